@@ -1,0 +1,1 @@
+"""What exists, in the order data flows: one file a subject."""

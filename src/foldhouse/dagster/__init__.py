@@ -1,0 +1,8 @@
+"""Dagster: a table value becomes an asset, a landing folder a stream's asset and a sensor. The only room that knows Dagster."""
+
+from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
+from foldhouse.dagster.landing import landing_asset
+from foldhouse.dagster.sensor import landing_sensor
+from foldhouse.dagster.tables import fold_asset
+
+__all__ = ["ForegroundRun", "fold_asset", "landing_asset", "landing_sensor", "run_in_foreground", "terminal"]

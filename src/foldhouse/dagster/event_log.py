@@ -1,0 +1,41 @@
+"""Cheaper commits into Dagster's SQLite files, for a run of a year's days in the foreground.
+
+Dagster opens a file anew for each event, and closing the last connection makes SQLite copy its write-ahead log into the file.
+Over the 4,000 events of a year that is most of the cost of the event log. One idle connection to each file spares the copying;
+`synchronous=NORMAL` spares waiting for the disk at each event. A crash of the process loses nothing; a power cut may lose the
+last events of the log, of which nothing in the lake depends.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+
+@contextmanager
+def cheaper_commits(folder: Path) -> Iterator[None]:
+    """Make commits to the SQLite files inside of a folder cheaper, in this process; no other file is touched."""
+    held: dict[str, sqlite3.Connection] = {}
+
+    def opened(connection: Any, record: Any) -> None:
+        if not isinstance(connection, sqlite3.Connection):
+            return
+        path = connection.execute("PRAGMA database_list").fetchone()[2]
+        if not path or not Path(path).is_relative_to(folder):
+            return
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if path not in held:
+            held[path] = sqlite3.connect(path, check_same_thread=False)
+            held[path].execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    event.listen(Engine, "connect", opened)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", opened)
+        for connection in held.values():
+            connection.close()

@@ -1,0 +1,177 @@
+"""The same job, run here and now: what `foldhouse backfill` calls, with progress instead of logs."""
+
+import importlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import TextIO
+
+import dagster as dg
+import yaml
+
+from foldhouse.dagster.event_log import cheaper_commits
+from foldhouse.dagster.report import OnPartition, listening
+from foldhouse.errors import FoldhouseError
+
+OnStart = Callable[[Mapping[str, int]], None]
+"""Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
+
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass(frozen=True)
+class ForegroundRun:
+    """What a run in the foreground came to.
+
+    Args:
+        run_id: Dagster's id of it; the page shows it under `/runs/<run_id>`.
+        seconds: how long it took.
+        home: the Dagster home that keeps its record; None where it was kept in memory only.
+    """
+
+    run_id: str
+    seconds: float
+    home: Path | None
+
+
+def run_in_foreground(
+    job_name: str,
+    first: date,
+    last: date,
+    *,
+    on_start: OnStart | None = None,
+    on_partition: OnPartition | None = None,
+    folder: Path | None = None,
+) -> ForegroundRun:
+    """Run a job of the code location on a range of days, in this process.
+
+    The run and what it materialized are on the page afterwards: the record is kept in `$DAGSTER_HOME`, else in `.dagster` of
+    the folder where there is a `dagster.yaml`, else nowhere. While it lasts, standard output and error go to the run's logs;
+    who shows progress writes to `terminal()`.
+
+    Args:
+        job_name: a job of the code location.
+        first, last: the days of the range, both included.
+        on_start: told once what is going to run.
+        on_partition: told of each day, and each table without days, when it is committed.
+        folder: where `workspace.yaml` is; by default the current folder.
+
+    Raises:
+        FoldhouseError: no code location, no such job, days that are no partitions of it; and what the run failed with.
+    """
+    folder = (folder or Path.cwd()).resolve()
+    started = time.monotonic()
+    with ExitStack() as stack:
+        home = _home(folder)
+        if home is not None:
+            stack.enter_context(cheaper_commits(home))
+        instance = stack.enter_context(_instance(home))
+        stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
+        definitions = _definitions(folder)
+        job = _job(definitions, job_name)
+        tags = _range_tags(job, first, last)
+        if on_start:
+            on_start(_plan(definitions, job, (last - first).days + 1))
+        stack.enter_context(listening(on_partition))
+        result = job.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=True)
+    return ForegroundRun(result.run_id, time.monotonic() - started, home)
+
+
+def terminal() -> TextIO:
+    """Standard error as it is now, to write progress to while a run has taken it away."""
+    return os.fdopen(os.dup(2), "w", buffering=1)
+
+
+def _home(folder: Path) -> Path | None:
+    if named := os.environ.get("DAGSTER_HOME"):
+        return Path(named).resolve()
+    if not (folder / "dagster.yaml").exists():
+        return None
+    home = folder / ".dagster"
+    home.mkdir(exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        shutil.copy(folder / "dagster.yaml", home)
+    return home
+
+
+@contextmanager
+def _instance(home: Path | None) -> Iterator[dg.DagsterInstance]:
+    if home is None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            yield instance
+        return
+    before = os.environ.get("DAGSTER_HOME")
+    os.environ["DAGSTER_HOME"] = str(home)
+    try:
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    finally:
+        if before is None:
+            del os.environ["DAGSTER_HOME"]
+
+
+@contextmanager
+def _output_into(path: Path) -> Iterator[None]:
+    """Send what this process, its Java process and Dagster's log tailers print into a file."""
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    with path.open("wb") as file:
+        try:
+            for stream in kept:
+                os.dup2(file.fileno(), stream)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, copy in kept.items():
+                os.dup2(copy, stream)
+                os.close(copy)
+
+
+def _definitions(folder: Path) -> dg.Definitions:
+    """The definitions that `workspace.yaml` names."""
+    workspace = folder / "workspace.yaml"
+    if not workspace.exists():
+        raise FoldhouseError(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+    location = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
+    working_directory = str((folder / location.get("working_directory", ".")).resolve())
+    if working_directory not in sys.path:
+        sys.path.insert(0, working_directory)
+    module = importlib.import_module(location["module_name"])
+    return next(value for value in vars(module).values() if isinstance(value, dg.Definitions))
+
+
+def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
+    jobs = {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
+    if name not in jobs:
+        raise FoldhouseError(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")
+    return jobs[name]
+
+
+def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str]:
+    if job.partitions_def is None:
+        raise FoldhouseError(f"the job {job.name} has no days; start it from the page")
+    for day in (first, last):
+        if not job.partitions_def.has_partition_key(day.isoformat()):
+            known = job.partitions_def
+            raise FoldhouseError(
+                f"{day} is no partition of the job {job.name}, whose days go from {known.get_first_partition_key()} "
+                f"to {known.get_last_partition_key()}; FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
+            )
+    if last < first:
+        raise FoldhouseError(f"the range ends on {last}, before it begins on {first}")
+    return {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+
+
+def _plan(definitions: dg.Definitions, job: dg.JobDefinition, days: int) -> dict[str, int]:
+    """Asset name -> how many partitions it is to report, sources first."""
+    specs = {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
+    order = TopologicalSorter({key: [dep.asset_key for dep in spec.deps] for key, spec in specs.items()}).static_order()
+    keys = [key for key in order if key in job.asset_layer.selected_asset_keys]
+    return {".".join(key.path): days if specs[key].partitions_def else 1 for key in keys}

@@ -1,0 +1,98 @@
+"""What the page is told: of each day that was committed, at once where a run fails later; and who else listens."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+Metadata = Mapping[str, Any]
+"""Name -> value, as Dagster takes metadata."""
+
+OnPartition = Callable[[str, date | None], None]
+"""Called with the name of a table or stream and a committed day of it; `None` for one that is not partitioned."""
+
+_listener: ContextVar[OnPartition | None] = ContextVar("on_partition", default=None)
+
+
+def key_of(name: str) -> dg.AssetKey:
+    """The asset key of a table or stream: `retail.products` -> `retail/products`."""
+    return dg.AssetKey(name.split("."))
+
+
+def group_of(name: str) -> str:
+    """The group of a table or stream where none is named, its namespace: `retail.products` -> `retail`."""
+    return name.rpartition(".")[0].replace(".", "_")
+
+
+def days_of(context: dg.AssetExecutionContext) -> list[date]:
+    """The days of a partitioned run, in order."""
+    return [date.fromisoformat(key) for key in context.partition_keys]
+
+
+class DayReport:
+    """The days that a run has committed, by asset, and what is to be said of them.
+
+    Dagster writes the materializations of a range run when its step ends well. So a day is kept here when it is committed,
+    handed over as the metadata of its partition when the step ends well, and written at once when the step fails.
+    """
+
+    def __init__(self, context: dg.AssetExecutionContext) -> None:
+        self._context = context
+        self._asked = frozenset(context.partition_keys)
+        self._committed: dict[tuple[str, str], Metadata] = {}
+
+    def committed(self, name: str, day: date, metadata: Metadata) -> None:
+        """Say that a day of a table or stream is committed."""
+        self._committed[name, day.isoformat()] = metadata
+        if day.isoformat() in self._asked:
+            tell(name, day)
+
+    def hand_over(self) -> None:
+        """Leave the days of the run to the end of the step; write those the run touched beside them."""
+        for (name, day), metadata in self._committed.items():
+            if day in self._asked:
+                self._context.add_asset_metadata(metadata, asset_key=key_of(name), partition_key=day)
+            else:
+                self._write(name, day, metadata)
+
+    def write(self) -> None:
+        """Write every committed day now, because the step fails: they are committed whatever comes after."""
+        for (name, day), metadata in self._committed.items():
+            self._write(name, day, metadata)
+
+    def _write(self, name: str, day: str, metadata: Metadata) -> None:
+        self._context.log_event(dg.AssetMaterialization(key_of(name), partition=day, metadata=metadata))
+
+
+@contextmanager
+def reporting_days(context: dg.AssetExecutionContext) -> Iterator[DayReport]:
+    """Report the days committed inside, also those committed before a failure.
+
+    A process that is killed writes nothing; the days it committed are found to be there by the next run, which reports them.
+    """
+    report = DayReport(context)
+    try:
+        yield report
+    except BaseException:
+        report.write()
+        raise
+    report.hand_over()
+
+
+def tell(name: str, day: date | None) -> None:
+    """Tell the listener, if there is one, what was committed."""
+    if listener := _listener.get():
+        listener(name, day)
+
+
+@contextmanager
+def listening(listener: OnPartition | None) -> Iterator[None]:
+    """Have `listener` called for everything that runs in this process inside of the block commit."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

@@ -1,0 +1,143 @@
+"""A table value and one call: an asset that refreshes it, or backfills the days of a partitioned run."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from foldhouse.dagster.quiet import without_beta_warnings
+from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
+from foldhouse.dagster.resources import LakeOpener
+from foldhouse.dagster.schema import schema_of_arrow
+from foldhouse.errors import DefinitionError
+from foldhouse.lake import Lake
+from foldhouse.refresh.refresh import PartitionCounts, Refreshed
+from foldhouse.values.definition import Table
+
+
+def fold_asset(
+    table: Table,
+    *,
+    partitions_def: dg.DailyPartitionsDefinition | None = None,
+    group: str | None = None,
+    deps: Sequence[Any] = (),
+    automation_condition: dg.AutomationCondition | None = None,
+    days_per_commit: int | None = None,
+    lake_resource_key: str = "lake",
+) -> dg.AssetsDefinition:
+    """Make an asset of a table.
+
+        fold_asset(products)                              -> `retail/products`, each run refreshes it
+        fold_asset(daily_revenue, partitions_def=daily)   -> a run, of a day or a range, folds its days in one commit
+
+    A run of some days refreshes the table first, so that days it did not ask for may change; those are reported too.
+    Exactly once: doing it twice changes nothing, and a run killed at any moment is repaired by running it again.
+
+    Args:
+        table: the declaration; its name is the asset's key, its source what the asset depends on.
+        partitions_def: days in UTC, for a table with `partition_by`. None: the whole table at each run.
+        group: the asset's group, by default the name's namespace.
+        deps: further assets that have to come first.
+        automation_condition: when Dagster is to run it without being asked.
+        days_per_commit: how many days of a range one commit takes; by default all of them. Fewer show a long range's
+            progress, and keep what is done when a later part fails; each commit costs a second or two.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+
+    Raises:
+        DefinitionError: days for a table without `partition_by`.
+    """
+    if partitions_def is not None and table.partition_by is None:
+        raise DefinitionError(
+            f"{table.name} has no partition_by, so it has no days; declare one, or leave partitions_def out"
+        )
+    with without_beta_warnings():
+
+        @dg.asset(
+            key=key_of(table.name),
+            deps=[key_of(table.source.name), *deps],
+            group_name=group or group_of(table.name),
+            description=table.description or f"The fold of {table.source.name}, by {', '.join(table.keys)}.",
+            kinds={"iceberg", "spark"},
+            metadata=_definition_metadata(table),
+            partitions_def=partitions_def,
+            backfill_policy=dg.BackfillPolicy.single_run() if partitions_def else None,
+            automation_condition=automation_condition,
+            required_resource_keys={lake_resource_key},
+        )
+        def folded(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+            opener: LakeOpener = getattr(context.resources, lake_resource_key)
+            if partitions_def is None:
+                return _refresh(opener.open(), table)
+            return _backfill(opener.open(), table, context, days_per_commit)
+
+    return folded
+
+
+def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
+    refreshed = lake.refresh(table)
+    tell(table.name, None)
+    return dg.MaterializeResult(metadata=_metadata(lake, table, refreshed), data_version=_version(refreshed))
+
+
+def _backfill(
+    lake: Lake, table: Table, context: dg.AssetExecutionContext, days_per_commit: int | None
+) -> dg.MaterializeResult:
+    with reporting_days(context) as report:
+        for days in _chunks(days_of(context), days_per_commit):
+            refreshed = lake.backfill(table, days)
+            metadata = _metadata(lake, table, refreshed)
+            for day in sorted({*days, *refreshed.partitions}):
+                report.committed(table.name, day, {**metadata, **_day_metadata(refreshed.partitions.get(day))})
+    return dg.MaterializeResult(data_version=_version(refreshed))
+
+
+def _chunks(days: list[date], size: int | None) -> Iterator[list[date]]:
+    size = size or len(days)
+    for start in range(0, len(days), size):
+        yield days[start : start + size]
+
+
+def _definition_metadata(table: Table) -> Metadata:
+    return {
+        "dagster/table_name": table.name,
+        "keys": ", ".join(table.keys),
+        "fold": repr(table.fold),
+        "source": table.source.name,
+    }
+
+
+def _metadata(lake: Lake, table: Table, refreshed: Refreshed) -> dict[str, Any]:
+    """What a commit came to. Ids are text: a page that counts in doubles would round them."""
+    metadata: dict[str, Any] = {
+        "dagster/row_count": refreshed.rows,
+        "committed": refreshed.committed,
+        "snapshot_id": str(refreshed.snapshot_id),
+        "position": {name: str(snapshot_id) for name, snapshot_id in refreshed.position.items()},
+        "rows_read": refreshed.rows_read,
+        "files_read": refreshed.files_read,
+        "rows_recomputed": refreshed.rows_recomputed,
+        "rows_written": refreshed.rows_written,
+        "rows_deleted": refreshed.rows_deleted,
+        "rows_carried": refreshed.rows_carried,
+        "null_key_rows": refreshed.null_key_rows,
+        "seconds": round(refreshed.seconds, 3),
+    }
+    if (schema := lake.schema(table)) is not None:
+        metadata["dagster/column_schema"] = schema_of_arrow(schema)
+    return metadata
+
+
+def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
+    """What a commit came to for one day of it; the rest of a day's metadata is the whole commit's."""
+    counts = counts or PartitionCounts()
+    return {
+        "dagster/partition_row_count": counts.rows,
+        "rows_written": counts.rows_written,
+        "rows_deleted": counts.rows_deleted,
+    }
+
+
+def _version(refreshed: Refreshed) -> dg.DataVersion | None:
+    """The snapshot is the version, so that a run that commits nothing makes nothing downstream stale."""
+    return dg.DataVersion(str(refreshed.snapshot_id)) if refreshed.snapshot_id is not None else None

@@ -1,0 +1,84 @@
+"""Every error foldhouse raises.
+
+    FoldhouseError
+    ├── DefinitionError          a declaration that cannot be folded
+    │   └── DefinitionChanged    the stored table was folded under another declaration
+    ├── InvalidData              rows that do not fit what was declared; nothing was written
+    ├── UnknownTable             no such table, or it was never folded
+    ├── UnknownSnapshot          no such snapshot, time or tag
+    ├── SourceReplaced           a source was dropped and created again under its name
+    ├── ForeignCommit            somebody else changed rows of a derived table
+    ├── CommitConflict           the head moved while we worked; reading again and starting over is safe
+    ├── Unsupported              an Iceberg feature we refuse by name
+    └── LandingError             a landing folder or file
+        ├── UnreadableFile       a file that cannot be read as what it should be
+        └── TooManyBadLines      more lines are bad than the declared share
+"""
+
+__all__ = [
+    "CommitConflict",
+    "DefinitionChanged",
+    "DefinitionError",
+    "FoldhouseError",
+    "ForeignCommit",
+    "InvalidData",
+    "LandingError",
+    "SourceReplaced",
+    "TooManyBadLines",
+    "UnknownSnapshot",
+    "UnknownTable",
+    "UnreadableFile",
+    "Unsupported",
+]
+
+
+class FoldhouseError(Exception):
+    """The base of all errors of foldhouse."""
+
+
+class DefinitionError(FoldhouseError):
+    """A stream, table or fold is declared in a way that cannot be folded."""
+
+
+class DefinitionChanged(DefinitionError):
+    """The stored table was folded under another declaration; `rebuild` folds it anew."""
+
+
+class InvalidData(FoldhouseError):
+    """Rows do not fit the declaration (type, overflow, null where none may be); nothing was written."""
+
+
+class UnknownTable(FoldhouseError):
+    """No table of that name is in the lake, or it was never folded."""
+
+
+class UnknownSnapshot(FoldhouseError):
+    """No snapshot of the table answers to that id, time or tag."""
+
+
+class SourceReplaced(FoldhouseError):
+    """A source has another table uuid than the one that was folded."""
+
+
+class ForeignCommit(FoldhouseError):
+    """A commit that is not ours changed rows of a derived table."""
+
+
+class CommitConflict(FoldhouseError):
+    """The table's head moved while we worked; nothing was committed, and starting over is safe."""
+
+
+class Unsupported(FoldhouseError):
+    """The table uses a feature of Iceberg that foldhouse does not read or write."""
+
+
+class LandingError(FoldhouseError):
+    """A landing folder or a file in it cannot be taken in; nothing was committed."""
+
+
+class UnreadableFile(LandingError):
+    """A landing file is not what its format says: header, encoding, compression, or empty."""
+
+
+class TooManyBadLines(LandingError):
+    """More lines of a file are bad than the declared share allows."""

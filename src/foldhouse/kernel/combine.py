@@ -1,0 +1,199 @@
+"""Signed rows, combined with the rows a table holds: the step that every refresh, backfill and rebuild goes through.
+
+    combine(state, rows) == state of (the rows behind `state`, with `rows` added and taken away)
+
+A pure function: what it cannot know from its arguments it names (`unresolved`), and is asked again with the full rows of
+those keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from foldhouse.errors import InvalidData
+from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
+from foldhouse.values.fold import Inputs
+
+FILE, POSITION = "__file", "__position"
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What has to be written so that a bucket is right.
+
+    Args:
+        rows: the new and the changed rows: the table's columns, `_state` included.
+        replaced: `(__file, __position)` of the held rows that changed or disappeared.
+        unresolved: the keys that have to be recomputed; nothing of the bucket may be written while there are any.
+    """
+
+    rows: pl.DataFrame
+    replaced: pl.DataFrame
+    unresolved: pl.DataFrame
+
+
+def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that stand on both sides leave together: the net weight of each different row, without the zeros."""
+    if rows.is_empty() or rows[WEIGHT].min() > 0:  # type: ignore[operator]
+        return rows
+    columns = [name for name in plan.delta_schema.names if name != WEIGHT]
+    return rows.group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+
+
+def combine(
+    plan: FoldPlan, state: pl.DataFrame, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None
+) -> Combined:
+    """Fold signed rows into the rows a bucket holds.
+
+    Args:
+        plan: the compiled fold.
+        state: the bucket's rows: the table's columns, `__file` and `__position`.
+        rows: the signed rows of the window, none with a null key.
+        recomputed: for the keys that were unresolved, all their source rows (weight +1); a column `__key_only`, where true,
+            marks a row that only says that its key was recomputed, so that a key without any rows left disappears.
+
+    Raises:
+        InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.
+    """
+    held = _flat(plan, state)
+    delta = _deltas(plan, cancelled(plan, rows))
+    known = None if recomputed is None else recomputed.select(plan.key_names).unique()
+    if known is not None:
+        delta = delta.join(known, on=plan.key_names, how="anti")
+    joined = delta.join(held, on=plan.key_names, how="left", suffix="__held")
+    unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
+    if not unresolved.is_empty():
+        return Combined(state.clear().select(plan.table_schema.names), _places(state.clear()), unresolved)
+    after = [_merged(plan, joined)]
+    if recomputed is not None and known is not None:
+        full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
+        fresh = _deltas(plan, full).join(_flat(plan, state.clear()), on=plan.key_names, how="left", suffix="__held")
+        after.append(_merged(plan, fresh))
+    touched = delta.select(plan.key_names)
+    touched = touched if known is None else pl.concat([touched, known])
+    return _difference(plan, held, pl.concat(after), touched)
+
+
+def _flat(plan: FoldPlan, state: pl.DataFrame) -> pl.DataFrame:
+    """A bucket's rows with the fields of `_state` as columns."""
+    names = [field.name for field in plan.table_schema.field(STATE).type]
+    fields = [pl.col(STATE).struct.field(name).alias(_hidden(name)) for name in names]
+    return state.select([*plan.key_names, *_published(plan), *fields, FILE, POSITION])
+
+
+def _published(plan: FoldPlan) -> list[str]:
+    return [name for name in plan.table_schema.names if name not in plan.key_names and name != STATE]
+
+
+def _hidden(name: str) -> str:
+    return f"__state_{name}"
+
+
+def _field_column(unit: Unit, name: str) -> str:
+    column = unit.column(name)
+    return column if name.startswith("value") else _hidden(column)
+
+
+def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
+    wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
+    rows = rows.with_columns(wide)
+    aggregated = [pl.col(WEIGHT).sum().alias("__rows")]
+    for unit in plan.units:
+        prefix = "__w" if unit.algebra.is_additive else "__a"
+        inputs = Inputs(
+            values=[pl.col(f"{prefix}{i}") for i in unit.arguments],
+            sequence=[pl.col(sequence_column(i)) for i in range(len(plan.sequence))],
+            weight=pl.col(WEIGHT),
+        )
+        aggregated += [expr.alias(f"__d_{unit.name}_{name}") for name, expr in unit.algebra.delta(inputs).items()]
+    try:
+        return rows.group_by(plan.key_names).agg(aggregated)
+    except pl.exceptions.PolarsError as failure:
+        raise _as_overflow(failure) from failure
+
+
+def _signed(kind: pl.DataType, name: str) -> pl.Expr:
+    """Value times weight, in a type wide enough to sum without wrapping."""
+    if kind.is_integer():
+        return pl.col(name).cast(pl.Int128) * pl.col(WEIGHT).cast(pl.Int128)
+    if isinstance(kind, pl.Decimal):
+        return pl.col(name).cast(pl.Decimal(38, kind.scale)) * pl.col(WEIGHT)
+    return pl.col(name).cast(pl.Float64) * pl.col(WEIGHT)
+
+
+def _accumulator(plan: FoldPlan, unit: Unit) -> dict[str, pl.Expr]:
+    fields = {name: pl.col(_field_column(unit, name)) for name, _ in unit.fields}
+    if "sequence" in fields:
+        fields |= {f"sequence.{name}": fields["sequence"].struct.field(name) for name, _ in plan.sequence}
+    return fields
+
+
+
+def _is_unresolved(plan: FoldPlan) -> pl.Expr:
+    answer: pl.Expr = pl.lit(False)
+    for unit in plan.units:
+        if unit.algebra.unresolved is not None:
+            answer = answer | unit.algebra.unresolved(_accumulator(plan, unit), _Deltas(unit)).fill_null(False)
+    return answer & pl.col(_hidden(ROWS)).is_not_null() & (pl.col(_hidden(ROWS)) + pl.col("__rows") > 0)
+
+
+class _Deltas(dict[str, pl.Expr]):
+    """The delta fields of a unit by name, as columns of the joined frame."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def __missing__(self, name: str) -> pl.Expr:
+        return pl.col(f"__d_{self._unit.name}_{name}")
+
+
+def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
+    """The rows afterwards, flat, of keys that still have rows behind them."""
+    rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col("__rows")
+    below = joined.filter(rows < 0)
+    if not below.is_empty():
+        key = below.select(plan.key_names).row(0)
+        raise InvalidData(f"more rows of the key {key} are taken away than were folded; `foldhouse rebuild` folds the table anew")
+    joined = joined.filter(rows > 0)
+    columns = [rows.alias(_hidden(ROWS))]
+    for unit in plan.units:
+        merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
+        columns += [merged[name].alias(_field_column(unit, name)) for name, _ in unit.fields]
+    types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
+    try:
+        result = joined.select([*map(pl.col, plan.key_names), *columns]).cast(types)  # type: ignore[arg-type]
+    except pl.exceptions.PolarsError as failure:
+        raise _as_overflow(failure) from failure
+    return result.select([*plan.key_names, *_published(plan), *_hidden_columns(plan)])
+
+
+def _hidden_columns(plan: FoldPlan) -> list[str]:
+    return [_hidden(field.name) for field in plan.table_schema.field(STATE).type]
+
+
+def _difference(plan: FoldPlan, held: pl.DataFrame, after: pl.DataFrame, touched: pl.DataFrame) -> Combined:
+    columns = [*_published(plan), *_hidden_columns(plan)]
+    both = after.join(held, on=plan.key_names, how="left", suffix="__held")
+    same = pl.all_horizontal([pl.col(c).eq_missing(pl.col(f"{c}__held")) for c in columns])
+    changed = both.filter(pl.col(FILE).is_null() | ~same)
+    unchanged = both.filter(pl.col(FILE).is_not_null() & same).select(plan.key_names)
+    replaced = held.join(touched, on=plan.key_names, how="semi").join(unchanged, on=plan.key_names, how="anti")
+    state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
+    rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
+    return Combined(rows, _places(replaced), changed.clear().select(plan.key_names))
+
+
+def _places(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(FILE, POSITION)
+
+
+def _as_overflow(failure: pl.exceptions.PolarsError) -> Exception:
+    """Overflow as an error of our own; everything else as it is."""
+    message = str(failure).strip().splitlines()[0]
+    if message.startswith("conversion from") or "overflow" in message:
+        return InvalidData(f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type")
+    return failure

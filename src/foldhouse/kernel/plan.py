@@ -1,0 +1,151 @@
+"""A table's fold compiled against the types of its source: what each accumulator is called and where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import DefinitionError
+from foldhouse.values.fold import Algebra, Expression, Fold
+
+WEIGHT = "__weight"
+STATE = "_state"
+ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One accumulator: a published column, or all ordered columns of a table together.
+
+    Args:
+        name: prefixes its fields in `_state`.
+        outputs: the published columns, `value0`, `value1`, ... in this order.
+        arguments: which of the plan's arguments it folds.
+        fields: the accumulator's fields and types.
+    """
+
+    name: str
+    outputs: tuple[str, ...]
+    algebra: Algebra
+    arguments: tuple[int, ...]
+    fields: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def hidden(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """The fields that are kept in `_state`."""
+        return tuple((name, kind) for name, kind in self.fields if not name.startswith("value"))
+
+    def column(self, name: str) -> str:
+        """What a field is called in a flat frame: the published column, or a name of the kernel's own."""
+        return self.outputs[int(name.removeprefix("value"))] if name.startswith("value") else f"{self.name}_{name}"
+
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """How signed rows become rows of a table.
+
+    Args:
+        keys: key column -> type.
+        sequence: sequence column -> type.
+        argument_types: of each distinct argument expression.
+        units: the accumulators.
+        outputs: the published columns, as declared.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    sequence: tuple[tuple[str, pa.DataType], ...]
+    argument_types: tuple[pa.DataType, ...]
+    units: tuple[Unit, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def key_names(self) -> list[str]:
+        """The key columns, in order."""
+        return [name for name, _ in self.keys]
+
+    @property
+    def needs_recompute(self) -> bool:
+        """Whether a retraction may leave a key that has to be recomputed from the source."""
+        return any(unit.algebra.unresolved is not None for unit in self.units)
+
+    @property
+    def delta_schema(self) -> pa.Schema:
+        """The signed rows the kernel takes: keys, arguments, sequence, weight."""
+        arguments = [(argument_column(i), kind) for i, kind in enumerate(self.argument_types)]
+        sequence = [(sequence_column(i), kind) for i, (_, kind) in enumerate(self.sequence)]
+        return pa.schema([*self.keys, *arguments, *sequence, (WEIGHT, pa.int64())])
+
+    @property
+    def table_schema(self) -> pa.Schema:
+        """The table: keys, published columns as declared, `_state`."""
+        published = {unit.column(name): kind for unit in self.units for name, kind in unit.fields if name.startswith("value")}
+        return pa.schema([*self.keys, *((name, published[name]) for name in self.outputs), (STATE, self._state_type)])
+
+    @property
+    def _state_type(self) -> pa.DataType:
+        hidden = [(unit.column(name), kind) for unit in self.units for name, kind in unit.hidden]
+        return pa.struct([(ROWS, pa.int64()), *hidden])
+
+
+def argument_column(i: int) -> str:
+    """What the i-th argument is called among the signed rows."""
+    return f"__a{i}"
+
+
+def sequence_column(i: int) -> str:
+    """What the i-th sequence column is called among the signed rows."""
+    return f"__s{i}"
+
+
+def arguments_of(fold: Fold) -> list[Expression]:
+    """The distinct argument expressions of a fold, in the order in which they are first named."""
+    found: list[Expression] = []
+    for _, column in fold.columns:
+        found += [argument for argument in column.arguments if argument not in found]
+    return found
+
+
+def plan_of(
+    fold: Fold, keys: Mapping[str, pa.DataType], sequence: Mapping[str, pa.DataType], argument_types: Sequence[pa.DataType]
+) -> FoldPlan:
+    """Compile a fold against the types of its rows.
+
+    Args:
+        fold: the declaration.
+        keys: key column -> type.
+        sequence: sequence column -> type.
+        argument_types: types of `arguments_of(fold)`, in that order.
+
+    Raises:
+        DefinitionError: a type that a fold cannot take, or two state fields of one name.
+    """
+    arguments = arguments_of(fold)
+    groups: dict[str, list[int]] = {}
+    for place, (name, column) in enumerate(fold.columns):
+        groups.setdefault(column.algebra.name if column.algebra.is_ordered else f"{name}#", []).append(place)
+    units = []
+    for label, places in groups.items():
+        columns = [fold.columns[place] for place in places]
+        algebra = columns[0][1].algebra
+        chosen = tuple(arguments.index(argument) for _, column in columns for argument in column.arguments)
+        types = [argument_types[i] for i in chosen]
+        name = label.removesuffix("#")
+        fields = tuple(algebra.fields(types, sequence if algebra.is_ordered else {}).items())
+        units.append(Unit(name, tuple(name for name, _ in columns), algebra, chosen, fields))
+    outputs = tuple(name for name, _ in fold.columns)
+    plan = FoldPlan(tuple(keys.items()), tuple(sequence.items()), tuple(argument_types), tuple(units), outputs)
+    names = [field.name for field in plan.table_schema.field(STATE).type]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DefinitionError(f"two folds would keep state under the name {twice!r}; rename one of the columns {list(outputs)}")
+    return plan
+
+
+def polars_type(kind: pa.DataType) -> pl.DataType:
+    """The Polars type of an Arrow type."""
+    empty = pl.from_arrow(pa.array([], kind))
+    assert isinstance(empty, pl.Series)
+    return empty.dtype

@@ -1,0 +1,28 @@
+"""Python, a row at a time, where Polars has no expression for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+
+def map_rows(function: Callable[[dict[str, Any]], Any], like: pl.Expr | pl.DataType, **fields: pl.Expr) -> pl.Expr:
+    """Apply a function to each row of some expressions.
+
+    Args:
+        function: `{field: value}` -> value, null as `None`.
+        like: the type of the answer, or an expression that has it.
+        fields: what the function is given, by name.
+    """
+    if isinstance(like, pl.Expr):
+        fields, kind = {**fields, "__like": like}, pl.dtype_of(like)
+    else:
+        kind = like
+
+    def mapped(rows: pl.Series) -> pl.Series:
+        dtype = rows.struct.field("__like").dtype if isinstance(like, pl.Expr) else like
+        return pl.Series(rows.name, [function(row) for row in rows.to_list()], dtype=dtype)
+
+    return pl.struct(**fields).map_batches(mapped, return_dtype=kind, is_elementwise=True)

@@ -1,0 +1,7 @@
+"""A landing folder: one CSV file a day, read into events and quarantined lines."""
+
+from foldhouse.landing.folder import Landed, Landing
+from foldhouse.landing.format import CsvColumn, CsvFormat, replaced
+from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, QUARANTINE_TYPES
+
+__all__ = ["QUARANTINE_SCHEMA", "QUARANTINE_TYPES", "CsvColumn", "CsvFormat", "Landed", "Landing", "replaced"]

@@ -1,0 +1,240 @@
+"""Events into streams: append, and the restatement of whole partitions.
+
+Guarantee: exactly once a call. Each call is one commit; replacing a partition by what it already holds commits nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation
+from pyspark.sql import DataFrame
+
+from foldhouse.errors import CommitConflict, InvalidData
+from foldhouse.refresh.head import COVERAGE, RUN_ID
+from foldhouse.refresh.refresh import PartitionCounts, create_table
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.files import Partition, read_piece, write_data_file
+from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
+from foldhouse.values.definition import Stream
+from foldhouse.values.window import Coverage
+
+BATCH = "foldhouse.batch-id"
+_EPOCH = date(1970, 1, 1)
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What an append or a replacement came to.
+
+    Args:
+        table: the stream's name.
+        committed: whether a snapshot was committed.
+        snapshot_id: the stream's head afterwards.
+        rows_added, rows_removed: events of the files that came and went.
+        partitions: by day, for the partitions asked for (of a replacement).
+    """
+
+    table: str
+    committed: bool
+    snapshot_id: int | None
+    rows_added: int = 0
+    rows_removed: int = 0
+    partitions: dict[date, PartitionCounts] = field(default_factory=dict)
+
+
+def load_stream(catalog: Catalog, stream: Stream) -> IcebergTable:
+    """The stream's table, created where it does not exist yet."""
+    try:
+        return catalog.load_table(stream.name)
+    except NoSuchTableError:
+        schema = schema_of_types(dict(stream.schema))
+        properties = {**TABLE_PROPERTIES, "foldhouse.kind": "stream", "comment": stream.description}
+        return create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
+
+
+def append(
+    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str
+) -> Commit:
+    """Append events in one commit.
+
+    Args:
+        catalog: where the stream is registered.
+        stream: the declaration.
+        events: Arrow table or Spark DataFrame with the stream's columns.
+        batch_id: the caller's name for this batch; a batch whose id is in the stream's history is not appended again.
+        run_id: for the summary.
+
+    Raises:
+        InvalidData: columns are missing, unknown or of another type; nothing was written.
+    """
+    iceberg = load_stream(catalog, stream)
+    layout = Layout.of(iceberg)
+    written = _written_by_spark(layout, stream, events) if isinstance(events, DataFrame) else _written(layout, stream, events)
+    rows = sum(f.record_count for f in written)
+    for _ in range(_ATTEMPTS):
+        if not written or (batch_id is not None and _holds_batch(iceberg, batch_id)):
+            return Commit(stream.name, False, iceberg.metadata.current_snapshot_id)
+        properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
+        try:
+            snapshot_id = commit(catalog, iceberg, FileChanges(written, operation=Operation.APPEND), properties)
+            return Commit(stream.name, True, snapshot_id, rows_added=rows)
+        except CommitConflict:
+            iceberg = catalog.load_table(stream.name)
+    raise CommitConflict(f"{stream.name} was committed to by others {_ATTEMPTS} times in a row; nothing was appended")
+
+
+def replace_partitions(
+    catalog: Catalog, stream: Stream, events: pa.Table, days: Sequence[date], run_id: str, extra: Mapping[str, str]
+) -> Commit:
+    """Make the events of some days exactly the given ones, in one commit, and record the days as covered.
+
+    Args:
+        catalog: where the stream is registered.
+        stream: the declaration; it must be partitioned by day.
+        events: all events of these days; a day without any becomes, and is recorded as, an empty day.
+        days: which days.
+        run_id: for the summary.
+        extra: more for the summary, keys under `foldhouse.`.
+
+    Raises:
+        InvalidData: an event of another day, or columns that do not fit; nothing was written.
+        CommitConflict: somebody else committed meanwhile; nothing was written, and starting over is safe.
+    """
+    if stream.partition_column is None:
+        raise InvalidData(f"{stream.name} is not partitioned, so that no partition of it can be replaced")
+    iceberg = load_stream(catalog, stream)
+    layout = Layout.of(iceberg)
+    new = _by_day(stream, checked(stream, layout, events))
+    strange = sorted(set(new) - set(days), key=str)
+    if strange:
+        raise InvalidData(f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here")
+    held = _held_by_day(iceberg)
+    covered = stream_coverage(iceberg)
+    coverage = covered.union(Coverage.of(days))
+    changed = [day for day in days if not _same(layout, held.get(day, []), new.get(day))]
+    counts = {day: _counts(held.get(day, []), new.get(day), day in changed) for day in days}
+    if not changed and coverage == covered:
+        return Commit(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
+    added = [write_data_file(layout, _partition(day), new[day]) for day in changed if day in new]
+    gone = [one for day in changed for one in held.get(day, [])]
+    removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
+    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra}
+    operation = Operation.OVERWRITE if removed else Operation.APPEND
+    snapshot_id = commit(catalog, iceberg, FileChanges(added, removed, operation), properties)
+    return Commit(
+        table=stream.name,
+        committed=True,
+        snapshot_id=snapshot_id,
+        rows_added=sum(f.record_count for f in added),
+        rows_removed=sum(one.file.rows for one in gone),
+        partitions=counts,
+    )
+
+
+def stream_coverage(iceberg: IcebergTable) -> Coverage:
+    """The days that were landed in a stream, empty ones included; the newest of our commits says."""
+    snapshot = iceberg.current_snapshot()
+    while snapshot is not None:
+        if snapshot.summary is not None and COVERAGE in snapshot.summary.additional_properties:
+            return Coverage.parse(snapshot.summary.additional_properties[COVERAGE])
+        parent = snapshot.parent_snapshot_id
+        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
+    return Coverage()
+
+
+def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
+    """The events in the stream's columns and types.
+
+    Raises:
+        InvalidData: columns are missing or unknown, or a value does not fit its type.
+    """
+    missing = [name for name in layout.arrow.names if name not in events.column_names]
+    unknown = [name for name in events.column_names if name not in layout.arrow.names]
+    if missing or unknown:
+        raise InvalidData(
+            f"{stream.name} has the columns {', '.join(layout.arrow.names)}; the events "
+            + "; ".join(filter(None, [missing and f"lack {', '.join(missing)}", unknown and f"also have {', '.join(unknown)}"]))
+        )
+    columns = []
+    for target in layout.arrow:
+        try:
+            columns.append(events[target.name].cast(target.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
+            given = events.schema.field(target.name).type
+            raise InvalidData(f"{stream.name}.{target.name} is {target.type}; the events hold {given}: {failure}") from failure
+    return pa.table(columns, schema=layout.arrow)
+
+
+def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
+    days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
+    if days is None:
+        return {None: events} if events.num_rows else {}
+    found: list[date | None] = pc.unique(days).to_pylist()
+    return {day: events.filter(pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day))) for day in found}
+
+
+def _partition(day: date | None) -> Partition:
+    return Partition((None if day is None else (day - _EPOCH).days,))
+
+
+def _written(layout: Layout, stream: Stream, events: pa.Table) -> list[DataFile]:
+    by_day = _by_day(stream, checked(stream, layout, events))
+    if stream.partition_column is None:
+        return [write_data_file(layout, Partition(()), rows) for rows in by_day.values()]
+    return [write_data_file(layout, _partition(day), rows) for day, rows in by_day.items()]
+
+
+def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame) -> list[DataFile]:
+    rows = events
+    if stream.partition_column is not None:
+        rows = rows.repartition(events[stream.partition_column].cast("date"))
+    described = rows.mapInArrow(functools.partial(_write_task, layout, stream), "file binary").toArrow()
+    return [pickle.loads(value) for value in described["file"].to_pylist()]
+
+
+def _write_task(layout: Layout, stream: Stream, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = [batch for batch in batches if batch.num_rows]
+    if given:
+        files = _written(layout, stream, pa.Table.from_batches(given))
+        yield pa.record_batch({"file": pa.array([pickle.dumps(f) for f in files], pa.binary())})
+
+
+def _holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
+    summaries = (s.summary.additional_properties for s in iceberg.snapshots() if s.summary is not None)
+    return any(properties.get(BATCH) == batch_id for properties in summaries)
+
+
+def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:
+    held: dict[date, list[Slice]] = {}
+    for one in live_slices(iceberg, iceberg.metadata.current_snapshot_id).values():
+        if one.file.partition and one.file.partition[0] is not None:
+            held.setdefault(_EPOCH + timedelta(days=int(one.file.partition[0])), []).append(one)
+    return held
+
+
+def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
+    rows = 0 if new is None else new.num_rows
+    if sum(one.file.rows for one in held) != rows:
+        return False
+    if new is None or not held:
+        return rows == 0 and not held
+    now = pa.concat_tables([read_piece(layout, piece)[0] for piece in pieces_of(held)])
+    return bool(now.cast(layout.arrow).equals(new))
+
+
+def _counts(held: list[Slice], new: pa.Table | None, is_changed: bool) -> PartitionCounts:
+    rows = 0 if new is None else new.num_rows
+    return PartitionCounts(rows, rows if is_changed else 0, sum(one.file.rows for one in held) if is_changed else 0)

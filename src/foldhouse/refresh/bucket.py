@@ -1,0 +1,151 @@
+"""One bucket: read what it holds, combine it with the signed rows, write what changed. Run in Spark's tasks and in process.
+
+A task that is retried or run twice leaves files that no commit names, never a row twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from foldhouse.kernel.combine import FILE, POSITION, combine
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
+from foldhouse.refresh.cost import rewriting_pays
+from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
+from foldhouse.storage.live import Slice, pieces_of
+from foldhouse.storage.schema import Layout
+
+BUCKET = "__bucket"
+KEY_ONLY = "__key_only"
+RECOMPUTED = "__recomputed"
+NULL_KEY = "null"
+
+
+@dataclass(frozen=True)
+class BucketResult:
+    """What one bucket came to.
+
+    Args:
+        partition: its Iceberg partition.
+        added: files to commit.
+        removed: paths of files that the commit takes out.
+        unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
+        rows_in: signed source rows folded.
+        null_key_rows: rows (net) that were left out because a key is null.
+        rows_written: new and changed rows of the table.
+        rows_carried: unchanged rows that a rewritten file had to take along.
+        rows_deleted: held rows that were changed or disappeared.
+        rows_live: rows of the bucket afterwards.
+    """
+
+    partition: Partition
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    unresolved: pa.Table | None = None
+    rows_in: int = 0
+    null_key_rows: int = 0
+    rows_written: int = 0
+    rows_carried: int = 0
+    rows_deleted: int = 0
+    rows_live: int = 0
+
+
+@dataclass(frozen=True)
+class BucketJob:
+    """What folding the buckets of one table takes; it is sent to Spark's tasks.
+
+    Args:
+        plan: the compiled fold.
+        layout: of the table.
+        slices: partition -> what it holds.
+    """
+
+    plan: FoldPlan
+    layout: Layout
+    slices: Mapping[Partition, tuple[Slice, ...]] = field(repr=False)
+
+
+def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the column `__bucket`: the row's Iceberg partition as JSON, `null` where a key is null."""
+    rows = rows.with_columns(pl.any_horizontal(pl.col(key).is_null() for key in plan.key_names).alias("__has_null"))
+    values: list[pl.Series] = []
+    for place, partition_field in enumerate(layout.spec.fields):
+        source = layout.schema.find_field(partition_field.source_id)
+        given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
+        transformed = pl.from_arrow(partition_field.transform.pyarrow_transform(source.field_type)(given))
+        assert isinstance(transformed, pl.Series)
+        values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
+    inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
+    bucket = pl.when(pl.col("__has_null")).then(pl.lit(NULL_KEY)).otherwise(inside)
+    return rows.with_columns(bucket.alias(BUCKET)).drop("__has_null")
+
+
+def partition_of(bucket: str) -> Partition:
+    """The partition that a `__bucket` text names."""
+    return Partition(tuple(json.loads(bucket)))
+
+
+def fold_bucket(job: BucketJob, bucket: str, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> BucketResult:
+    """Fold the signed rows of one bucket and write its new files.
+
+    Args:
+        job: the table.
+        bucket: which bucket, as `with_bucket` names it.
+        rows: its signed rows.
+        recomputed: all source rows of the keys that were unresolved, see `combine`.
+    """
+    if bucket == NULL_KEY:
+        return BucketResult(Partition(()), null_key_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
+    partition = partition_of(bucket)
+    slices = job.slices.get(partition, ())
+    held, files = _held(job, slices)
+    combined = combine(job.plan, held, rows.select(job.plan.delta_schema.names), recomputed)
+    if not combined.unresolved.is_empty():
+        return BucketResult(partition, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
+    counts = {
+        "rows_in": rows.height,
+        "rows_written": combined.rows.height,
+        "rows_deleted": combined.replaced.height,
+        "rows_live": held.height - combined.replaced.height + combined.rows.height,
+    }
+    if combined.rows.is_empty() and combined.replaced.is_empty():
+        return BucketResult(partition, **counts)
+    if rewriting_pays(slices, held.height, combined.replaced.height):
+        kept = held.join(combined.replaced, on=[FILE, POSITION], how="anti").select(combined.rows.columns)
+        everything = pl.concat([kept, combined.rows])
+        added = _data_files(job, partition, everything)
+        removed = tuple(path for s in slices for path in (s.file.path, *s.deletes))
+        return BucketResult(partition, added, removed, rows_carried=kept.height, **counts)
+    added = _data_files(job, partition, combined.rows)
+    gone = [
+        (files[index], positions[POSITION].to_numpy())
+        for (index,), positions in combined.replaced.partition_by(FILE, as_dict=True).items()
+    ]
+    deletes = (write_position_deletes(job.layout, partition, gone),) if gone else ()
+    return BucketResult(partition, (*added, *deletes), **counts)
+
+
+def _held(job: BucketJob, slices: tuple[Slice, ...]) -> tuple[pl.DataFrame, list[str]]:
+    """A bucket's rows with the number of their file and their position in it; and the files' paths."""
+    schema = {f.name: polars_type(f.type) for f in job.plan.table_schema} | {FILE: pl.UInt32(), POSITION: pl.Int64()}
+    frames = [pl.DataFrame(schema=schema)]
+    for index, piece in enumerate(pieces_of(slices)):
+        rows, positions = read_piece(job.layout, piece, job.plan.table_schema.names)
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        places = [pl.Series(FILE, np.full(len(positions), index, np.uint32)), pl.Series(POSITION, positions)]
+        frames.append(frame.select(job.plan.table_schema.names).with_columns(places).cast(schema))  # type: ignore[arg-type]
+    return pl.concat(frames), [s.file.path for s in slices]
+
+
+def _data_files(job: BucketJob, partition: Partition, rows: pl.DataFrame) -> tuple[DataFile, ...]:
+    if rows.is_empty():
+        return ()
+    ordered = rows.sort(job.plan.key_names).to_arrow().cast(job.plan.table_schema)
+    return (write_data_file(job.layout, partition, ordered),)

@@ -1,0 +1,112 @@
+"""The changes of a table between two snapshots, in the columns of Iceberg's own changelog view.
+
+    apply(changes(a, b), T@a) == T@b
+
+Read from the two states: rows that stand on both sides cancel, so that compaction changes nothing, and any history between the
+two (rollback, expiry, a moved branch) gives the same net answer.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.table import Table as IcebergTable
+
+from foldhouse.errors import UnknownSnapshot
+from foldhouse.storage.files import read_piece
+from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
+from foldhouse.storage.schema import STATE, Layout
+from foldhouse.values import change
+
+_SIGN = "__sign"
+
+
+def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a snapshot, without `_state`, as an Arrow table; at the table's current schema."""
+    layout = Layout.of(iceberg)
+    names = published(layout) if columns is None else columns
+    return _rows(layout, pieces_of(live_slices(iceberg, snapshot_id).values()), names)
+
+
+def published(layout: Layout) -> list[str]:
+    """The columns people are shown: all but `_state`."""
+    return [name for name in layout.arrow.names if name != STATE]
+
+
+def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
+    target = pa.schema([layout.arrow.field(name).remove_metadata() for name in names])
+    tables = [read_piece(layout, piece, names)[0].select(names).cast(target) for piece in pieces]
+    return pa.concat_tables(tables) if tables else target.empty_table()
+
+
+def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, *, net: bool) -> pa.Table:
+    """The changes in `(after, upto]`.
+
+    Args:
+        iceberg: the table.
+        after: a snapshot id; `None` for the empty table before its first snapshot.
+        upto: a snapshot id.
+        net: only the difference of the two states, as one commit; else commit by commit.
+
+    Returns:
+        The table's columns, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and `_commit_snapshot_id`; updates
+        as pairs where the table has keys.
+
+    Raises:
+        UnknownSnapshot: commit by commit, and `after` is not an ancestor of `upto`.
+    """
+    steps = [(after, upto)] if net else _lineage(iceberg, after, upto)
+    frames = [_step(iceberg, before, now, ordinal) for ordinal, (before, now) in enumerate(steps)]
+    if not frames:
+        frames = [_step(iceberg, upto, upto, 0)]
+    return pl.concat(frames).to_arrow().cast(_schema(Layout.of(iceberg)))
+
+
+def _schema(layout: Layout) -> pa.Schema:
+    columns = [layout.arrow.field(name).remove_metadata().with_nullable(True) for name in published(layout)]
+    own = [(change.CHANGE_TYPE, pa.string()), (change.CHANGE_ORDINAL, pa.int32()), (change.COMMIT_SNAPSHOT_ID, pa.int64())]
+    return pa.schema([*columns, *own])
+
+
+def _lineage(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tuple[int | None, int]]:
+    steps: list[tuple[int | None, int]] = []
+    current = upto
+    while current is not None and current != after:
+        snapshot = iceberg.snapshot_by_id(current)
+        if snapshot is None:
+            break
+        steps.append((snapshot.parent_snapshot_id, current))
+        current = snapshot.parent_snapshot_id
+    if current != after:
+        raise UnknownSnapshot(
+            f"snapshot {after} is not an ancestor of {upto} in {'.'.join(iceberg.name())}: it was rolled back, expired, or is newer; "
+            "ask for the net changes instead"
+        )
+    return steps[::-1]
+
+
+def _step(iceberg: IcebergTable, before: int | None, now: int | None, ordinal: int) -> pl.DataFrame:
+    layout = Layout.of(iceberg)
+    names = published(layout)
+    pieces = difference(live_slices(iceberg, before), live_slices(iceberg, now))
+    sides = []
+    for sign in (-1, 1):
+        rows = pl.from_arrow(_rows(layout, [piece for piece in pieces if piece.weight == sign], names))
+        assert isinstance(rows, pl.DataFrame)
+        sides.append(rows.with_columns(pl.lit(sign, dtype=pl.Int64).alias(_SIGN)))
+    keys = sorted(layout.schema.identifier_field_names(), key=names.index)
+    net = pl.concat(sides).group_by(names).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
+    net = net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(pl.all()) if net[_SIGN].abs().max() not in (None, 1) else net
+    paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
+    kind = (
+        pl.when(pl.col(_SIGN) > 0)
+        .then(pl.when(paired).then(pl.lit(change.UPDATE_AFTER)).otherwise(pl.lit(change.INSERT)))
+        .otherwise(pl.when(paired).then(pl.lit(change.UPDATE_BEFORE)).otherwise(pl.lit(change.DELETE)))
+    )
+    typed = net.with_columns(
+        kind.alias(change.CHANGE_TYPE),
+        pl.lit(ordinal, dtype=pl.Int32).alias(change.CHANGE_ORDINAL),
+        pl.lit(now, dtype=pl.Int64).alias(change.COMMIT_SNAPSHOT_ID),
+    )
+    order = keys or [name for name in names if not typed.schema[name].is_nested()]
+    return typed.sort([*order, _SIGN], nulls_last=True).drop(_SIGN)

@@ -1,0 +1,87 @@
+"""What a derived table's own head says: position, coverage, definition; and whether it is still ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from foldhouse.errors import ForeignCommit
+from foldhouse.values.window import Coverage, Position, positions_from_json
+
+POSITION = "foldhouse.position"
+COVERAGE = "foldhouse.coverage"
+DEFINITION = "foldhouse.definition"
+RUN_ID = "foldhouse.run-id"
+ROWS_IN = "foldhouse.rows-in"
+NULL_KEYS = "foldhouse.null-key-rows"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The state of a derived table, read from its current snapshot.
+
+    Args:
+        positions: by source name; empty before the first fold.
+        coverage: which partitions exist.
+        definition_hash: of the declaration it was folded under; `None` before the first fold.
+        null_key_rows: source rows left out so far because a key is null.
+    """
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    definition_hash: str | None = None
+    null_key_rows: int = 0
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the table was folded at all."""
+        return self.definition_hash is not None
+
+
+def read_head(iceberg: IcebergTable) -> Head:
+    """Read a derived table's head.
+
+    A `replace` by others (compaction) changes no row and passes; the head below it counts.
+
+    Raises:
+        ForeignCommit: a commit that is not ours changed rows.
+    """
+    snapshot = iceberg.current_snapshot()
+    while snapshot is not None and not _is_ours(snapshot):
+        if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:
+            raise ForeignCommit(_who(iceberg, snapshot))
+        parent = snapshot.parent_snapshot_id
+        below = iceberg.snapshot_by_id(parent) if parent is not None else None
+        if below is None:
+            raise ForeignCommit(_who(iceberg, snapshot))
+        snapshot = below
+    if snapshot is None or snapshot.summary is None:
+        return Head()
+    summary = snapshot.summary.additional_properties
+    return Head(
+        positions=positions_from_json(summary[POSITION]),
+        coverage=Coverage.parse(summary[COVERAGE]),
+        definition_hash=summary[DEFINITION],
+        null_key_rows=int(summary.get(NULL_KEYS, "0")),
+    )
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
+
+
+def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
+    name = ".".join(iceberg.name())
+    summary = snapshot.summary
+    what = summary.operation.value if summary else "an unknown operation"
+    counts = summary.additional_properties if summary else {}
+    writer = counts.get("engine-name") or counts.get("app-id") or counts.get("spark.app.id") or "an unnamed writer"
+    when = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    return (
+        f"{name} is derived, but its snapshot {snapshot.snapshot_id} ({what} by {writer} at {when}, "
+        f"+{counts.get('added-records', '0')} -{counts.get('deleted-records', '0')} records) is not foldhouse's; "
+        f"roll it back to its parent {snapshot.parent_snapshot_id}, or run `foldhouse rebuild {name}`"
+    )

@@ -1,0 +1,97 @@
+"""The Spark session of a lake: local, or a Spark Connect server, with the settings folding relies on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from foldhouse.errors import FoldhouseError
+
+LOG = Path(tempfile.gettempdir()) / f"foldhouse-{os.getuid() if hasattr(os, 'getuid') else 'user'}" / "spark.log"
+"""Where the Java process of a local session writes what it has to say."""
+
+_REQUIRED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.debug.maxToStringFields": "100000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.python.worker.reuse": "true",
+    # Otherwise more than 32 files are listed by a Spark job of one task a file.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
+    """A quiet local Spark session, the running one where there is one.
+
+    Args:
+        master: Spark's master URL; `local[*]` takes every core.
+        settings: further Spark settings, with `_` for `.` in the names; they win over ours.
+
+    Raises:
+        FoldhouseError: no JVM could be started.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName("foldhouse")
+    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()} -Djava.net.preferIPv4Stack=true"
+    partitions = str(2 * _cores(master))
+    ours = {**_REQUIRED, **_LOCAL, "spark.driver.extraJavaOptions": quiet, "spark.sql.shuffle.partitions": partitions}
+    for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
+        builder = builder.config(name, value)
+    try:
+        with _java_speaks_to(LOG):
+            return builder.getOrCreate()
+    except Exception as failure:
+        raise FoldhouseError(
+            f"Spark's Java process did not start; what it said is in {LOG}. Java 17 or later is needed: check `java -version` "
+            f"and JAVA_HOME ({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else 'no message'})"
+        ) from failure
+
+
+@contextlib.contextmanager
+def _java_speaks_to(log: Path) -> Iterator[None]:
+    """While the Java process starts, let what it inherits as its standard error be a file: it speaks before log4j does."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def connect_session(remote: str) -> SparkSession:
+    """A session on a Spark Connect server, `sc://host:port`."""
+    session = SparkSession.builder.remote(remote).getOrCreate()
+    return prepared(session)
+
+
+def prepared(session: SparkSession) -> SparkSession:
+    """Give a session the settings that folding relies on: UTC days, Iceberg field ids, whole plans as text."""
+    for name, value in _REQUIRED.items():
+        session.conf.set(name, value)
+    return session
+
+
+def _cores(master: str) -> int:
+    inside = master.partition("[")[2].rstrip("]")
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1)

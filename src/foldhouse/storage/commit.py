@@ -1,0 +1,276 @@
+"""The commit: one snapshot, one compare-and-swap on the head that was read.
+
+Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files that no
+reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and nothing is
+retried blindly, because pyiceberg's own retry rebases without validation and its clean-up deletes live manifests
+after a commit that landed but was reported as failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
+
+from foldhouse.errors import CommitConflict
+
+_CODEC = "gzip"
+_MERGE_MANIFESTS_ABOVE = 16
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """The files one commit adds and removes.
+
+    Args:
+        added: data files and position delete files.
+        removed: paths of data files and delete files that are live in the head.
+    """
+
+    added: Sequence[DataFile] = ()
+    removed: frozenset[str] = frozenset()
+    operation: Operation = field(default=Operation.OVERWRITE)
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """A manifest of delete files; pyiceberg 0.12 writes manifests of data files only."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _Producer:
+    """Writes the manifests and the manifest list of one snapshot on top of the head that was read."""
+
+    def __init__(self, iceberg: IcebergTable, changes: FileChanges) -> None:
+        self.iceberg = iceberg
+        self.changes = changes
+        self.commit_uuid = uuid4()
+        self.snapshot_id = iceberg.metadata.new_snapshot_id()
+        self.removed: list[DataFile] = []
+        self._written = 0
+
+    def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriterV2:
+        path = self.iceberg.location_provider().new_metadata_location(f"{self.commit_uuid}-m{self._written}.avro")
+        self._written += 1
+        kind = _DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
+        spec: PartitionSpec = self.iceberg.specs()[spec_id]
+        return kind(spec, self.iceberg.schema(), self.iceberg.io.new_output(path), self.snapshot_id, _CODEC)
+
+    def _added(self) -> list[ManifestFile]:
+        groups: dict[tuple[int, ManifestContent], list[DataFile]] = {}
+        for data_file in self.changes.added:
+            content = ManifestContent.DATA if data_file.content == DataFileContent.DATA else ManifestContent.DELETES
+            groups.setdefault((data_file.spec_id, content), []).append(data_file)
+        manifests = []
+        for (spec_id, content), files in groups.items():
+            with self._writer(spec_id, content) as writer:
+                for data_file in files:
+                    status = ManifestEntryStatus.ADDED
+                    writer.add_entry(
+                        ManifestEntry.from_args(status=status, snapshot_id=self.snapshot_id, data_file=data_file)
+                    )
+            manifests.append(writer.to_manifest_file())
+        return manifests
+
+    def _carried(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """The head's manifests, those that name a removed file written again without it, many small ones merged."""
+        kept: list[ManifestFile] = []
+        rewritten: list[tuple[ManifestFile, list[ManifestEntry]]] = []
+        open_paths = set(self.changes.removed)
+        for manifest in manifests:
+            if not open_paths:
+                kept.append(manifest)
+                continue
+            entries = manifest.fetch_manifest_entry(self.iceberg.io, discard_deleted=True)
+            hit = {e.data_file.file_path for e in entries} & open_paths
+            if not hit:
+                kept.append(manifest)
+                continue
+            open_paths -= hit
+            self.removed += [e.data_file for e in entries if e.data_file.file_path in hit]
+            rewritten.append((manifest, entries))
+        if open_paths:
+            raise CommitConflict(f"{self._name} no longer holds {len(open_paths)} files that were to be replaced")
+        kept, merged = self._merge(kept)
+        return [*kept, *self._rewrite([*rewritten, *merged])]
+
+    def _merge(
+        self, manifests: list[ManifestFile]
+    ) -> tuple[list[ManifestFile], list[tuple[ManifestFile, list[ManifestEntry]]]]:
+        """Above a number of manifests, take the small ones to be written as one: planning does not decay with commits."""
+        if len(manifests) < _MERGE_MANIFESTS_ABOVE:
+            return manifests, []
+        io = self.iceberg.io
+        live = [m for m in manifests if m.has_added_files() or m.has_existing_files()]
+        return [], [(m, m.fetch_manifest_entry(io, discard_deleted=True)) for m in live]
+
+    def _rewrite(self, manifests: list[tuple[ManifestFile, list[ManifestEntry]]]) -> list[ManifestFile]:
+        groups: dict[tuple[int, ManifestContent], list[ManifestEntry]] = {}
+        for manifest, entries in manifests:
+            groups.setdefault((manifest.partition_spec_id, manifest.content), []).extend(entries)
+        written = []
+        for (spec_id, content), entries in groups.items():
+            if not entries:
+                continue
+            with self._writer(spec_id, content) as writer:
+                for entry in entries:
+                    if entry.data_file.file_path in self.changes.removed:
+                        writer.delete(entry)
+                    else:
+                        writer.existing(entry)
+            written.append(writer.to_manifest_file())
+        return written
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self.iceberg.name())
+
+    def _summary(self, head: Snapshot | None, properties: Mapping[str, str]) -> Summary:
+        collector = SnapshotSummaryCollector()
+        schema, specs = self.iceberg.schema(), self.iceberg.specs()
+        for data_file in self.changes.added:
+            collector.add_file(data_file, schema, specs[data_file.spec_id])
+        for data_file in self.removed:
+            collector.remove_file(data_file, schema, specs[data_file.spec_id])
+        return update_snapshot_summaries(
+            summary=Summary(operation=self.changes.operation, **collector.build(), **dict(properties)),
+            previous_summary=head.summary.additional_properties if head and head.summary else None,
+        )
+
+    def snapshot(self, head: Snapshot | None, properties: Mapping[str, str]) -> Snapshot:
+        """Write what the snapshot points to, and describe it."""
+        metadata = self.iceberg.metadata
+        manifests = [*self._added(), *(self._carried(head.manifests(self.iceberg.io)) if head else [])]
+        sequence_number = metadata.next_sequence_number()
+        path = self.iceberg.location_provider().new_metadata_location(f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro")
+        with write_manifest_list(
+            format_version=metadata.format_version,
+            output_file=self.iceberg.io.new_output(path),
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=head.snapshot_id if head else None,
+            sequence_number=sequence_number,
+            avro_compression=_CODEC,
+        ) as writer:
+            writer.add_manifests(manifests)
+        return Snapshot(
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=head.snapshot_id if head else None,
+            manifest_list=path,
+            sequence_number=sequence_number,
+            timestamp_ms=_now_ms(metadata.last_updated_ms, head),
+            summary=self._summary(head, properties),
+            schema_id=metadata.current_schema_id,
+        )
+
+
+def _now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
+    """Now, but later than the last snapshot: a clock that runs backwards must not make a table unreadable."""
+    return max(int(time.time() * 1000), last_updated_ms, head.timestamp_ms + 1 if head else 0)
+
+
+def commit(catalog: Catalog, iceberg: IcebergTable, changes: FileChanges, properties: Mapping[str, str]) -> int:
+    """Commit file changes as one snapshot on `main`, on top of exactly the head in `iceberg`.
+
+    Args:
+        catalog: where the table is registered.
+        iceberg: the table as it was read; its head is the requirement.
+        changes: the files added and removed.
+        properties: what the summary says beside Iceberg's own counts; keys under `foldhouse.`.
+
+    Returns:
+        The snapshot id. Exactly once: a failure after the commit landed is noticed and counts as success.
+
+    Raises:
+        CommitConflict: somebody else committed first; nothing of ours is visible.
+    """
+    head = iceberg.current_snapshot()
+    producer = _Producer(iceberg, changes)
+    snapshot = producer.snapshot(head, properties)
+    requirements = (
+        AssertTableUUID(uuid=iceberg.metadata.table_uuid),
+        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head else None),
+    )
+    updates = (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id),
+    )
+    swap(catalog, iceberg, requirements, updates, snapshot.snapshot_id)
+    return snapshot.snapshot_id
+
+
+def swap(catalog: Catalog, iceberg: IcebergTable, requirements, updates, snapshot_id: int) -> None:  # type: ignore[no-untyped-def]
+    """Send one compare-and-swap, and on any failure let the table itself say whether it landed.
+
+    Raises:
+        CommitConflict: it did not land, because a requirement no longer held.
+    """
+    try:
+        catalog.commit_table(iceberg, requirements, updates)
+    except Exception as failure:
+        current = catalog.load_table(iceberg.name())
+        if current.metadata.table_uuid == iceberg.metadata.table_uuid and _in_history(current, snapshot_id):
+            return
+        if isinstance(failure, CommitFailedException):
+            name = ".".join(iceberg.name())
+            raise CommitConflict(f"{name} was committed to by somebody else meanwhile; nothing was written") from failure
+        raise
+
+
+def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None:
+    """Make another snapshot the head of `main`, if the head is still the one in `iceberg`.
+
+    Raises:
+        CommitConflict: somebody else committed first; the head was not moved.
+    """
+    requirements = (
+        AssertTableUUID(uuid=iceberg.metadata.table_uuid),
+        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=iceberg.metadata.current_snapshot_id),
+    )
+    update = SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)
+    try:
+        catalog.commit_table(iceberg, requirements, (update,))
+    except Exception as failure:
+        if catalog.load_table(iceberg.name()).metadata.current_snapshot_id == snapshot_id:
+            return
+        if isinstance(failure, CommitFailedException):
+            raise CommitConflict(f"{'.'.join(iceberg.name())} was committed to meanwhile; it was not moved") from failure
+        raise
+
+
+def _in_history(iceberg: IcebergTable, snapshot_id: int) -> bool:
+    seen = iceberg.current_snapshot()
+    while seen is not None:
+        if seen.snapshot_id == snapshot_id:
+            return True
+        seen = iceberg.snapshot_by_id(seen.parent_snapshot_id) if seen.parent_snapshot_id is not None else None
+    return False

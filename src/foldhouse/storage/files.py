@@ -1,0 +1,158 @@
+"""Data files and position delete files: written with Arrow, read with Arrow, described for the commit.
+
+Writing repeats nothing and promises nothing by itself: a file that no commit names is an orphan that no reader sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+from pyiceberg.io.pyarrow import (
+    _to_requested_schema,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
+
+from foldhouse.storage.live import Piece
+from foldhouse.storage.schema import Layout
+
+_PATH = NestedField(2147483546, "file_path", StringType(), required=True)
+_POS = NestedField(2147483545, "pos", LongType(), required=True)
+DELETE_SCHEMA = Schema(_PATH, _POS)
+_ROW_GROUP_ROWS = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One Iceberg partition: the transformed values of the spec's fields, in its order (dates as days since 1970)."""
+
+    values: tuple[int | str | None, ...]
+
+
+def write_data_file(layout: Layout, partition: Partition, rows: pa.Table) -> DataFile:
+    """Write rows of one partition as one Parquet file with field ids and column statistics.
+
+    Args:
+        layout: of the table the file is for.
+        partition: the partition all rows belong to; it is not checked here.
+        rows: the table's columns by name, in any order.
+
+    Returns:
+        The file's description for the commit. Until a commit names it, no reader sees the file.
+    """
+    arranged = rows.select(layout.arrow.names).cast(layout.arrow)
+    return _write(layout, layout.schema, arranged, partition, DataFileContent.DATA)
+
+
+def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterable[tuple[str, np.ndarray]]) -> DataFile:
+    """Write the positions of deleted rows of one partition as one Parquet file, sorted by path and position.
+
+    Args:
+        layout: of the table the file is for.
+        partition: the partition of the data files that are deleted from.
+        deleted: (path of a data file, letter for letter as in the manifest; int64 row positions in it).
+    """
+    pieces = sorted(((path, np.sort(positions)) for path, positions in deleted), key=lambda piece: piece[0])
+    paths = pa.chunked_array([pa.array([path] * len(positions), pa.string()) for path, positions in pieces], pa.string())
+    places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
+    fields = [
+        pa.field(f.name, kind, nullable=False, metadata={"PARQUET:field_id": str(f.field_id)})
+        for f, kind in ((_PATH, pa.string()), (_POS, pa.int64()))
+    ]
+    written = _write(
+        layout, DELETE_SCHEMA, pa.table([paths, places], schema=pa.schema(fields)), partition, DataFileContent.POSITION_DELETES
+    )
+    # Whole paths as bounds (the general rule cuts text at 16 characters): a reader finds the data files they are for.
+    written.lower_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[0][0])
+    written.upper_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[-1][0])
+    return written
+
+
+def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition, content: DataFileContent) -> DataFile:
+    locations = load_location_provider(layout.location, dict(layout.properties))
+    folder = layout.spec.partition_to_path(Record(*partition.values), layout.schema) if partition.values else ""
+    kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
+    path = locations.new_data_location(f"{folder}/{kind}{uuid4()}.parquet" if folder else f"{kind}{uuid4()}.parquet")
+    output = layout.io.new_output(path)
+    with output.create() as sink, pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+    footer = writer.writer.metadata
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, dict(layout.properties)),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    described = DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*partition.values),
+        file_size_in_bytes=len(output),
+        sort_order_id=None,
+        spec_id=layout.spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+    described.spec_id = layout.spec.spec_id
+    return described
+
+
+def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
+    """The positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
+    found = []
+    for delete_file in delete_files:
+        with layout.io.new_input(delete_file).open() as source:
+            deletes = pq.read_table(source, columns=["file_path", "pos"])
+        found.append(deletes.filter(pc.field("file_path") == path)["pos"].to_numpy())
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
+    """Which row positions of its file a piece means, sorted; `None` for all of them."""
+    if piece.only is None and not piece.without:
+        return None
+    start = np.arange(piece.file.rows) if piece.only is None else deleted_positions(layout, piece.only, piece.file.path)
+    return np.setdiff1d(start, deleted_positions(layout, piece.without, piece.file.path), assume_unique=True)
+
+
+def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> tuple[pa.Table, np.ndarray]:
+    """Read the rows a piece means, by field id, at the layout's schema.
+
+    Args:
+        layout: of the table; files written at an older schema are read at this one (renamed, widened, missing as null).
+        piece: which rows of which file.
+        columns: top-level columns to read, all by default.
+
+    Returns:
+        The rows and their int64 positions in the file.
+    """
+    wanted = layout.schema if columns is None else layout.schema.select(*columns)
+    with layout.io.new_input(piece.file.path).open() as source:
+        parquet = pq.ParquetFile(source)
+        held = pyarrow_to_schema(parquet.schema_arrow)
+        ids = {f.field_id for f in wanted.fields}
+        rows = parquet.read(columns=[f.name for f in held.fields if f.field_id in ids], use_threads=False)
+    if held.select(*[f.name for f in held.fields if f.field_id in ids]).fields != wanted.fields:
+        read_as = pyarrow_to_schema(rows.schema)
+        parts = [_to_requested_schema(wanted, read_as, batch) for batch in rows.to_batches()]
+        target = pa.schema([layout.arrow.field(f.name).remove_metadata() for f in wanted.fields])
+        rows = pa.Table.from_batches(parts) if parts else target.empty_table()
+    positions = selected_positions(layout, piece)
+    if positions is None:
+        return rows, np.arange(rows.num_rows)
+    return rows.take(pa.array(positions)), positions

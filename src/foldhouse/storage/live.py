@@ -1,0 +1,177 @@
+"""The live rows of a snapshot as slices of files, and the difference of two snapshots.
+
+A slice is a data file and the delete files that apply to it. Two snapshots are compared by their slices alone, so that
+the changes between them follow in either direction and across any history: rollback, expiry, a moved branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import StringType
+
+from foldhouse.errors import UnknownSnapshot, Unsupported
+
+_PATH_FIELD_ID = 2147483546
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A data file as planning needs it; equal when the path is.
+
+    `lower` and `upper` are Iceberg's serialised bounds by field id; text may be cut short, which keeps them bounds.
+    """
+
+    path: str
+    rows: int = field(compare=False)
+    size_bytes: int = field(compare=False)
+    spec_id: int = field(compare=False)
+    partition: tuple[Any, ...] = field(compare=False)
+    lower: dict[int, bytes] = field(compare=False, repr=False)
+    upper: dict[int, bytes] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A data file and the position delete files that apply to it, sorted by path."""
+
+    file: FileRef
+    deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of one file, with a sign.
+
+    Args:
+        file: the data file.
+        weight: +1 for rows that are there or were added, -1 for rows that were taken away.
+        only: the rows deleted by these delete files; `None` for all rows.
+        without: but not those deleted by these.
+    """
+
+    file: FileRef
+    weight: int = 1
+    only: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it means every row of its file, so that any Parquet reader may read it."""
+        return self.only is None and not self.without
+
+
+@lru_cache(maxsize=4096)
+def _entries(key: str, manifest: _Manifest) -> tuple[tuple[DataFile, int], ...]:
+    entries = manifest.file.fetch_manifest_entry(manifest.io, discard_deleted=True)
+    return tuple((entry.data_file, entry.sequence_number or 0) for entry in entries)
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """A manifest with its file system, equal to every other: the cache goes by the path, which never changes content."""
+
+    file: ManifestFile = field(compare=False)
+    io: FileIO = field(compare=False)
+
+
+def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Slice]:
+    """The slices of a snapshot by data file path; none for `None`.
+
+    Raises:
+        UnknownSnapshot: the table has no such snapshot (it may have been expired).
+        Unsupported: equality deletes or deletion vectors.
+    """
+    if snapshot_id is None:
+        return {}
+    snapshot = iceberg.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot {snapshot_id}; it may have been expired")
+    files: dict[str, tuple[DataFile, int]] = {}
+    deletes: dict[tuple[int, tuple[Any, ...]], list[tuple[DataFile, int]]] = {}
+    for manifest in snapshot.manifests(iceberg.io):
+        for data_file, sequence in _entries(manifest.manifest_path, _Manifest(manifest, iceberg.io)):
+            if data_file.content == DataFileContent.DATA:
+                files[data_file.file_path] = (data_file, sequence)
+            else:
+                _check_supported(iceberg, data_file)
+                deletes.setdefault(_partition_key(data_file), []).append((data_file, sequence))
+    return {path: Slice(_ref(f), _deletes_for(f, sequence, deletes)) for path, (f, sequence) in files.items()}
+
+
+def _check_supported(iceberg: IcebergTable, delete_file: DataFile) -> None:
+    name = ".".join(iceberg.name())
+    if delete_file.content == DataFileContent.EQUALITY_DELETES:
+        raise Unsupported(
+            f"{name} holds equality deletes ({delete_file.file_path}), which foldhouse does not read; "
+            "rewrite the table's data files with the engine that wrote them (Spark: rewrite_data_files)"
+        )
+    if delete_file.file_format != FileFormat.PARQUET:
+        raise Unsupported(
+            f"{name} holds deletes as {delete_file.file_format.value} ({delete_file.file_path}); "
+            "foldhouse reads position deletes in Parquet (format version 2)"
+        )
+
+
+def _partition_key(data_file: DataFile) -> tuple[int, tuple[Any, ...]]:
+    return data_file.spec_id, partition_values(data_file)
+
+
+def partition_values(data_file: DataFile) -> tuple[Any, ...]:
+    """The partition a file belongs to, as a tuple in the order of its spec."""
+    return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
+
+
+def _ref(data_file: DataFile) -> FileRef:
+    return FileRef(
+        path=data_file.file_path,
+        rows=data_file.record_count,
+        size_bytes=data_file.file_size_in_bytes,
+        spec_id=data_file.spec_id,
+        partition=partition_values(data_file),
+        lower=data_file.lower_bounds or {},
+        upper=data_file.upper_bounds or {},
+    )
+
+
+def _deletes_for(data_file: DataFile, sequence: int, deletes: dict[Any, list[tuple[DataFile, int]]]) -> tuple[str, ...]:
+    candidates = deletes.get(_partition_key(data_file), [])
+    return tuple(sorted(d.file_path for d, s in candidates if s >= sequence and _may_name(d, data_file.file_path)))
+
+
+def _may_name(delete_file: DataFile, path: str) -> bool:
+    lower, upper = (bounds.get(_PATH_FIELD_ID) for bounds in (delete_file.lower_bounds or {}, delete_file.upper_bounds or {}))
+    if lower is not None and path < from_bytes(StringType(), lower):
+        return False
+    return upper is None or path <= from_bytes(StringType(), upper)
+
+
+def pieces_of(slices: Iterable[Slice]) -> list[Piece]:
+    """All live rows of the given slices, as pieces of weight +1."""
+    return [Piece(s.file, without=s.deletes) for s in slices]
+
+
+def difference(before: dict[str, Slice], after: dict[str, Slice]) -> list[Piece]:
+    """What was taken away (-1) and what was added (+1) between two sets of slices.
+
+    A row that was only moved to another file stands on both sides; whoever folds or shows the pieces cancels equal rows.
+    """
+    pieces: list[Piece] = []
+    for path, old in before.items():
+        new = after.get(path)
+        if new is None:
+            pieces.append(Piece(old.file, -1, without=old.deletes))
+        elif new.deletes != old.deletes:
+            if set(new.deletes) - set(old.deletes):
+                pieces.append(Piece(old.file, -1, only=new.deletes, without=old.deletes))
+            if set(old.deletes) - set(new.deletes):
+                pieces.append(Piece(old.file, +1, only=old.deletes, without=new.deletes))
+    pieces += [Piece(new.file, +1, without=new.deletes) for path, new in after.items() if path not in before]
+    return pieces

@@ -1,0 +1,144 @@
+"""Schemas, partition specs and how a table is laid out, as a value that tasks can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import BooleanType, DateType, DoubleType, FloatType, NestedField, TimestampType, TimestamptzType
+
+from foldhouse.errors import DefinitionError
+
+STATE = "_state"
+"""The struct column in which folds keep what their published values do not hold."""
+
+TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> Schema:
+    """A flat Iceberg schema from column -> type as text.
+
+    Raises:
+        DefinitionError: a text that is not an Iceberg type.
+    """
+    fields = []
+    for number, (name, text) in enumerate(types.items(), start=1):
+        try:
+            fields.append(NestedField.model_validate({"id": number, "name": name, "type": text, "required": name in required}))
+        except ValueError:
+            raise DefinitionError(
+                f"column {name!r} has the type {text!r}; an Iceberg type is needed, such as string, int, long, double, "
+                "boolean, date, timestamp, timestamptz or decimal(12,4)"
+            ) from None
+    return Schema(*fields)
+
+
+def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
+    """An Iceberg schema from Arrow types, with `keys` required and marked as the identifier where their types allow it."""
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+    plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    fields = [f.model_copy(update={"required": f.name in keys}) for f in plain.fields]
+    by_name = {f.name: f for f in fields}
+    identifier = [] if any(isinstance(by_name[k].field_type, FloatType | DoubleType) for k in keys) else keys
+    return Schema(*fields, identifier_field_ids=[by_name[k].field_id for k in identifier])
+
+
+def day_spec(schema: Schema, column: str | None) -> PartitionSpec:
+    """The spec of a stream: by the day of a timestamp column, or none.
+
+    Raises:
+        DefinitionError: the column is not a timestamp.
+    """
+    if column is None:
+        return PartitionSpec()
+    source = schema.find_field(column)
+    if not isinstance(source.field_type, TimestampType | TimestamptzType):
+        raise DefinitionError(f"partition_by='day({column})' needs a timestamp; {column} is {source.field_type}")
+    return PartitionSpec(PartitionField(source.field_id, PARTITION_FIELD_ID_START, DayTransform(), f"{column}_day"))
+
+
+def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, buckets: int) -> PartitionSpec:
+    """The spec of a derived table: its date column as it is, then hash buckets of its first other key.
+
+    Raises:
+        DefinitionError: `partition_by` is not a date, or the key cannot be bucketed.
+    """
+    fields = []
+    if partition_by is not None:
+        day = schema.find_field(partition_by)
+        if not isinstance(day.field_type, DateType):
+            raise DefinitionError(f"partition_by={partition_by!r} needs a date column; it is {day.field_type}")
+        fields.append(PartitionField(day.field_id, PARTITION_FIELD_ID_START, IdentityTransform(), partition_by))
+    if buckets > 1:
+        hashed = [k for k in keys if k != partition_by]
+        if not hashed:
+            raise DefinitionError(f"buckets={buckets}: the table has no key beside {partition_by!r} to hash; leave it at 1")
+        key = schema.find_field(hashed[0])
+        if isinstance(key.field_type, FloatType | DoubleType | BooleanType):
+            raise DefinitionError(f"buckets={buckets}: Iceberg cannot hash {key.field_type} keys ({key.name}); leave it at 1")
+        number = PARTITION_FIELD_ID_START + len(fields)
+        fields.append(PartitionField(key.field_id, number, BucketTransform(buckets), f"{key.name}_bucket"))
+    return PartitionSpec(*fields)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What writing or reading one file of a table takes, and nothing that grows with the table's history.
+
+    It is what Spark tasks are given: everything in it is text.
+    """
+
+    schema_json: str
+    spec_json: str
+    location: str
+    properties: tuple[tuple[str, str], ...]
+    io_properties: tuple[tuple[str, str], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, iceberg: IcebergTable) -> Layout:
+        """The layout of a table at its current schema and default spec."""
+        return cls(
+            schema_json=iceberg.schema().model_dump_json(),
+            spec_json=iceberg.spec().model_dump_json(),
+            location=iceberg.location(),
+            properties=tuple(sorted(iceberg.properties.items())),
+            io_properties=tuple(sorted((k, str(v)) for k, v in iceberg.io.properties.items())),
+        )
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The Iceberg schema."""
+        return Schema.model_validate_json(self.schema_json)
+
+    @cached_property
+    def spec(self) -> PartitionSpec:
+        """The partition spec."""
+        return PartitionSpec.model_validate_json(self.spec_json)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema, with field ids in its metadata."""
+        return schema_to_pyarrow(self.schema)
+
+    @cached_property
+    def io(self) -> FileIO:
+        """The file system of the table."""
+        return load_file_io(dict(self.io_properties), self.location)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}

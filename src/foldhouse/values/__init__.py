@@ -1,0 +1,1 @@
+"""Values: streams, tables, folds, windows. Frozen, without I/O."""

@@ -1,0 +1,117 @@
+"""What a fold is: a frozen value that names its arguments and holds its algebra.
+
+The algebra is vectorised: its functions take and give Polars expressions, so that one call folds every key of a bucket.
+This module knows only its shape; the stock folds are in `foldhouse.kernel.folds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from foldhouse.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+Expression = str | Callable[[], Any]
+"""A Spark SQL expression as text, or a function without arguments that returns a Spark `Column`.
+
+A bare `Column` cannot be made before a Spark session exists, which is why a declaration takes a function instead.
+"""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the signed rows of a key offer to a fold, as expressions over one row each.
+
+    Args:
+        values: the fold's arguments.
+        sequence: the table's `sequence_by`, most significant first.
+        weight: how often the row is added (above 0) or taken away (below 0).
+    """
+
+    values: list[pl.Expr]
+    sequence: list[pl.Expr]
+    weight: pl.Expr
+
+
+Fields = Mapping[str, "pl.Expr"]
+"""The fields of an accumulator, or of a delta, as expressions over one key each."""
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """What one fold does to many keys at once.
+
+    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are kept in the
+    table's `_state`. A *delta* is what the signed rows of one window come to, per key; its fields are the fold's own.
+
+    Args:
+        name: the fold's name, as it is declared.
+        fields: value types, sequence columns and types -> accumulator fields and their types.
+        delta: the rows of a key -> its delta, as aggregations.
+        merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
+        unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
+            recomputed from the source; `None` for a fold that can subtract everything it added.
+        is_ordered: whether the fold goes by the table's `sequence_by`; all such columns of a table share one accumulator.
+        is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
+    """
+
+    name: str
+    fields: Callable[[list[pa.DataType], Mapping[str, pa.DataType]], dict[str, pa.DataType]]
+    delta: Callable[[Inputs], dict[str, pl.Expr]]
+    merge: Callable[[Fields, Fields], dict[str, pl.Expr]]
+    unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
+    is_ordered: bool = False
+    is_additive: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnFold:
+    """One published column: an algebra over expressions of the source's rows.
+
+    `options` are what `repr` and the definition hash show beside the arguments (a limit, a direction).
+    """
+
+    algebra: Algebra = field(repr=False)
+    arguments: tuple[Expression, ...]
+    options: tuple[tuple[str, object], ...] = ()
+
+    def __repr__(self) -> str:
+        words = [repr(a) if isinstance(a, str) else "<column>" for a in self.arguments]
+        words += [f"{name}={value!r}" for name, value in self.options]
+        return f"{self.algebra.name}({', '.join(words)})"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Published columns, each with its fold, over the same rows and keys. Made by `fold`."""
+
+    columns: tuple[tuple[str, ColumnFold], ...]
+
+    def __repr__(self) -> str:
+        return f"fold({', '.join(f'{name}={column!r}' for name, column in self.columns)})"
+
+
+def fold(**columns: ColumnFold) -> Fold:
+    """Combine folds into one table: output column -> fold.
+
+        fold(revenue=total("amount"), orders=count())
+
+    A key is in the table while at least one row of the source stands behind it.
+
+    Args:
+        columns: one fold for each published column, in the order in which the columns are published.
+
+    Raises:
+        DefinitionError: no column, or something that is not a fold.
+    """
+    if not columns:
+        raise DefinitionError("a fold needs at least one column, for example fold(orders=count())")
+    for name, column in columns.items():
+        if not isinstance(column, ColumnFold):
+            raise DefinitionError(f"column {name!r} is {column!r}, not a fold; for example total({name!r}) or count()")
+    return Fold(tuple(columns.items()))

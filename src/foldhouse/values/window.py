@@ -1,0 +1,146 @@
+"""Positions, windows and coverage: how far a table has folded, and which of its partitions exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from foldhouse.errors import InvalidData
+
+ONE_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far one source was folded.
+
+    Args:
+        uuid: the source's table uuid; a source created again under its name has another.
+        snapshot_id: the source's snapshot up to which rows were folded; `None` for a source without one.
+    """
+
+    uuid: str
+    snapshot_id: int | None
+
+
+def positions_to_json(positions: Mapping[str, Position]) -> str:
+    """Positions by source name, as the text kept in a snapshot summary."""
+    return json.dumps({name: {"uuid": p.uuid, "snapshot": p.snapshot_id} for name, p in sorted(positions.items())})
+
+
+def positions_from_json(text: str) -> dict[str, Position]:
+    """The inverse of `positions_to_json`."""
+    return {name: Position(p["uuid"], p["snapshot"]) for name, p in json.loads(text).items()}
+
+
+@dataclass(frozen=True)
+class Window:
+    """`(after, upto]` between two snapshots of a source: open below, closed above.
+
+    `after` is `None` at the beginning of the table, `upto` is `None` for a source without a snapshot.
+    """
+
+    after: int | None
+    upto: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the window holds no commit at all."""
+        return self.after == self.upto
+
+
+@dataclass(frozen=True)
+class DayRange:
+    """The days from `first` to `last`, both included."""
+
+    first: date
+    last: date
+
+    def __post_init__(self) -> None:
+        if self.last < self.first:
+            raise InvalidData(f"a range of days ends on {self.last}, before it begins on {self.first}")
+
+    def __contains__(self, day: object) -> bool:
+        return isinstance(day, date) and self.first <= day <= self.last
+
+    def __iter__(self) -> Iterator[date]:
+        for offset in range((self.last - self.first).days + 1):
+            yield self.first + timedelta(days=offset)
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}..{self.last}"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The partitions of a table that exist: everything, or a set of days kept as disjoint ranges.
+
+        Coverage.of(days 1, 2, 3, 7)   -> 1..3,7
+        Coverage.everything()          -> *
+        Coverage.of(())                -> (the empty text)
+    """
+
+    ranges: tuple[DayRange, ...] = ()
+    is_everything: bool = False
+
+    @classmethod
+    def everything(cls) -> Coverage:
+        """All partitions, those to come included; the only coverage of a table without partitions."""
+        return cls(is_everything=True)
+
+    @classmethod
+    def of(cls, days: Iterable[date]) -> Coverage:
+        """The given days, merged into ranges."""
+        ranges: list[DayRange] = []
+        for day in sorted(set(days)):
+            if ranges and ranges[-1].last + ONE_DAY == day:
+                ranges[-1] = DayRange(ranges[-1].first, day)
+            else:
+                ranges.append(DayRange(day, day))
+        return cls(tuple(ranges))
+
+    @classmethod
+    def parse(cls, text: str) -> Coverage:
+        """The inverse of `str`."""
+        if text == "*":
+            return cls.everything()
+        ranges = []
+        for part in filter(None, text.split(",")):
+            first, _, last = part.partition("..")
+            ranges.append(DayRange(date.fromisoformat(first), date.fromisoformat(last or first)))
+        return cls(tuple(ranges))
+
+    def __str__(self) -> str:
+        return "*" if self.is_everything else ",".join(map(str, self.ranges))
+
+    def __bool__(self) -> bool:
+        return self.is_everything or bool(self.ranges)
+
+    def __contains__(self, day: object) -> bool:
+        return self.is_everything or any(day in days for days in self.ranges)
+
+    def days(self) -> list[date]:
+        """Every covered day in order; not defined for everything."""
+        if self.is_everything:
+            raise InvalidData("a coverage of everything has no list of days")
+        return [day for days in self.ranges for day in days]
+
+    def union(self, other: Coverage) -> Coverage:
+        """The partitions that either covers."""
+        if self.is_everything or other.is_everything:
+            return Coverage.everything()
+        return Coverage.of([*self.days(), *other.days()])
+
+    def minus(self, other: Coverage) -> Coverage:
+        """The partitions that `self` covers and `other` does not."""
+        if other.is_everything:
+            return Coverage()
+        if self.is_everything:
+            raise InvalidData("days cannot be taken out of a coverage of everything")
+        return Coverage.of(set(self.days()) - set(other.days()))
+
+    def overlaps(self, first: date, last: date) -> bool:
+        """Whether any day of `first..last` (both included) is covered."""
+        return self.is_everything or any(days.first <= last and first <= days.last for days in self.ranges)
