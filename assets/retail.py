@@ -102,7 +102,7 @@ best_sellers = fh.table(
     keys="day",
     fold=fh.fold(products=fh.top(10, "stock_code", by="units")),
     partition_by="day",
-    description="The ten products of each day that sold the most units, folded from the changes of retail.daily_products.",
+    description="The ten products of each day that sold the most units.",
 )
 
 TABLES = (products, daily_revenue, customers, daily_products, best_sellers)

@@ -1,18 +1,18 @@
 """Every error foldhouse raises.
 
-    FoldhouseError
-    ├── DefinitionError          a declaration that cannot be folded
-    │   └── DefinitionChanged    the stored table was folded under another declaration
-    ├── InvalidData              rows that do not fit what was declared; nothing was written
-    ├── UnknownTable             no such table, or it was never folded
-    ├── UnknownSnapshot          no such snapshot, time or tag
-    ├── SourceReplaced           a source was dropped and created again under its name
-    ├── ForeignCommit            somebody else changed rows of a derived table
-    ├── CommitConflict           the head moved while we worked; reading again and starting over is safe
-    ├── Unsupported              an Iceberg feature we refuse by name
-    └── LandingError             a landing folder or file
-        ├── UnreadableFile       a file that cannot be read as what it should be
-        └── TooManyBadLines      more lines are bad than the declared share
+FoldhouseError
+├── DefinitionError          a declaration that cannot be folded
+│   └── DefinitionChanged    the stored table was folded under another declaration
+├── InvalidData              rows that do not fit what was declared; nothing was written
+├── UnknownTable             no such table, or it was never folded
+├── UnknownSnapshot          no such snapshot, time or tag
+├── SourceReplaced           a source was dropped and created again under its name
+├── ForeignCommit            somebody else changed rows of a derived table
+├── CommitConflict           the head moved while we worked; reading again and starting over is safe
+├── Unsupported              an Iceberg feature we refuse by name
+└── LandingError             a landing folder or file
+    ├── UnreadableFile       a file that cannot be read as what it should be
+    └── TooManyBadLines      more lines are bad than the declared share
 """
 
 __all__ = [

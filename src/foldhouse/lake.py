@@ -23,7 +23,8 @@ from foldhouse.refresh.append import Commit
 from foldhouse.refresh.changelog import changes_between, published, read_rows
 from foldhouse.refresh.compiled import Compiled, compile_table
 from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
-from foldhouse.refresh.refresh import Refreshed, Workshop, refresh, row_count
+from foldhouse.refresh.refresh import Workshop, rebuild, refresh
+from foldhouse.refresh.result import Refreshed, row_count
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import open_local_catalog
@@ -39,7 +40,10 @@ IN_PROCESS_ROWS = 200_000
 _ATTEMPTS = 5
 
 AsOf = int | str | date | datetime | None
-"""A snapshot id, a moment (ISO 8601 text, a date or datetime; UTC where no zone is given), a tag or branch; `None` is now."""
+"""A snapshot id, a moment (ISO 8601 text, a date or datetime; UTC where no zone is given), a tag or branch.
+
+`None` is now.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,9 @@ class Lake:
         self.run_id = run_id or str(uuid4())
 
     @classmethod
-    def local(cls, path: str | Path = "lake", *, master: str = "local[*]", in_process_rows: int = IN_PROCESS_ROWS) -> Lake:
+    def local(
+        cls, path: str | Path = "lake", *, master: str = "local[*]", in_process_rows: int = IN_PROCESS_ROWS
+    ) -> Lake:
         """A lake in a folder: SQLite catalog, local files, local Spark.
 
         Args:
@@ -88,6 +94,12 @@ class Lake:
             in_process_rows: see `Lake`.
         """
         return cls(open_local_catalog(Path(path)), lambda: local_session(master), in_process_rows=in_process_rows)
+
+    def close(self) -> None:
+        """Let go of the catalog's connections. The Spark session stays: others may share it."""
+        engine = getattr(self.catalog, "engine", None)
+        if engine is not None:
+            engine.dispose()
 
     @property
     def spark(self) -> SparkSession:
@@ -154,6 +166,13 @@ class Lake:
         asked = Coverage.of(partitions)
         return self._retried(lambda: refresh(self._workshop, table, asked))
 
+    def rebuild(self, table: Table) -> Refreshed:
+        """Fold a table again from the beginning, as it is declared now, in one commit; its coverage stays.
+
+        The way out where a definition changed, a source was replaced, or a foreign commit changed rows.
+        """
+        return self._retried(lambda: rebuild(self._workshop, table))
+
     def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
         """The rows of a table or stream as a Spark DataFrame, now or as they were believed at a moment.
 
@@ -161,8 +180,9 @@ class Lake:
             UnknownTable, UnknownSnapshot: nothing of that name, or nothing at that moment.
         """
         iceberg = self.load(table)
-        layout = Layout.of(iceberg)
-        slices = live_slices(iceberg, self._snapshot_id(iceberg, as_of))
+        snapshot_id = self._snapshot_id(iceberg, as_of)
+        layout = Layout.of(iceberg, snapshot_id)
+        slices = live_slices(iceberg, snapshot_id)
         return frame_of(self.spark, layout, published(layout), pieces_of(slices.values()))
 
     def to_arrow(self, table: Source | str, *, as_of: AsOf = None) -> pa.Table:
@@ -263,7 +283,9 @@ class Lake:
             return self.catalog.load_table(name)
         except (NoSuchTableError, ValueError):
             known = self.tables()
-            raise UnknownTable(f"there is no table {name} in the lake; there are: {', '.join(known) or 'none yet'}") from None
+            raise UnknownTable(
+                f"there is no table {name} in the lake; there are: {', '.join(known) or 'none yet'}"
+            ) from None
 
     def _snapshot_id(self, iceberg: IcebergTable, as_of: AsOf) -> int | None:
         if as_of is None:
@@ -280,7 +302,9 @@ class Lake:
         moment = _moment(name, as_of)
         before = [entry for entry in iceberg.metadata.snapshot_log if entry.timestamp_ms <= moment.timestamp() * 1000]
         if not before:
-            raise UnknownSnapshot(f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them")
+            raise UnknownSnapshot(
+                f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them"
+            )
         return before[-1].snapshot_id
 
     @property
@@ -310,7 +334,7 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
         moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     except ValueError:
         raise UnknownSnapshot(
-            f"{name}: {as_of!r} is neither a snapshot id, a time such as 2024-03-04T12:00:00Z, nor a tag or branch of the table"
+            f"{name}: {as_of!r} is no snapshot id, no time such as 2024-03-04T12:00:00Z, and no tag or branch of it"
         ) from None
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)

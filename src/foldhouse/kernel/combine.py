@@ -2,8 +2,8 @@
 
     combine(state, rows) == state of (the rows behind `state`, with `rows` added and taken away)
 
-A pure function: what it cannot know from its arguments it names (`unresolved`), and is asked again with the full rows of
-those keys.
+A pure function: what it cannot know from its arguments it names (`unresolved`), and is asked again with the full
+rows of those keys.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def combine(
         plan: the compiled fold.
         state: the bucket's rows: the table's columns, `__file` and `__position`.
         rows: the signed rows of the window, none with a null key.
-        recomputed: for the keys that were unresolved, all their source rows (weight +1); a column `__key_only`, where true,
+        recomputed: for the keys that were unresolved, all their source rows (weight +1); a column `__key_only`,
+        where true,
             marks a row that only says that its key was recomputed, so that a key without any rows left disappears.
 
     Raises:
@@ -131,7 +132,6 @@ def _accumulator(plan: FoldPlan, unit: Unit) -> dict[str, pl.Expr]:
     return fields
 
 
-
 def _is_unresolved(plan: FoldPlan) -> pl.Expr:
     answer: pl.Expr = pl.lit(False)
     for unit in plan.units:
@@ -157,7 +157,9 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
     below = joined.filter(rows < 0)
     if not below.is_empty():
         key = below.select(plan.key_names).row(0)
-        raise InvalidData(f"more rows of the key {key} are taken away than were folded; `foldhouse rebuild` folds the table anew")
+        raise InvalidData(
+            f"more rows of the key {key} are taken away than were folded; `foldhouse rebuild` folds the table anew"
+        )
     joined = joined.filter(rows > 0)
     columns = [rows.alias(_hidden(ROWS))]
     for unit in plan.units:
@@ -195,5 +197,7 @@ def _as_overflow(failure: pl.exceptions.PolarsError) -> Exception:
     """Overflow as an error of our own; everything else as it is."""
     message = str(failure).strip().splitlines()[0]
     if message.startswith("conversion from") or "overflow" in message:
-        return InvalidData(f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type")
+        return InvalidData(
+            f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type"
+        )
     return failure

@@ -8,7 +8,8 @@
 | `distinct` (HLL sketch) | merge | recompute the key |
 | `top` | merge | recompute the key when the row is in a full list |
 
-A null argument is left out of every fold but `latest` and `earliest`, as SQL's aggregates do; a column without any value is null.
+A null argument is left out of every fold but `latest` and `earliest`, as SQL's aggregates do; a column without any
+value is null.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def count(value: Expression | None = None) -> ColumnFold:
 def total(value: Expression) -> ColumnFold:
     """The sum of a number.
 
-    Integers give a long and decimals keep their scale with ten more digits, both exactly: what does not fit is an error,
-    never a wrap. Floats give a double whose last digits depend on the order of arrival.
+    Integers give a long and decimals keep their scale with ten more digits, both exactly: what does not fit is an
+    error, never a wrap. Floats give a double whose last digits depend on the order of arrival.
     """
     return ColumnFold(_TOTAL, (value,))
 
@@ -106,7 +107,9 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
         DefinitionError: `n` below 1, or no values.
     """
     if n < 1 or not values:
-        raise DefinitionError(f"top({n}, {', '.join(map(repr, values))}) needs n of at least 1 and a column beside `by`")
+        raise DefinitionError(
+            f"top({n}, {', '.join(map(repr, values))}) needs n of at least 1 and a column beside `by`"
+        )
     names = (*values, by)
     algebra = Algebra(
         name="top",
@@ -203,7 +206,7 @@ def _quotient(row: dict[str, Any]) -> Decimal | float | None:
         return float(row["sum"]) / float(row["count"])
     scale = Decimal(1).scaleb(int(row["sum"].as_tuple().exponent) - 4)
     with localcontext(prec=2 * _MAX_DIGITS):
-        return (row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
+        return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
 
 
 def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
@@ -268,7 +271,7 @@ def _edge(rows: pl.Expr, order: list[pl.Expr], is_latest: bool) -> pl.Expr:
 
 def _ordered_delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
     fields = {f"s{i}": s for i, s in enumerate(row.sequence)} | {f"v{i}": v for i, v in enumerate(row.values)}
-    whole = pl.struct(**fields)
+    whole = pl.struct([expression.alias(name) for name, expression in fields.items()])
     order = list(fields.values())
     return {
         side: _edge(whole.filter(chosen), [o.filter(chosen) for o in order], is_latest)
@@ -308,7 +311,7 @@ def _ordered_merge(is_latest: bool, old: Fields, delta: Fields) -> dict[str, pl.
     merged = [pl.when(takes).then(n).otherwise(o) for n, o in zip(offered, held, strict=True)]
     names = [name.removeprefix("sequence.") for name in old if name.startswith("sequence.")]
     values = merged[len(names) :]
-    sequence = pl.struct(**dict(zip(names, merged, strict=False)))
+    sequence = pl.struct([column.alias(name) for name, column in zip(names, merged, strict=False)])
     return {**{f"value{i}": v for i, v in enumerate(values)}, "sequence": sequence}
 
 
@@ -399,7 +402,7 @@ def _top_fields(names: tuple[str, ...], types: _Types, sequence: _Sequence) -> d
 
 
 def _top_delta(n: int, names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
-    whole = pl.struct(**dict(zip(names, row.values, strict=True)), weight=row.weight)
+    whole = pl.struct([v.alias(n) for n, v in zip(names, row.values, strict=True)], weight=row.weight)
     ranked = row.values[-1].is_not_null()
     order = [row.values[-1], *row.values[:-1]]
     descending = [True] + [False] * (len(order) - 1)

@@ -81,7 +81,9 @@ class FoldPlan:
     @property
     def table_schema(self) -> pa.Schema:
         """The table: keys, published columns as declared, `_state`."""
-        published = {unit.column(name): kind for unit in self.units for name, kind in unit.fields if name.startswith("value")}
+        published = {
+            unit.column(name): kind for unit in self.units for name, kind in unit.fields if name.startswith("value")
+        }
         return pa.schema([*self.keys, *((name, published[name]) for name in self.outputs), (STATE, self._state_type)])
 
     @property
@@ -109,7 +111,10 @@ def arguments_of(fold: Fold) -> list[Expression]:
 
 
 def plan_of(
-    fold: Fold, keys: Mapping[str, pa.DataType], sequence: Mapping[str, pa.DataType], argument_types: Sequence[pa.DataType]
+    fold: Fold,
+    keys: Mapping[str, pa.DataType],
+    sequence: Mapping[str, pa.DataType],
+    argument_types: Sequence[pa.DataType],
 ) -> FoldPlan:
     """Compile a fold against the types of its rows.
 
@@ -140,7 +145,9 @@ def plan_of(
     names = [field.name for field in plan.table_schema.field(STATE).type]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DefinitionError(f"two folds would keep state under the name {twice!r}; rename one of the columns {list(outputs)}")
+        raise DefinitionError(
+            f"two folds would keep state under the name {twice!r}; rename one of the columns {list(outputs)}"
+        )
     return plan
 
 

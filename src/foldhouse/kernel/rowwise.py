@@ -16,13 +16,12 @@ def map_rows(function: Callable[[dict[str, Any]], Any], like: pl.Expr | pl.DataT
         like: the type of the answer, or an expression that has it.
         fields: what the function is given, by name.
     """
-    if isinstance(like, pl.Expr):
-        fields, kind = {**fields, "__like": like}, pl.dtype_of(like)
-    else:
-        kind = like
+    kind: pl.DataTypeExpr | pl.DataType = like if isinstance(like, pl.DataType) else pl.dtype_of(like)
+    given = [expression.alias(name) for name, expression in fields.items()]
+    given += [like.alias("__like")] if isinstance(like, pl.Expr) else []
 
     def mapped(rows: pl.Series) -> pl.Series:
         dtype = rows.struct.field("__like").dtype if isinstance(like, pl.Expr) else like
         return pl.Series(rows.name, [function(row) for row in rows.to_list()], dtype=dtype)
 
-    return pl.struct(**fields).map_batches(mapped, return_dtype=kind, is_elementwise=True)
+    return pl.struct(given).map_batches(mapped, return_dtype=kind, is_elementwise=True)

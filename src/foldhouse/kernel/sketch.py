@@ -1,7 +1,7 @@
 """HLL sketches of Apache DataSketches, with an estimate that depends on the set of values alone.
 
-The library's own estimate follows the order of arrival (its HIP accumulator), so that two ways to the same set of values
-would publish two numbers. Here the estimate is computed from the registers. The bytes are those that Spark's
+The library's own estimate follows the order of arrival (its HIP accumulator), so that two ways to the same set of
+values would publish two numbers. Here the estimate is computed from the registers. The bytes are those that Spark's
 `hll_sketch_agg` reads and writes.
 """
 
@@ -17,6 +17,8 @@ LOG2_REGISTERS = 12
 _REGISTERS = 1 << LOG2_REGISTERS
 _KIND = tgt_hll_type.HLL_8
 _HEADER_BYTES = 40
+_EMPTY = "\x00empty"
+"""Stands for the empty text, which the library leaves out without a word."""
 _MAX_RANK = 64 - LOG2_REGISTERS + 1
 
 
@@ -26,23 +28,23 @@ def extended(parts: dict[str, Any]) -> bytes:
     if parts["old"] is not None:
         union.update(hll_sketch.deserialize(parts["old"]))
     for value in parts["new"] or ():
-        union.update(value if isinstance(value, str | int | float) else str(value))
+        union.update(value if isinstance(value, int | float) else str(value) or _EMPTY)
     result: bytes = union.get_result(_KIND).serialize_updatable()
     return result
 
 
 def estimate(row: dict[str, Any]) -> int:
-    """About how many different values a sketch has seen: `{sketch: bytes}` -> count (Ertl 2017, improved raw estimator)."""
+    """About how many different values a sketch has seen: `{sketch: bytes}` -> count (Ertl 2017, improved raw)."""
     serialized: bytes = row["sketch"]
     if len(serialized) < _HEADER_BYTES + _REGISTERS:
         # A small sketch is a plain list of coupons, and its count is exact up to collisions of 26 bits.
         return round(hll_sketch.deserialize(serialized).get_estimate())
     registers = np.frombuffer(serialized, np.uint8, _REGISTERS, _HEADER_BYTES)
     counts = np.bincount(registers, minlength=_MAX_RANK + 1)
-    z = _REGISTERS * _tau(1 - counts[_MAX_RANK] / _REGISTERS)
+    z: float = _REGISTERS * _tau(1 - float(counts[_MAX_RANK]) / _REGISTERS)
     for rank in range(_MAX_RANK - 1, 0, -1):
         z = 0.5 * (z + float(counts[rank]))
-    z += _REGISTERS * _sigma(counts[0] / _REGISTERS)
+    z += _REGISTERS * _sigma(float(counts[0]) / _REGISTERS)
     return round(_REGISTERS**2 / (2 * math.log(2)) / z)
 
 

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict, InvalidData
 from foldhouse.refresh.head import COVERAGE, RUN_ID
-from foldhouse.refresh.refresh import PartitionCounts, create_table
+from foldhouse.refresh.result import PartitionCounts
+from foldhouse.refresh.target import create_table
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
@@ -65,9 +66,7 @@ def load_stream(catalog: Catalog, stream: Stream) -> IcebergTable:
         return create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
 
 
-def append(
-    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str
-) -> Commit:
+def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str) -> Commit:
     """Append events in one commit.
 
     Args:
@@ -82,7 +81,9 @@ def append(
     """
     iceberg = load_stream(catalog, stream)
     layout = Layout.of(iceberg)
-    written = _written_by_spark(layout, stream, events) if isinstance(events, DataFrame) else _written(layout, stream, events)
+    written = (
+        _written_by_spark(layout, stream, events) if isinstance(events, DataFrame) else _written(layout, stream, events)
+    )
     rows = sum(f.record_count for f in written)
     for _ in range(_ATTEMPTS):
         if not written or (batch_id is not None and _holds_batch(iceberg, batch_id)):
@@ -120,7 +121,9 @@ def replace_partitions(
     new = _by_day(stream, checked(stream, layout, events))
     strange = sorted(set(new) - set(days), key=str)
     if strange:
-        raise InvalidData(f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here")
+        raise InvalidData(
+            f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here"
+        )
     held = _held_by_day(iceberg)
     covered = stream_coverage(iceberg)
     coverage = covered.union(Coverage.of(days))
@@ -164,9 +167,10 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     missing = [name for name in layout.arrow.names if name not in events.column_names]
     unknown = [name for name in events.column_names if name not in layout.arrow.names]
     if missing or unknown:
+        found = [f"lack {', '.join(missing)}"] if missing else []
+        found += [f"also have {', '.join(unknown)}"] if unknown else []
         raise InvalidData(
-            f"{stream.name} has the columns {', '.join(layout.arrow.names)}; the events "
-            + "; ".join(filter(None, [missing and f"lack {', '.join(missing)}", unknown and f"also have {', '.join(unknown)}"]))
+            f"{stream.name} has the columns {', '.join(layout.arrow.names)}; the events {' and '.join(found)}"
         )
     columns = []
     for target in layout.arrow:
@@ -174,7 +178,9 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
             columns.append(events[target.name].cast(target.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
             given = events.schema.field(target.name).type
-            raise InvalidData(f"{stream.name}.{target.name} is {target.type}; the events hold {given}: {failure}") from failure
+            raise InvalidData(
+                f"{stream.name}.{target.name} is {target.type}; the events hold {given}: {failure}"
+            ) from failure
     return pa.table(columns, schema=layout.arrow)
 
 

@@ -1,13 +1,14 @@
-"""One bucket: read what it holds, combine it with the signed rows, write what changed. Run in Spark's tasks and in process.
+"""One bucket: read what it holds, combine it with the signed rows, write what changed.
 
-A task that is retried or run twice leaves files that no commit names, never a row twice.
+It runs in Spark's tasks and in process. A task that is retried or run twice leaves files that no commit names, never
+a row twice.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -32,7 +33,7 @@ class BucketResult:
     """What one bucket came to.
 
     Args:
-        partition: its Iceberg partition.
+        bucket: which bucket, as `with_bucket` names it.
         added: files to commit.
         removed: paths of files that the commit takes out.
         unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
@@ -44,7 +45,7 @@ class BucketResult:
         rows_live: rows of the bucket afterwards.
     """
 
-    partition: Partition
+    bucket: str
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     unresolved: pa.Table | None = None
@@ -54,6 +55,11 @@ class BucketResult:
     rows_carried: int = 0
     rows_deleted: int = 0
     rows_live: int = 0
+
+    @property
+    def partition(self) -> Partition:
+        """The Iceberg partition of the bucket."""
+        return partition_of(self.bucket)
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,13 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
 
 
 def partition_of(bucket: str) -> Partition:
-    """The partition that a `__bucket` text names."""
-    return Partition(tuple(json.loads(bucket)))
+    """The partition that a `__bucket` text names; that of null keys has no values."""
+    return Partition(tuple(json.loads(bucket) or ()))
 
 
-def fold_bucket(job: BucketJob, bucket: str, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> BucketResult:
+def fold_bucket(
+    job: BucketJob, bucket: str, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None
+) -> BucketResult:
     """Fold the signed rows of one bucket and write its new files.
 
     Args:
@@ -101,34 +109,35 @@ def fold_bucket(job: BucketJob, bucket: str, rows: pl.DataFrame, recomputed: pl.
         recomputed: all source rows of the keys that were unresolved, see `combine`.
     """
     if bucket == NULL_KEY:
-        return BucketResult(Partition(()), null_key_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
+        return BucketResult(NULL_KEY, null_key_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
     partition = partition_of(bucket)
     slices = job.slices.get(partition, ())
     held, files = _held(job, slices)
     combined = combine(job.plan, held, rows.select(job.plan.delta_schema.names), recomputed)
     if not combined.unresolved.is_empty():
-        return BucketResult(partition, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
-    counts = {
-        "rows_in": rows.height,
-        "rows_written": combined.rows.height,
-        "rows_deleted": combined.replaced.height,
-        "rows_live": held.height - combined.replaced.height + combined.rows.height,
-    }
+        return BucketResult(bucket, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
+    counted = BucketResult(
+        bucket,
+        rows_in=rows.height,
+        rows_written=combined.rows.height,
+        rows_deleted=combined.replaced.height,
+        rows_live=held.height - combined.replaced.height + combined.rows.height,
+    )
     if combined.rows.is_empty() and combined.replaced.is_empty():
-        return BucketResult(partition, **counts)
+        return counted
     if rewriting_pays(slices, held.height, combined.replaced.height):
         kept = held.join(combined.replaced, on=[FILE, POSITION], how="anti").select(combined.rows.columns)
         everything = pl.concat([kept, combined.rows])
         added = _data_files(job, partition, everything)
         removed = tuple(path for s in slices for path in (s.file.path, *s.deletes))
-        return BucketResult(partition, added, removed, rows_carried=kept.height, **counts)
+        return replace(counted, added=added, removed=removed, rows_carried=kept.height)
     added = _data_files(job, partition, combined.rows)
     gone = [
         (files[index], positions[POSITION].to_numpy())
         for (index,), positions in combined.replaced.partition_by(FILE, as_dict=True).items()
     ]
     deletes = (write_position_deletes(job.layout, partition, gone),) if gone else ()
-    return BucketResult(partition, (*added, *deletes), **counts)
+    return replace(counted, added=(*added, *deletes))
 
 
 def _held(job: BucketJob, slices: tuple[Slice, ...]) -> tuple[pl.DataFrame, list[str]]:
@@ -140,7 +149,7 @@ def _held(job: BucketJob, slices: tuple[Slice, ...]) -> tuple[pl.DataFrame, list
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         places = [pl.Series(FILE, np.full(len(positions), index, np.uint32)), pl.Series(POSITION, positions)]
-        frames.append(frame.select(job.plan.table_schema.names).with_columns(places).cast(schema))  # type: ignore[arg-type]
+        frames.append(frame.select(job.plan.table_schema.names).with_columns(places).cast(schema))
     return pl.concat(frames), [s.file.path for s in slices]
 
 

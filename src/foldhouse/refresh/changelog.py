@@ -2,8 +2,8 @@
 
     apply(changes(a, b), T@a) == T@b
 
-Read from the two states: rows that stand on both sides cancel, so that compaction changes nothing, and any history between the
-two (rollback, expiry, a moved branch) gives the same net answer.
+Read from the two states: rows that stand on both sides cancel, so that compaction changes nothing, and any history
+between the two (rollback, expiry, a moved branch) gives the same net answer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SIGN = "__sign"
 
 
 def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a snapshot, without `_state`, as an Arrow table; at the table's current schema."""
-    layout = Layout.of(iceberg)
+    """The rows of a snapshot, without `_state`, as an Arrow table; at the schema the snapshot was written with."""
+    layout = Layout.of(iceberg, snapshot_id)
     names = published(layout) if columns is None else columns
     return _rows(layout, pieces_of(live_slices(iceberg, snapshot_id).values()), names)
 
@@ -49,8 +49,8 @@ def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, 
         net: only the difference of the two states, as one commit; else commit by commit.
 
     Returns:
-        The table's columns, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and `_commit_snapshot_id`; updates
-        as pairs where the table has keys.
+        The table's columns, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and
+        `_commit_snapshot_id`; updates as pairs where the table has keys.
 
     Raises:
         UnknownSnapshot: commit by commit, and `after` is not an ancestor of `upto`.
@@ -64,7 +64,11 @@ def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, 
 
 def _schema(layout: Layout) -> pa.Schema:
     columns = [layout.arrow.field(name).remove_metadata().with_nullable(True) for name in published(layout)]
-    own = [(change.CHANGE_TYPE, pa.string()), (change.CHANGE_ORDINAL, pa.int32()), (change.COMMIT_SNAPSHOT_ID, pa.int64())]
+    own = [
+        (change.CHANGE_TYPE, pa.string()),
+        (change.CHANGE_ORDINAL, pa.int32()),
+        (change.COMMIT_SNAPSHOT_ID, pa.int64()),
+    ]
     return pa.schema([*columns, *own])
 
 
@@ -79,8 +83,8 @@ def _lineage(iceberg: IcebergTable, after: int | None, upto: int | None) -> list
         current = snapshot.parent_snapshot_id
     if current != after:
         raise UnknownSnapshot(
-            f"snapshot {after} is not an ancestor of {upto} in {'.'.join(iceberg.name())}: it was rolled back, expired, or is newer; "
-            "ask for the net changes instead"
+            f"snapshot {after} is not an ancestor of {upto} in {'.'.join(iceberg.name())}: it was rolled back, "
+            "expired, or is newer; ask for the net changes instead"
         )
     return steps[::-1]
 
@@ -96,7 +100,11 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, ordinal: i
         sides.append(rows.with_columns(pl.lit(sign, dtype=pl.Int64).alias(_SIGN)))
     keys = sorted(layout.schema.identifier_field_names(), key=names.index)
     net = pl.concat(sides).group_by(names).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
-    net = net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(pl.all()) if net[_SIGN].abs().max() not in (None, 1) else net
+    net = (
+        net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(*names, _SIGN)
+        if net[_SIGN].abs().max() not in (None, 1)
+        else net
+    )
     paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
     kind = (
         pl.when(pl.col(_SIGN) > 0)

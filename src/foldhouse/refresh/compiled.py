@@ -80,7 +80,9 @@ def compile_table(table: Table, source: Layout, session: Callable[[], SparkSessi
         [types_of.field(argument_column(i)).type for i in range(len(arguments_of(table.fold)))],
     )
     text = analysed_plan(frame.select(*table.keys))
-    return Compiled(table, plan, columns, origins(text, list(table.keys)), _hash(table, normalised(analysed_plan(frame))))
+    return Compiled(
+        table, plan, columns, origins(text, list(table.keys)), _hash(table, normalised(analysed_plan(frame)))
+    )
 
 
 def _is_plain(table: Table, columns: list[str]) -> bool:
@@ -96,15 +98,17 @@ def _projected(table: Table, frame: DataFrame) -> DataFrame:
     try:
         rows = frame if table.rows is None else table.rows(frame)
     except Exception as failure:
-        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {table.source.name}: {failure}") from failure
+        raise DefinitionError(
+            f"{table.name}: `rows` failed on the columns of {table.source.name}: {failure}"
+        ) from failure
     if not isinstance(rows, DataFrame):
         raise DefinitionError(f"{table.name}: `rows` returned {type(rows).__name__}, not a DataFrame")
     for column in (*table.keys, *table.sequence_by):
         if column not in rows.columns:
             role = "key" if column in table.keys else "sequence"
             raise DefinitionError(
-                f"{table.name}: the {role} column {column!r} is not among the rows to fold ({', '.join(rows.columns)}); "
-                "keep it in `rows`"
+                f"{table.name}: the {role} column {column!r} is not among the rows to fold "
+                f"({', '.join(rows.columns)}); keep it in `rows`"
             )
     arguments = [_column(a).alias(argument_column(i)) for i, a in enumerate(arguments_of(table.fold))]
     sequence = [rows[name].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]

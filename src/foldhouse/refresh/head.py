@@ -58,6 +58,19 @@ def read_head(iceberg: IcebergTable) -> Head:
         if below is None:
             raise ForeignCommit(_who(iceberg, snapshot))
         snapshot = below
+    return _parsed(snapshot)
+
+
+def last_head(iceberg: IcebergTable) -> Head:
+    """What the newest commit of ours says, whatever others committed since."""
+    snapshot = iceberg.current_snapshot()
+    while snapshot is not None and not _is_ours(snapshot):
+        parent = snapshot.parent_snapshot_id
+        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
+    return _parsed(snapshot)
+
+
+def _parsed(snapshot: Snapshot | None) -> Head:
     if snapshot is None or snapshot.summary is None:
         return Head()
     summary = snapshot.summary.additional_properties

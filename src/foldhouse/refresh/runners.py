@@ -1,6 +1,7 @@
-"""Two ways to bring signed rows to their buckets: in this process, or shuffled to Spark's tasks. One function folds both.
+"""Two ways to bring signed rows to their buckets: in this process, or shuffled to Spark's tasks.
 
-A small window is folded in process, because starting tasks costs more than folding it; a large one is spread over the
+One function folds both. A small window is folded in process, because starting tasks costs more than folding it; a
+large one is spread over the
 cluster, where only the changes are shuffled, never the table.
 """
 
@@ -126,7 +127,7 @@ def _rows_here(run: Run, pieces: Sequence[Piece], keys: Mapping[str, pa.Array] |
     frame = run.session().createDataFrame(given)
     projected = pl.from_arrow(run.compiled.signed_rows(frame).toArrow())
     assert isinstance(projected, pl.DataFrame)
-    return projected.cast({n: t for n, t in _empty(run.plan).schema.items() if n != WEIGHT})  # type: ignore[arg-type]
+    return projected.cast({n: t for n, t in _empty(run.plan).schema.items() if n != WEIGHT})
 
 
 def _plain_rows(run: Run, given: pa.Table) -> pl.DataFrame:
@@ -226,7 +227,7 @@ def _bucketed(run: Run, signed: DataFrame, buckets: frozenset[str]) -> DataFrame
 
 
 def _bucket_column(run: Run) -> Column | None:
-    """What `with_bucket` computes, as a Spark column; `None` where a hash of Iceberg's is needed, which Spark does not have."""
+    """What `with_bucket` computes, as a Spark column; `None` where a hash of Iceberg's is needed, which Spark lacks."""
     spec, schema = run.job.layout.spec, run.job.layout.schema
     if any(not isinstance(one.transform, IdentityTransform) for one in spec.fields):
         return None
@@ -253,7 +254,7 @@ def _fold_task(job: BucketJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
         return
     rows = pl.from_arrow(pa.Table.from_batches(given))
     assert isinstance(rows, pl.DataFrame)
-    rows = rows.cast({f.name: polars_type(f.type) for f in job.plan.delta_schema})  # type: ignore[arg-type]
+    rows = rows.cast({f.name: polars_type(f.type) for f in job.plan.delta_schema})
     results = []
     for bucket, frame in _by_bucket(rows).items():
         changed = frame.filter(~pl.col(RECOMPUTED)).drop(RECOMPUTED, KEY_ONLY)

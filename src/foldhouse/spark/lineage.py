@@ -1,7 +1,7 @@
 """What the analysed plan of `rows` says: which output is a plain source column, or the day of one.
 
-Pruning files needs to know it; guessing wrong would make a table wrong. So only two forms are recognised, by Spark's own
-expression ids, and everything else counts as unknown: its files are all read.
+Pruning files needs to know it; guessing wrong would make a table wrong. So only two forms are recognised, by Spark's
+own expression ids, and everything else counts as unknown: its files are all read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Origin:
 def analysed_plan(rows: DataFrame) -> str:
     """Spark's analysed logical plan as text, the same on Classic and Connect."""
     if hasattr(rows, "_explain_string"):
-        text = str(rows._explain_string(extended=True))
+        text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
     else:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             rows.explain(extended=True)

@@ -50,7 +50,8 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("foldhouse")
-    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()} -Djava.net.preferIPv4Stack=true"
+    logging = (Path(__file__).parent / "log4j2.properties").as_uri()
+    quiet = f"-Dlog4j2.configurationFile={logging} -Djava.net.preferIPv4Stack=true"
     partitions = str(2 * _cores(master))
     ours = {**_REQUIRED, **_LOCAL, "spark.driver.extraJavaOptions": quiet, "spark.sql.shuffle.partitions": partitions}
     for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
@@ -59,15 +60,16 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
         with _java_speaks_to(LOG):
             return builder.getOrCreate()
     except Exception as failure:
+        reason = (str(failure).splitlines() or ["no message"])[0]
         raise FoldhouseError(
-            f"Spark's Java process did not start; what it said is in {LOG}. Java 17 or later is needed: check `java -version` "
-            f"and JAVA_HOME ({type(failure).__name__}: {str(failure).splitlines()[0] if str(failure) else 'no message'})"
+            f"Spark's Java process did not start; what it said is in {LOG}. Java 17 or later is needed: "
+            f"check `java -version` and JAVA_HOME ({type(failure).__name__}: {reason})"
         ) from failure
 
 
 @contextlib.contextmanager
 def _java_speaks_to(log: Path) -> Iterator[None]:
-    """While the Java process starts, let what it inherits as its standard error be a file: it speaks before log4j does."""
+    """While the Java process starts, let its standard error be a file: it speaks before log4j does."""
     log.parent.mkdir(parents=True, exist_ok=True)
     kept = os.dup(2)
     try:

@@ -1,7 +1,8 @@
 """The commit: one snapshot, one compare-and-swap on the head that was read.
 
-Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files that no
-reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and nothing is
+Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files
+that no reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and
+nothing is
 retried blindly, because pyiceberg's own retry rebases without validation and its clean-up deletes live manifests
 after a commit that landed but was reported as failed.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
@@ -27,7 +29,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
@@ -35,11 +37,19 @@ from pyiceberg.table.snapshots import (
     Summary,
     update_snapshot_summaries,
 )
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
 from foldhouse.errors import CommitConflict
+from foldhouse.storage.evolve import evolved
 
-_CODEC = "gzip"
+_CODEC: Literal["deflate"] = "deflate"
 _MERGE_MANIFESTS_ABOVE = 16
 
 
@@ -50,11 +60,14 @@ class FileChanges:
     Args:
         added: data files and position delete files.
         removed: paths of data files and delete files that are live in the head.
+        operation: what the snapshot says it is.
+        updates: changes of schema and partitioning that go with the commit.
     """
 
     added: Sequence[DataFile] = ()
     removed: frozenset[str] = frozenset()
-    operation: Operation = field(default=Operation.OVERWRITE)
+    operation: Operation = Operation.OVERWRITE
+    updates: tuple[TableUpdate, ...] = ()
 
 
 class _DeleteManifestWriter(ManifestWriterV2):
@@ -127,7 +140,7 @@ class _Producer:
     def _merge(
         self, manifests: list[ManifestFile]
     ) -> tuple[list[ManifestFile], list[tuple[ManifestFile, list[ManifestEntry]]]]:
-        """Above a number of manifests, take the small ones to be written as one: planning does not decay with commits."""
+        """Above a number of manifests, have them all written as one: planning does not decay with commits."""
         if len(manifests) < _MERGE_MANIFESTS_ABOVE:
             return manifests, []
         io = self.iceberg.io
@@ -162,17 +175,21 @@ class _Producer:
             collector.add_file(data_file, schema, specs[data_file.spec_id])
         for data_file in self.removed:
             collector.remove_file(data_file, schema, specs[data_file.spec_id])
-        return update_snapshot_summaries(
-            summary=Summary(operation=self.changes.operation, **collector.build(), **dict(properties)),
+        # pyiceberg adds up totals for every operation but `replace`, where they add up just the same.
+        totalled = update_snapshot_summaries(
+            summary=Summary(operation=Operation.OVERWRITE, **collector.build(), **dict(properties)),
             previous_summary=head.summary.additional_properties if head and head.summary else None,
         )
+        return Summary(operation=self.changes.operation, **totalled.additional_properties)
 
     def snapshot(self, head: Snapshot | None, properties: Mapping[str, str]) -> Snapshot:
         """Write what the snapshot points to, and describe it."""
         metadata = self.iceberg.metadata
         manifests = [*self._added(), *(self._carried(head.manifests(self.iceberg.io)) if head else [])]
         sequence_number = metadata.next_sequence_number()
-        path = self.iceberg.location_provider().new_metadata_location(f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro")
+        path = self.iceberg.location_provider().new_metadata_location(
+            f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro"
+        )
         with write_manifest_list(
             format_version=metadata.format_version,
             output_file=self.iceberg.io.new_output(path),
@@ -214,21 +231,28 @@ def commit(catalog: Catalog, iceberg: IcebergTable, changes: FileChanges, proper
         CommitConflict: somebody else committed first; nothing of ours is visible.
     """
     head = iceberg.current_snapshot()
-    producer = _Producer(iceberg, changes)
+    producer = _Producer(evolved(iceberg, changes.updates), changes)
     snapshot = producer.snapshot(head, properties)
     requirements = (
         AssertTableUUID(uuid=iceberg.metadata.table_uuid),
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head else None),
     )
     updates = (
+        *changes.updates,
         AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id),
+        _main_is(snapshot.snapshot_id),
     )
     swap(catalog, iceberg, requirements, updates, snapshot.snapshot_id)
     return snapshot.snapshot_id
 
 
-def swap(catalog: Catalog, iceberg: IcebergTable, requirements, updates, snapshot_id: int) -> None:  # type: ignore[no-untyped-def]
+def swap(
+    catalog: Catalog,
+    iceberg: IcebergTable,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+    snapshot_id: int,
+) -> None:
     """Send one compare-and-swap, and on any failure let the table itself say whether it landed.
 
     Raises:
@@ -242,7 +266,9 @@ def swap(catalog: Catalog, iceberg: IcebergTable, requirements, updates, snapsho
             return
         if isinstance(failure, CommitFailedException):
             name = ".".join(iceberg.name())
-            raise CommitConflict(f"{name} was committed to by somebody else meanwhile; nothing was written") from failure
+            raise CommitConflict(
+                f"{name} was committed to by somebody else meanwhile; nothing was written"
+            ) from failure
         raise
 
 
@@ -256,15 +282,21 @@ def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None
         AssertTableUUID(uuid=iceberg.metadata.table_uuid),
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=iceberg.metadata.current_snapshot_id),
     )
-    update = SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)
+    update = _main_is(snapshot_id)
     try:
         catalog.commit_table(iceberg, requirements, (update,))
     except Exception as failure:
         if catalog.load_table(iceberg.name()).metadata.current_snapshot_id == snapshot_id:
             return
         if isinstance(failure, CommitFailedException):
-            raise CommitConflict(f"{'.'.join(iceberg.name())} was committed to meanwhile; it was not moved") from failure
+            raise CommitConflict(
+                f"{'.'.join(iceberg.name())} was committed to meanwhile; it was not moved"
+            ) from failure
         raise
+
+
+def _main_is(snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id})
 
 
 def _in_history(iceberg: IcebergTable, snapshot_id: int) -> bool:

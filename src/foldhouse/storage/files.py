@@ -67,14 +67,20 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
         deleted: (path of a data file, letter for letter as in the manifest; int64 row positions in it).
     """
     pieces = sorted(((path, np.sort(positions)) for path, positions in deleted), key=lambda piece: piece[0])
-    paths = pa.chunked_array([pa.array([path] * len(positions), pa.string()) for path, positions in pieces], pa.string())
+    paths = pa.chunked_array(
+        [pa.array([path] * len(positions), pa.string()) for path, positions in pieces], pa.string()
+    )
     places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
     fields = [
         pa.field(f.name, kind, nullable=False, metadata={"PARQUET:field_id": str(f.field_id)})
         for f, kind in ((_PATH, pa.string()), (_POS, pa.int64()))
     ]
     written = _write(
-        layout, DELETE_SCHEMA, pa.table([paths, places], schema=pa.schema(fields)), partition, DataFileContent.POSITION_DELETES
+        layout,
+        DELETE_SCHEMA,
+        pa.table([paths, places], schema=pa.schema(fields)),
+        partition,
+        DataFileContent.POSITION_DELETES,
     )
     # Whole paths as bounds (the general rule cuts text at 16 characters): a reader finds the data files they are for.
     written.lower_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[0][0])

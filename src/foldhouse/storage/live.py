@@ -76,7 +76,7 @@ def _entries(key: str, manifest: _Manifest) -> tuple[tuple[DataFile, int], ...]:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """A manifest with its file system, equal to every other: the cache goes by the path, which never changes content."""
+    """A manifest with its file system, equal to every other: the cache goes by the path alone."""
 
     file: ManifestFile = field(compare=False)
     io: FileIO = field(compare=False)
@@ -147,7 +147,9 @@ def _deletes_for(data_file: DataFile, sequence: int, deletes: dict[Any, list[tup
 
 
 def _may_name(delete_file: DataFile, path: str) -> bool:
-    lower, upper = (bounds.get(_PATH_FIELD_ID) for bounds in (delete_file.lower_bounds or {}, delete_file.upper_bounds or {}))
+    lower, upper = (
+        bounds.get(_PATH_FIELD_ID) for bounds in (delete_file.lower_bounds or {}, delete_file.upper_bounds or {})
+    )
     if lower is not None and path < from_bytes(StringType(), lower):
         return False
     return upper is None or path <= from_bytes(StringType(), upper)
@@ -161,7 +163,8 @@ def pieces_of(slices: Iterable[Slice]) -> list[Piece]:
 def difference(before: dict[str, Slice], after: dict[str, Slice]) -> list[Piece]:
     """What was taken away (-1) and what was added (+1) between two sets of slices.
 
-    A row that was only moved to another file stands on both sides; whoever folds or shows the pieces cancels equal rows.
+    A row that was only moved to another file stands on both sides; whoever folds or shows the pieces cancels equal
+    rows.
     """
     pieces: list[Piece] = []
     for path, old in before.items():

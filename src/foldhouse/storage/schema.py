@@ -38,7 +38,9 @@ def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> S
     fields = []
     for number, (name, text) in enumerate(types.items(), start=1):
         try:
-            fields.append(NestedField.model_validate({"id": number, "name": name, "type": text, "required": name in required}))
+            fields.append(
+                NestedField.model_validate({"id": number, "name": name, "type": text, "required": name in required})
+            )
         except ValueError:
             raise DefinitionError(
                 f"column {name!r} has the type {text!r}; an Iceberg type is needed, such as string, int, long, double, "
@@ -48,7 +50,7 @@ def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> S
 
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
-    """An Iceberg schema from Arrow types, with `keys` required and marked as the identifier where their types allow it."""
+    """An Iceberg schema from Arrow types, with `keys` required, and the identifier where their types allow it."""
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
     plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
@@ -87,10 +89,14 @@ def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, bu
     if buckets > 1:
         hashed = [k for k in keys if k != partition_by]
         if not hashed:
-            raise DefinitionError(f"buckets={buckets}: the table has no key beside {partition_by!r} to hash; leave it at 1")
+            raise DefinitionError(
+                f"buckets={buckets}: the table has no key beside {partition_by!r} to hash; leave it at 1"
+            )
         key = schema.find_field(hashed[0])
         if isinstance(key.field_type, FloatType | DoubleType | BooleanType):
-            raise DefinitionError(f"buckets={buckets}: Iceberg cannot hash {key.field_type} keys ({key.name}); leave it at 1")
+            raise DefinitionError(
+                f"buckets={buckets}: Iceberg cannot hash {key.field_type} keys ({key.name}); leave it at 1"
+            )
         number = PARTITION_FIELD_ID_START + len(fields)
         fields.append(PartitionField(key.field_id, number, BucketTransform(buckets), f"{key.name}_bucket"))
     return PartitionSpec(*fields)
@@ -110,10 +116,12 @@ class Layout:
     io_properties: tuple[tuple[str, str], ...] = field(repr=False)
 
     @classmethod
-    def of(cls, iceberg: IcebergTable) -> Layout:
-        """The layout of a table at its current schema and default spec."""
+    def of(cls, iceberg: IcebergTable, snapshot_id: int | None = None) -> Layout:
+        """The layout of a table, with the schema of a snapshot; the current one where none is given or known."""
+        snapshot = iceberg.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+        schema = iceberg.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
         return cls(
-            schema_json=iceberg.schema().model_dump_json(),
+            schema_json=(schema or iceberg.schema()).model_dump_json(),
             spec_json=iceberg.spec().model_dump_json(),
             location=iceberg.location(),
             properties=tuple(sorted(iceberg.properties.items())),

@@ -95,10 +95,17 @@ def stream(
         raise DefinitionError(f"stream {name} has no columns; declare schema={{'column': 'type', ...}}")
     if partition_by and not _DAY_OF.fullmatch(partition_by):
         raise DefinitionError(f"stream {name}: partition_by={partition_by!r} is not of the form 'day(column)'")
-    named = [*declared.event_id, *declared.keys, *declared.sequence_by, *filter(None, [event_time, declared.partition_column])]
+    named = [
+        *declared.event_id,
+        *declared.keys,
+        *declared.sequence_by,
+        *filter(None, [event_time, declared.partition_column]),
+    ]
     for column in named:
         if column not in schema:
-            raise DefinitionError(f"stream {name} names the column {column!r}, which is not in its schema: {', '.join(schema)}")
+            raise DefinitionError(
+                f"stream {name} names the column {column!r}, which is not in its schema: {', '.join(schema)}"
+            )
     _check_columns(name, list(schema))
     return declared
 
@@ -122,7 +129,8 @@ def table(
         source: a stream, or another table, which is read as the stream of its changes.
         fold: output column -> fold, made by `fold`.
         keys: the columns of `rows`' output that identify a row of this table; the source's keys where it names none.
-        sequence_by: the columns that say which of two rows is later, for ordered folds; the source's where none is named.
+        sequence_by: the columns that say which of two rows is later, for ordered folds; the source's where none is
+        named.
         rows: DataFrame -> DataFrame, row by row (filters, new columns); no aggregation, join or randomness in it.
         partition_by: one of the keys, a date: the table is partitioned by it and can be backfilled day by day.
         buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out.
@@ -135,7 +143,9 @@ def table(
     if not isinstance(source, Stream | Table):
         raise DefinitionError(f"table {name}: source is {source!r}, not a stream or a table")
     if not isinstance(fold, Fold):
-        raise DefinitionError(f"table {name}: fold is {fold!r}; combine column folds with fold(column=total('amount'), ...)")
+        raise DefinitionError(
+            f"table {name}: fold is {fold!r}; combine column folds with fold(column=total('amount'), ...)"
+        )
     key_columns = _names(keys) or source.keys
     if not key_columns:
         raise DefinitionError(f"table {name} has no keys: declare keys=[...] here or on {source.name}")
@@ -148,7 +158,9 @@ def table(
     ordered = [column for column, one in fold.columns if one.algebra.is_ordered]
     sequence = _names(sequence_by) or (source.sequence_by if isinstance(source, Stream) else ())
     if ordered and not sequence:
-        raise DefinitionError(f"table {name}: {ordered[0]!r} takes the latest row but no sequence_by says which one is later")
+        raise DefinitionError(
+            f"table {name}: {ordered[0]!r} takes the latest row but no sequence_by says which one is later"
+        )
     return Table(
         name=name,
         source=source,
@@ -168,13 +180,19 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise DefinitionError(f"{name!r} is not a table name; it takes the form namespace.name in letters, digits and underscores")
+        raise DefinitionError(
+            f"{name!r} is not a table name; it takes the form namespace.name in letters, digits and underscores"
+        )
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:
     twice = {column.lower() for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}
     if twice:
-        raise DefinitionError(f"{name} has the column {min(twice)!r} twice (names differ by more than upper and lower case)")
+        raise DefinitionError(
+            f"{name} has the column {min(twice)!r} twice (names differ by more than upper and lower case)"
+        )
     for column in columns:
         if column.startswith("_"):
-            raise DefinitionError(f"{name}: column {column!r} begins with an underscore, which foldhouse keeps for itself")
+            raise DefinitionError(
+                f"{name}: column {column!r} begins with an underscore, which foldhouse keeps for itself"
+            )

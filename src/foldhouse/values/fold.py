@@ -46,7 +46,8 @@ Fields = Mapping[str, "pl.Expr"]
 class Algebra:
     """What one fold does to many keys at once.
 
-    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are kept in the
+    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are kept
+    in the
     table's `_state`. A *delta* is what the signed rows of one window come to, per key; its fields are the fold's own.
 
     Args:
@@ -56,7 +57,8 @@ class Algebra:
         merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
         unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
             recomputed from the source; `None` for a fold that can subtract everything it added.
-        is_ordered: whether the fold goes by the table's `sequence_by`; all such columns of a table share one accumulator.
+        is_ordered: whether the fold goes by the table's `sequence_by`; all such columns of a table share one
+        accumulator.
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
     """
 

@@ -77,9 +77,9 @@ class DayRange:
 class Coverage:
     """The partitions of a table that exist: everything, or a set of days kept as disjoint ranges.
 
-        Coverage.of(days 1, 2, 3, 7)   -> 1..3,7
-        Coverage.everything()          -> *
-        Coverage.of(())                -> (the empty text)
+    Coverage.of(days 1, 2, 3, 7)   -> 1..3,7
+    Coverage.everything()          -> *
+    Coverage.of(())                -> (the empty text)
     """
 
     ranges: tuple[DayRange, ...] = ()

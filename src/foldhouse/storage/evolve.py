@@ -1,0 +1,79 @@
+"""A new schema and partitioning for a table whose rows are all written again in the same commit."""
+
+from __future__ import annotations
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+_LAST_ADDED = -1
+
+
+def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tuple[TableUpdate, ...]:
+    """The updates that give a table another schema and spec; none where they are what it has.
+
+    A column of the same name and type keeps its field id, so that history stays readable; every other one gets a new
+    id.
+    """
+    current = iceberg.schema()
+    if _shape(current) == _shape(schema) and _partitioning(current, iceberg.spec()) == _partitioning(schema, spec):
+        return ()
+    numbered = _numbered(current, schema, iceberg.metadata.last_column_id)
+    last_field_id = max(iceberg.metadata.last_partition_id or 0, PARTITION_FIELD_ID_START - 1)
+    fields = [
+        PartitionField(
+            source_id=numbered.find_field(schema.find_column_name(field.source_id) or "").field_id,
+            field_id=last_field_id + place,
+            transform=field.transform,
+            name=field.name,
+        )
+        for place, field in enumerate(spec.fields, start=1)
+    ]
+    spec_id = max(iceberg.specs()) + 1
+    return (
+        AddSchemaUpdate(schema_=numbered),
+        SetCurrentSchemaUpdate(schema_id=_LAST_ADDED),
+        AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=spec_id)),
+        SetDefaultSpecUpdate(spec_id=_LAST_ADDED),
+    )
+
+
+def evolved(iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:
+    """The table as it will be once the updates are committed; nothing is written."""
+    if not updates:
+        return iceberg
+    metadata = update_table_metadata(iceberg.metadata, updates)
+    return IcebergTable(iceberg.name(), metadata, iceberg.metadata_location, iceberg.io, iceberg.catalog)
+
+
+def _shape(schema: Schema) -> list[tuple[str, str, bool]]:
+    plain = assign_fresh_schema_ids(schema)
+    return [(field.name, str(field.field_type), field.required) for field in plain.fields]
+
+
+def _partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None, str]]:
+    return [(schema.find_column_name(field.source_id), str(field.transform)) for field in spec.fields]
+
+
+def _numbered(current: Schema, wanted: Schema, last_column_id: int) -> Schema:
+    counter = iter(range(last_column_id + 1, 2**31))
+    fresh = assign_fresh_schema_ids(wanted, lambda: next(counter))
+    held = {(f.name, str(p.field_type)): f for f, p in zip(current.fields, _plain(current), strict=True)}
+    fields = []
+    for given, plain in zip(fresh.fields, _plain(wanted), strict=True):
+        known = held.get((given.name, str(plain.field_type)))
+        fields.append(known.model_copy(update={"required": given.required}) if known is not None else given)
+    keys = [f.field_id for f in fields if f.name in wanted.identifier_field_names()]
+    return Schema(*fields, schema_id=current.schema_id + 1, identifier_field_ids=keys)
+
+
+def _plain(schema: Schema):  # type: ignore[no-untyped-def]
+    return assign_fresh_schema_ids(schema).fields

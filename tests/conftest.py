@@ -1,0 +1,63 @@
+"""What all tests share: one Spark session, lakes in temporary folders, and the year of invoices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
+    sys.path.insert(0, str(folder))
+
+import foldhouse as fh  # noqa: E402
+from foldhouse.storage.catalog import open_local_catalog  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The one Spark session of the whole run."""
+    from foldhouse.spark.session import local_session
+
+    session = local_session("local[2]")
+    yield session
+    session.stop()
+
+
+def _no_spark():
+    raise AssertionError("this test must not need a JVM")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[fh.Lake]:
+    """A lake that must do without Spark."""
+    opened = fh.Lake(open_local_catalog(tmp_path / "lake"), _no_spark)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def spark_lake(tmp_path: Path, spark) -> Iterator[Callable[..., fh.Lake]]:
+    """Opens lakes over the shared session; `in_process_rows=0` sends every fold to Spark's tasks."""
+    opened: list[fh.Lake] = []
+
+    def open_lake(name: str = "lake", in_process_rows: int = fh.lake.IN_PROCESS_ROWS) -> fh.Lake:
+        catalog = open_local_catalog(tmp_path / name)
+        opened.append(fh.Lake(catalog, lambda: spark, in_process_rows=in_process_rows))
+        return opened[-1]
+
+    yield open_lake
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def retail_folder() -> Path:
+    """The real year of invoices: 305 files, one a trading day."""
+    folder = Path(os.environ.get("FOLDHOUSE_RETAIL", ROOT.parent / "shared" / "data" / "online-retail"))
+    if not folder.is_dir():
+        pytest.skip(f"the year of invoices is not at {folder}; set FOLDHOUSE_RETAIL to its folder")
+    return folder
