@@ -6,6 +6,7 @@ table's own position, and the two have to agree, value for value. On failure the
 
 from __future__ import annotations
 
+import contextlib
 import random
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,6 +14,7 @@ from decimal import Decimal
 import duckdb
 import pyarrow as pa
 import pytest
+from oracle import assert_same
 from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
@@ -23,7 +25,6 @@ from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.window import Coverage
-from oracle import assert_same
 
 DAYS = [date(2024, 1, 1) + timedelta(days=n) for n in range(4)]
 EVENTS = pa.schema(
@@ -213,10 +214,8 @@ class History:
             patch.setattr(refresh_module, "commit", crash)
             table = self.chance.choice(TABLES)
             if self.lake.head(table.source) is not None:
-                try:
+                with contextlib.suppress(Crash):
                     self.lake.refresh(table)
-                except Crash:
-                    pass
 
     def do_two_refreshers(self) -> None:
         table = self.chance.choice(TABLES)

@@ -54,9 +54,13 @@ def landing_sensor(
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         folder: LandingFolder = getattr(context.resources, landing_resource_key)
         seen = _seen(context.cursor)
-        found = {day.isoformat(): _short(fingerprint) for day, fingerprint in folder.open(format).fingerprints().items()}
+        found = {
+            day.isoformat(): _short(fingerprint) for day, fingerprint in folder.open(format).fingerprints().items()
+        }
         changed = {
-            day: found[day] for day in sorted(found) if found[day] != seen.get(day) and partitions_def.has_partition_key(day)
+            day: found[day]
+            for day in sorted(found)
+            if found[day] != seen.get(day) and partitions_def.has_partition_key(day)
         }
         if not changed:
             return dg.SensorResult(skip_reason=f"none of {len(found)} files is new or changed")
