@@ -1,10 +1,9 @@
 """A year of a gift wholesaler: invoice lines land as a stream, and five tables are folded from it."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, replaced
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 FORMAT = CsvFormat(
     columns=(

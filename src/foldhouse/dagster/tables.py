@@ -12,7 +12,7 @@ from foldhouse.dagster.resources import LakeOpener
 from foldhouse.dagster.schema import schema_of_arrow
 from foldhouse.errors import DefinitionError
 from foldhouse.lake import Lake
-from foldhouse.refresh.refresh import PartitionCounts, Refreshed
+from foldhouse.refresh.result import PartitionCounts, Refreshed
 from foldhouse.values.definition import Table
 
 

@@ -1,0 +1,65 @@
+"""The lake a command is about: one that is there, and a table that is in it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from foldhouse.errors import FoldhouseError, UnknownTable
+from foldhouse.lake import Lake
+
+Command = Callable[..., Any]
+
+
+def lake_option(command: Command) -> Command:
+    """Give a command the option `--lake`."""
+    return click.option(
+        "--lake",
+        "folder",
+        type=click.Path(path_type=Path),
+        envvar="FOLDHOUSE_LAKE",
+        default="lake",
+        show_default="$FOLDHOUSE_LAKE, else ./lake",
+        help="The folder of the lake.",
+    )(command)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Lake]:
+    """Open a lake that exists, for the length of a block.
+
+    Raises:
+        FoldhouseError: there is none; nothing is created.
+    """
+    if not (folder / "catalog.db").is_file():
+        raise FoldhouseError(
+            f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
+            "or make a lake: `make demo`, or `foldhouse backfill retail --from ... --to ...`"
+        )
+    lake = Lake.local(folder)
+    try:
+        yield lake
+    finally:
+        lake.close()
+
+
+def known(lake: Lake, name: str) -> str:
+    """The name of a table, if the lake holds it.
+
+    Raises:
+        UnknownTable: it does not; the message names the nearest.
+    """
+    names = lake.tables()
+    if name in names:
+        return name
+    last = {one.rpartition(".")[2]: one for one in names}
+    near = difflib.get_close_matches(name, names, n=1) or [
+        last[one] for one in difflib.get_close_matches(name.rpartition(".")[2], last, n=1)
+    ]
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise UnknownTable(f"there is no table {name} in the lake; {meant}`foldhouse tables` lists {len(names)}")

@@ -1,0 +1,150 @@
+"""How rows are printed: JSON lines, tab-separated text, or a table on a terminal. `docs/decisions/0002` says why."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, Any]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of what is printed.
+
+    Args:
+        name: the key of its values in a row, and its heading.
+        is_number: numbers stand to the right.
+        is_whole: it is never cut short on a terminal, because people copy it.
+    """
+
+    name: str
+    is_number: bool = False
+    is_whole: bool = False
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option `--json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="One JSON object a line; decimals and snapshot ids are strings."
+    )(command)
+
+
+def stdout() -> Console:
+    """Standard output as it is now."""
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    """Standard error as it is now."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_rows(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print rows: as JSON lines where asked for, as a table on a terminal, else as tab-separated text with a heading."""
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False))
+        return
+    console = stdout()
+    if console.is_terminal:
+        console.print(table_of(columns, rows))
+        return
+    click.echo("\t".join(column.name for column in columns))
+    for row in rows:
+        click.echo("\t".join(text_of(row[column.name]) for column in columns))
+
+
+def table_of(columns: Sequence[Column], rows: Iterable[Row], style: Callable[[Row], str] = lambda row: "") -> Table:
+    """A table for a terminal.
+
+    Args:
+        columns: what to show.
+        rows: cells by column name; a cell that is a rich `Text` is shown as it is.
+        style: row -> rich style.
+    """
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    given = list(rows)
+    for column in columns:
+        cells = [cell_of(row[column.name]) for row in given]
+        widest = max((cell.cell_len for cell in cells), default=0)
+        table.add_column(
+            column.name,
+            justify="right" if column.is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=max(widest, len(column.name)) if column.is_whole else None,
+        )
+    for row in given:
+        table.add_row(*(cell_of(row[column.name]) for column in columns), style=style(row))
+    return table
+
+
+def cell_of(value: Any) -> Text:
+    """A value as a cell of a table."""
+    if isinstance(value, Text):
+        return value
+    return Text("null", style="dim") if value is None else Text(text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """A value on one line and without control characters; nothing for null."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        shown: Any = value.isoformat(sep=" ")
+    else:
+        shown = plain(value)
+    if not isinstance(shown, str):
+        shown = json.dumps(shown, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: _ESCAPES.get(found[0], f"\\x{ord(found[0]):02x}"), shown.replace("\\", "\\\\"))
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON's types.
+
+    | value | JSON |
+    |---|---|
+    | integer, boolean, text, null | as it is |
+    | decimal | `"12.5000"`, with its scale and no exponent |
+    | date, time, timestamp | ISO 8601; with `+00:00` where the column has a zone |
+    | float | a number; `"NaN"`, `"Infinity"`, `"-Infinity"` |
+    | binary | base64 |
+    | list, struct | array, object; a map is an array of `{"key": ..., "value": ...}` |
+    """
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, tuple):  # an entry of a map
+        return {"key": plain(value[0]), "value": plain(value[1])}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def moment_of(committed_at: datetime) -> str:
+    """When a commit happened, to the millisecond, as `--as-of` takes it: `2024-03-18T09:00:00.123Z`."""
+    return committed_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
