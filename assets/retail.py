@@ -1,9 +1,12 @@
 """A year of a gift wholesaler: invoice lines land as a stream, and five tables are folded from it."""
 
-import foldhouse as fh
-from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, replaced
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+import foldhouse as fh
+from foldhouse.dagster import fold_asset, landing_asset
+from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, replaced
+from resources.landing import daily
 
 FORMAT = CsvFormat(
     columns=(
@@ -32,6 +35,7 @@ sales = fh.stream(
 sales_quarantine = fh.stream(
     "retail.sales_quarantine",
     schema=QUARANTINE_TYPES,
+    partition_by="day",
     description="Lines that could not be an event: file, line, reason and the raw text.",
 )
 
@@ -105,3 +109,6 @@ best_sellers = fh.table(
 )
 
 TABLES = (products, daily_revenue, customers, daily_products, best_sellers)
+
+landed = landing_asset(sales, sales_quarantine, FORMAT, partitions_def=daily)
+folded = [fold_asset(table, partitions_def=daily if table.partition_by else None) for table in TABLES]

@@ -61,16 +61,18 @@ def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
 
 
 def day_spec(schema: Schema, column: str | None) -> PartitionSpec:
-    """The spec of a stream: by the day of a timestamp column, or none.
+    """The spec of a stream: by a date column, by the day of a timestamp column, or none.
 
     Raises:
-        DefinitionError: the column is not a timestamp.
+        DefinitionError: the column is neither.
     """
     if column is None:
         return PartitionSpec()
     source = schema.find_field(column)
+    if isinstance(source.field_type, DateType):
+        return PartitionSpec(PartitionField(source.field_id, PARTITION_FIELD_ID_START, IdentityTransform(), column))
     if not isinstance(source.field_type, TimestampType | TimestamptzType):
-        raise DefinitionError(f"partition_by='day({column})' needs a timestamp; {column} is {source.field_type}")
+        raise DefinitionError(f"partition_by needs a date, or day() of a timestamp; {column} is {source.field_type}")
     return PartitionSpec(PartitionField(source.field_id, PARTITION_FIELD_ID_START, DayTransform(), f"{column}_day"))
 
 

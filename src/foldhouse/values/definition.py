@@ -11,7 +11,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.values.fold import Fold
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
-_DAY_OF = re.compile(r"day\((\w+)\)")
+_DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")
 
 Rows = Callable[[Any], Any]
 """DataFrame in, DataFrame out, row by row: the stateless half of a fold."""
@@ -32,8 +32,9 @@ class Stream:
 
     @property
     def partition_column(self) -> str | None:
-        """The timestamp column whose day partitions the stream, if any."""
-        return _DAY_OF.fullmatch(self.partition_by).group(1) if self.partition_by else None  # type: ignore[union-attr]
+        """The date column that partitions the stream, or the timestamp column whose day does, if any."""
+        found = _DAY_OF.fullmatch(self.partition_by or "")
+        return found.group(1) or found.group(2) if found else None
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def stream(
         event_id: the columns that say which delivery is the same event again.
         keys: the columns that say which thing an event is about; the default of the tables folded from it.
         sequence_by: the columns that say which of two events is later, most significant first.
-        partition_by: `day(column)` of a timestamp column.
+        partition_by: `day(column)` of a timestamp column, or a date column.
         description: a sentence for people.
 
     Raises:
@@ -94,7 +95,7 @@ def stream(
     if not schema:
         raise DefinitionError(f"stream {name} has no columns; declare schema={{'column': 'type', ...}}")
     if partition_by and not _DAY_OF.fullmatch(partition_by):
-        raise DefinitionError(f"stream {name}: partition_by={partition_by!r} is not of the form 'day(column)'")
+        raise DefinitionError(f"stream {name}: partition_by={partition_by!r} is neither 'day(timestamp_column)' nor a date column")
     named = [
         *declared.event_id,
         *declared.keys,

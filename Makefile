@@ -1,0 +1,55 @@
+# Every target sets up .venv by itself; PYTHON=python3.12 make ... chooses the Python of it.
+# `make setup` (scripts/setup.py) is what every target runs first; it is silent and quick when there is nothing to do.
+
+ifeq ($(origin PYTHON), undefined)
+PYTHON := python3
+KEEP := --keep
+endif
+
+BIN := .venv/bin
+PORT ?= 3000
+DAGSTER_HOME ?= .dagster
+
+.PHONY: help setup demo test check dev bench lock clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
+
+setup:  ## make .venv ready (Python 3.11 or newer, Java 17 or newer)
+	@$(PYTHON) scripts/setup.py $(KEEP)
+
+demo: setup  ## one day, a late correction, and the table that stays right
+	@$(BIN)/python examples/01_a_corrected_day.py
+
+check: setup  ## the tools alone: ruff, mypy, the import contracts
+	@failed=0; $(CHECKS) exit $$failed
+
+test: setup  ## the tools, then the whole suite; a tool that fails does not hide the others, and fails the target
+	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q || failed=1; exit $$failed
+
+dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
+	@mkdir -p "$(DAGSTER_HOME)"
+	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
+	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+
+bench: setup  ## the figures of the documentation, measured here
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
+	$(COMPILE) pyproject.toml --extra dagster --group dev --output-file requirements.lock
+	$(COMPILE) --group build --constraint requirements.lock --output-file requirements-build.lock
+	@$(PYTHON) scripts/setup.py $(KEEP)
+
+clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagster/ stay
+	rm -rf .venv .setup.lock build dist spark-warehouse metastore_db derby.log
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+define CHECKS
+for tool in "ruff check --quiet ." "ruff format --check --quiet ." "mypy" "lint-imports --no-logo"; do \
+	echo "== $$tool"; $(BIN)/$$tool || { failed=1; echo "== $$tool: FAILED"; }; \
+done;
+endef
+
+COMPILE = $(BIN)/uv pip compile --quiet --no-config --python $(BIN)/python --universal --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)

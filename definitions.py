@@ -1,0 +1,22 @@
+"""Where assets, resources and jobs meet: what `dagster dev` and `foldhouse backfill` load."""
+
+import warnings
+
+import dagster as dg
+
+for category in (dg.BetaWarning, dg.PreviewWarning):  # Dagster's own, at every use of a backfill policy
+    warnings.filterwarnings("ignore", category=category)
+
+import assets  # noqa: E402
+from jobs.retail import retail, retail_daily, retail_landing  # noqa: E402
+from resources.lake import LakeResource  # noqa: E402
+from resources.landing import LandingFolder  # noqa: E402
+
+defs = dg.Definitions(
+    assets=dg.load_assets_from_package_module(assets),
+    jobs=[retail],
+    schedules=[retail_daily],
+    sensors=[retail_landing],
+    resources={"lake": LakeResource(), "landing": LandingFolder()},
+    executor=dg.in_process_executor,  # one Spark session a run, also for runs of single assets from the page
+)

@@ -1,0 +1,1 @@
+"""The lake and the landing folder of this deployment."""
