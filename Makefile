@@ -30,7 +30,8 @@ test: setup  ## the tools, then the whole suite; a tool that fails does not hide
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
-	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
+		exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 bench: setup  ## the figures of the documentation, measured here
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -46,7 +47,7 @@ clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagste
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 define CHECKS
-for tool in "ruff check --quiet ." "ruff format --check --quiet ." "mypy" "lint-imports --no-logo"; do \
+for tool in "ruff check --quiet --output-format concise ." "ruff format --check --quiet --output-format concise ." "mypy" "lint-imports --no-logo"; do \
 	echo "== $$tool"; $(BIN)/$$tool || { failed=1; echo "== $$tool: FAILED"; }; \
 done;
 endef

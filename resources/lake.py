@@ -14,17 +14,25 @@ from foldhouse.storage.catalog import open_local_catalog
 class LakeResource(dg.ConfigurableResource):
     """A lake in a folder, with one Spark session a process, started when it is first needed."""
 
-    path: str = Field("", description="The folder; by default $FOLDHOUSE_LAKE, else ./lake.")
-    spark_master: str = Field("local[*]", description="Spark's master URL.")
+    path: str = Field(default="", description="The folder; by default $FOLDHOUSE_LAKE, else ./lake.")
+    spark_master: str = Field(default="local[*]", description="Spark's master URL.")
     spark_remote: str = Field(
-        "", description="A Spark Connect server that sees the same folder, sc://host:port; by default $FOLDHOUSE_SPARK_REMOTE."
+        default="",
+        description="A Spark Connect server that sees the same folder, as sc://host:port; "
+        "by default $FOLDHOUSE_SPARK_REMOTE, else none: Spark runs in this process.",
     )
 
     _lake: Lake | None = PrivateAttr(None)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Name the run in every commit it makes."""
-        self._lake = self._opened(context.run_id)
+        self._lake = self._opened(context.run.run_id if context.run else None)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Let go of the catalog; the Spark session stays for the next run of this process."""
+        if self._lake:
+            self._lake.close()
+        self._lake = None
 
     def open(self) -> Lake:
         """The lake, the same one for all of a run."""

@@ -13,7 +13,7 @@ from foldhouse.landing import CsvFormat, Landing
 class LandingFolder(dg.ConfigurableResource):
     """A folder with one file a day, `YYYY-MM-DD.csv` or `.csv.gz`."""
 
-    path: str = Field("", description="The folder; by default $FOLDHOUSE_LANDING.")
+    path: str = Field(default="", description="The folder; by default $FOLDHOUSE_LANDING.")
 
     def open(self, format: CsvFormat) -> Landing:
         """The folder, read by a format.

@@ -27,7 +27,9 @@ from foldhouse.kernel.folds import (
     top,
     total,
 )
-from foldhouse.lake import Lake
+from foldhouse.lake import Lake, SnapshotInfo
+from foldhouse.refresh.append import Commit
+from foldhouse.refresh.result import PartitionCounts, Refreshed
 from foldhouse.values.definition import Stream, Table, stream, table
 from foldhouse.values.fold import ColumnFold, Fold, fold
 
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ColumnFold",
+    "Commit",
     "CommitConflict",
     "DefinitionChanged",
     "DefinitionError",
@@ -44,6 +47,9 @@ __all__ = [
     "InvalidData",
     "Lake",
     "LandingError",
+    "PartitionCounts",
+    "Refreshed",
+    "SnapshotInfo",
     "SourceReplaced",
     "Stream",
     "Table",

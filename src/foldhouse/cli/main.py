@@ -1,9 +1,9 @@
 """The command `foldhouse`: its subcommands, and how it ends.
 
-    0    done
-    1    error: one line on standard error
-    2    it was called in a way it does not understand
-    130  Ctrl-C
+0    done
+1    error: one line on standard error
+2    it was called in a way it does not understand
+130  Ctrl-C
 """
 
 from __future__ import annotations

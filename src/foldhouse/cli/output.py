@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich import box
@@ -22,6 +22,7 @@ Row = Mapping[str, Any]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_LEAST_WIDTH, _BETWEEN = 16, 3
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Column:
     Args:
         name: the key of its values in a row, and its heading.
         is_number: numbers stand to the right.
-        is_whole: it is never cut short on a terminal, because people copy it.
+        is_whole: it is never cut short on a terminal.
     """
 
     name: str
     is_number: bool = False
-    is_whole: bool = False
+    is_whole: bool = True
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,43 +58,57 @@ def stderr() -> Console:
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print rows: as JSON lines where asked for, as a table on a terminal, else as tab-separated text with a heading."""
+    """Print rows: as JSON lines where asked for, as a table on a terminal, else as tab-separated text with a heading.
+
+    Args:
+        columns: what is shown; JSON shows all a row has.
+        rows: values by column name.
+        as_json: whether JSON was asked for.
+    """
     if as_json:
         for row in rows:
             click.echo(json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False))
         return
-    console = stdout()
-    if console.is_terminal:
-        console.print(table_of(columns, rows))
+    if stdout().is_terminal:
+        print_table(columns, rows)
         return
     click.echo("\t".join(column.name for column in columns))
     for row in rows:
         click.echo("\t".join(text_of(row[column.name]) for column in columns))
 
 
-def table_of(columns: Sequence[Column], rows: Iterable[Row], style: Callable[[Row], str] = lambda row: "") -> Table:
-    """A table for a terminal.
+def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[[Row], str] = lambda row: "") -> None:
+    """Print rows as a table on a terminal; one that cannot be narrow enough is wrapped by the terminal, not cut.
 
     Args:
         columns: what to show.
         rows: cells by column name; a cell that is a rich `Text` is shown as it is.
         style: row -> rich style.
     """
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     given = list(rows)
-    for column in columns:
-        cells = [cell_of(row[column.name]) for row in given]
-        widest = max((cell.cell_len for cell in cells), default=0)
-        table.add_column(
-            column.name,
-            justify="right" if column.is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=max(widest, len(column.name)) if column.is_whole else None,
-        )
-    for row in given:
-        table.add_row(*(cell_of(row[column.name]) for column in columns), style=style(row))
-    return table
+    cells = [[cell_of(row[column.name]) for column in columns] for row in given]
+    widest = [max([len(c.name), *(row[at].cell_len for row in cells)]) for at, c in enumerate(columns)]
+    widths = _widths(columns, widest, stdout().width)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        table.add_column(column.name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for row, shown in zip(given, cells, strict=True):
+        table.add_row(*shown, style=style(row))
+    Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
+
+
+def _widths(columns: Sequence[Column], widest: Sequence[int], available: int) -> list[int]:
+    """The widths of the columns: the widest of those that may be cut short gives way first."""
+    widths = list(widest)
+    excess = sum(widths) + _BETWEEN * (len(widths) - 1) - available
+    while excess > 0:
+        room = [0 if column.is_whole else width - _LEAST_WIDTH for column, width in zip(columns, widths, strict=True)]
+        if not room or max(room) <= 0:
+            break
+        widths[room.index(max(room))] -= 1
+        excess -= 1
+    return widths
 
 
 def cell_of(value: Any) -> Text:
@@ -107,12 +122,9 @@ def text_of(value: Any) -> str:
     """A value on one line and without control characters; nothing for null."""
     if value is None:
         return ""
-    if isinstance(value, datetime):
-        shown: Any = value.isoformat(sep=" ")
-    else:
-        shown = plain(value)
+    shown = value.isoformat(sep=" ") if isinstance(value, datetime) else plain(value)
     if not isinstance(shown, str):
-        shown = json.dumps(shown, ensure_ascii=False)
+        return json.dumps(shown, ensure_ascii=False)
     return _CONTROL.sub(lambda found: _ESCAPES.get(found[0], f"\\x{ord(found[0]):02x}"), shown.replace("\\", "\\\\"))
 
 

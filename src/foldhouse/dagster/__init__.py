@@ -1,4 +1,7 @@
-"""Dagster: a table value becomes an asset, a landing folder a stream's asset and a sensor. The only room that knows Dagster."""
+"""Dagster: a table becomes an asset, a landing folder a stream's asset and a sensor.
+
+This is the only room of foldhouse that knows Dagster.
+"""
 
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.landing import landing_asset

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import date
 from graphlib import TopologicalSorter
@@ -52,13 +52,14 @@ def run_in_foreground(
 ) -> ForegroundRun:
     """Run a job of the code location on a range of days, in this process.
 
-    The run and what it materialized are on the page afterwards: the record is kept in `$DAGSTER_HOME`, else in `.dagster` of
-    the folder where there is a `dagster.yaml`, else nowhere. While it lasts, standard output and error go to the run's logs;
-    who shows progress writes to `terminal()`.
+    The run and what it materialized are on the page afterwards: the record is kept in `$DAGSTER_HOME`, else in
+    `.dagster` of the folder where there is a `dagster.yaml`, else nowhere. While it lasts, standard output and error
+    go to the run's logs; who shows progress writes to `terminal()`.
 
     Args:
         job_name: a job of the code location.
-        first, last: the days of the range, both included.
+        first: the first day of the range.
+        last: the last day of the range, itself included.
         on_start: told once what is going to run.
         on_partition: told of each day, and each table without days, when it is committed.
         folder: where `workspace.yaml` is; by default the current folder.
@@ -120,17 +121,20 @@ def _instance(home: Path | None) -> Iterator[dg.DagsterInstance]:
 @contextmanager
 def _output_into(path: Path) -> Iterator[None]:
     """Send what this process, its Java process and Dagster's log tailers print into a file."""
-    kept = {stream: os.dup(stream) for stream in (1, 2)}
-    with path.open("wb") as file:
+    kept = {number: os.dup(number) for number in (1, 2)}
+    with (
+        path.open("wb") as file,
+        open(1, "w", buffering=1, closefd=False) as out,
+        open(2, "w", buffering=1, closefd=False) as err,
+    ):
         try:
-            for stream in kept:
-                os.dup2(file.fileno(), stream)
-            yield
+            for number in kept:
+                os.dup2(file.fileno(), number)
+            with redirect_stdout(out), redirect_stderr(err):
+                yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for stream, copy in kept.items():
-                os.dup2(copy, stream)
+            for number, copy in kept.items():
+                os.dup2(copy, number)
                 os.close(copy)
 
 
@@ -159,10 +163,10 @@ def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str
         raise FoldhouseError(f"the job {job.name} has no days; start it from the page")
     for day in (first, last):
         if not job.partitions_def.has_partition_key(day.isoformat()):
-            known = job.partitions_def
+            known = job.partitions_def.get_partition_keys()
             raise FoldhouseError(
-                f"{day} is no partition of the job {job.name}, whose days go from {known.get_first_partition_key()} "
-                f"to {known.get_last_partition_key()}; FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
+                f"{day} is no partition of the job {job.name}, whose days go from {known[0]} to {known[-1]}; "
+                "FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
             )
     if last < first:
         raise FoldhouseError(f"the range ends on {last}, before it begins on {first}")

@@ -34,9 +34,9 @@ def landing_asset(
 
     The days are read in chunks. A chunk is read whole before anything of it is committed, so that a file that is not
     readable or has too many bad lines leaves nothing of its chunk behind; chunks before it stay. The quarantine is
-    committed first: a run killed between the two commits leaves lines that are in both, never a line that is in neither,
-    and running it again repairs it. Days that did not change are not committed again. A day without a file is an empty
-    day, and is recorded as such.
+    committed first: a run killed between the two commits may leave a line in both, never one in neither, and running it
+    again repairs it. Days that did not change are not committed again. A day without a file is an empty day, and is
+    recorded as such.
 
     Args:
         stream: the events, partitioned by day.
@@ -93,7 +93,8 @@ def _land(
     }
     for one, commit in commits.items():
         for day in days:
-            name = files[day].name if files[day] else "no file, an empty day"
+            file = files[day]
+            name = file.name if file else "no file, an empty day"
             rows = len(landed[day].quarantined if one is quarantine else landed[day].events)
             report.committed(one.name, day, {**_metadata(landed[day], name, rows), **_commit_metadata(commit, day)})
 

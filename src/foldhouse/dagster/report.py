@@ -35,8 +35,8 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
 class DayReport:
     """The days that a run has committed, by asset, and what is to be said of them.
 
-    Dagster writes the materializations of a range run when its step ends well. So a day is kept here when it is committed,
-    handed over as the metadata of its partition when the step ends well, and written at once when the step fails.
+    Dagster writes the materializations of a range run when its step ends well. So a committed day is kept here, handed
+    over as the metadata of its partition when the step ends well, and written at once when the step fails.
     """
 
     def __init__(self, context: dg.AssetExecutionContext) -> None:
@@ -71,7 +71,7 @@ class DayReport:
 def reporting_days(context: dg.AssetExecutionContext) -> Iterator[DayReport]:
     """Report the days committed inside, also those committed before a failure.
 
-    A process that is killed writes nothing; the days it committed are found to be there by the next run, which reports them.
+    A process that is killed writes nothing; the next run finds the days it committed to be there, and reports them.
     """
     report = DayReport(context)
     try:

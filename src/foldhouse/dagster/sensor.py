@@ -30,10 +30,9 @@ def landing_sensor(
         then the file of 3 is gone              -> nothing
         the cursor is lost                      -> runs for all files, which commit nothing
 
-    What was consumed is known to the lake alone; the cursor only spares runs. A file that is gone is no correction, it may
-    have been archived: its day stays as it is until somebody lands a file with the header alone, or runs the day by hand.
-    A day that is no partition yet is asked for when it is one. No file is opened, so that a look at thousands takes
-    milliseconds.
+    What was consumed is known to the lake alone; the cursor only spares runs. A file that is gone is no correction, it
+    may have been archived: its day stays as it is until somebody lands a file with the header alone, or runs the day by
+    hand. A day that is no partition yet is asked for when it is one. No file is opened.
 
     Args:
         name: the sensor's name.

@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
 
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
 from foldhouse.values.fold import Inputs
 
 FILE, POSITION = "__file", "__position"
+_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -101,19 +103,39 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
     wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
     rows = rows.with_columns(wide)
-    aggregated = [pl.col(WEIGHT).sum().alias("__rows")]
+    decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
+    aggregated = [pl.col(WEIGHT).sum().alias("__rows"), *(_size(i).alias(f"__size{i}") for i in decimals)]
     for unit in plan.units:
         prefix = "__w" if unit.algebra.is_additive else "__a"
         inputs = Inputs(
             values=[pl.col(f"{prefix}{i}") for i in unit.arguments],
             sequence=[pl.col(sequence_column(i)) for i in range(len(plan.sequence))],
             weight=pl.col(WEIGHT),
+            types=[plan.argument_types[i] for i in unit.arguments],
         )
         aggregated += [expr.alias(f"__d_{unit.name}_{name}") for name, expr in unit.algebra.delta(inputs).items()]
     try:
-        return rows.group_by(plan.key_names).agg(aggregated)
+        deltas = rows.group_by(plan.key_names).agg(aggregated)
     except pl.exceptions.PolarsError as failure:
         raise _as_overflow(failure) from failure
+    for i in decimals:
+        _check_size(deltas[f"__size{i}"], plan.argument_types[i])
+    return deltas.drop([f"__size{i}" for i in decimals])
+
+
+def _size(i: int) -> pl.Expr:
+    """Σ |weight · value| as a float: Polars checks no overflow of decimals while it sums within groups."""
+    return (pl.col(argument_column(i)).cast(pl.Float64).abs() * pl.col(WEIGHT).abs()).sum()
+
+
+def _check_size(sizes: pl.Series, kind: pa.DataType) -> None:
+    largest = sizes.max()
+    limit = 10.0 ** (_MAX_DIGITS - kind.scale)
+    if isinstance(largest, float) and largest >= limit:
+        raise InvalidData(
+            f"a total of {kind} values reaches {largest:.3g}, and 38 digits hold no more than {limit:.3g}; "
+            "cast the argument to a smaller scale"
+        )
 
 
 def _signed(kind: pl.DataType, name: str) -> pl.Expr:
@@ -168,7 +190,7 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
     types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
     try:
         result = joined.select([*map(pl.col, plan.key_names), *columns]).cast(types)  # type: ignore[arg-type]
-    except pl.exceptions.PolarsError as failure:
+    except (pl.exceptions.PolarsError, RuntimeError) as failure:
         raise _as_overflow(failure) from failure
     return result.select([*plan.key_names, *_published(plan), *_hidden_columns(plan)])
 
@@ -193,10 +215,10 @@ def _places(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(FILE, POSITION)
 
 
-def _as_overflow(failure: pl.exceptions.PolarsError) -> Exception:
+def _as_overflow(failure: Exception) -> Exception:
     """Overflow as an error of our own; everything else as it is."""
     message = str(failure).strip().splitlines()[0]
-    if message.startswith("conversion from") or "overflow" in message:
+    if message.startswith("conversion from") or "overflow" in message or "too large" in message:
         return InvalidData(
             f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type"
         )

@@ -14,7 +14,9 @@ value is null.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import partial
 from typing import Any
@@ -121,6 +123,14 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
     return ColumnFold(algebra, names, options=(("n", n), ("by", by)))
 
 
+def _flat(fold: str, kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_nested(kind):
+        raise DefinitionError(
+            f"{fold} cannot compare {kind} values; name one of their fields, for example 'address.city'"
+        )
+    return kind
+
+
 def _inserted(row: Inputs, value: pl.Expr) -> pl.Expr:
     return value.filter(row.weight > 0)
 
@@ -179,13 +189,28 @@ def _total_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": _summed(old["value0"], counted, delta), "count": counted}
 
 
-_TOTAL = Algebra(
-    name="total",
-    fields=lambda types, sequence: {"value0": total_type(types[0]), "count": pa.int64()},
-    delta=_total_delta,
-    merge=_total_merge,
-    is_additive=True,
-)
+def _floats_delta(row: Inputs) -> dict[str, pl.Expr]:
+    return {**_total_delta(row), "retracted": (row.weight < 0).any()}
+
+
+def _floats_unresolved(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
+    """An infinity or a NaN cannot be subtracted again."""
+    is_finite = (old[sum_field].fill_null(0.0) + delta["sum"].fill_null(0.0)).is_finite()
+    return delta["retracted"] & ~is_finite
+
+
+def _by_type(algebra: Algebra, sum_field: str, types: _Types) -> Algebra:
+    if not pa.types.is_floating(types[0]):
+        return algebra
+    return replace(algebra, delta=_floats_delta, unresolved=partial(_floats_unresolved, sum_field))
+
+
+def _total_fields(types: _Types, sequence: _Sequence) -> dict[str, pa.DataType]:
+    return {"value0": total_type(types[0]), "count": pa.int64()}
+
+
+_EXACT_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True)
+_TOTAL = replace(_EXACT_TOTAL, specialised=partial(_by_type, _EXACT_TOTAL, "value0"))
 
 
 # average
@@ -204,7 +229,7 @@ def _quotient(row: dict[str, Any]) -> Decimal | float | None:
         return None
     if not isinstance(row["sum"], Decimal):
         return float(row["sum"]) / float(row["count"])
-    scale = Decimal(1).scaleb(int(row["sum"].as_tuple().exponent) - 4)
+    scale = Decimal(1).scaleb(max(int(row["sum"].as_tuple().exponent) - 4, -_MAX_DIGITS))
     with localcontext(prec=2 * _MAX_DIGITS):
         return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
 
@@ -215,7 +240,8 @@ def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": map_rows(_quotient, old["value0"], sum=summed, count=counted), "sum": summed, "count": counted}
 
 
-_AVERAGE = Algebra(name="average", fields=_average_fields, delta=_total_delta, merge=_average_merge, is_additive=True)
+_EXACT_AVERAGE = Algebra("average", _average_fields, _total_delta, _average_merge, is_additive=True)
+_AVERAGE = replace(_EXACT_AVERAGE, specialised=partial(_by_type, _EXACT_AVERAGE, "sum"))
 
 
 # minimum and maximum
@@ -223,7 +249,9 @@ _AVERAGE = Algebra(name="average", fields=_average_fields, delta=_total_delta, m
 
 def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
     def extreme(values: pl.Expr) -> pl.Expr:
-        return values.max() if is_maximum else values.min()
+        # NaN is greater than every number, as in Spark; Polars' max() leaves it out.
+        largest = values.nan_max() if pa.types.is_floating(row.types[0]) else values.max()
+        return largest if is_maximum else values.min()
 
     return {"inserted": extreme(_inserted(row, row.values[0])), "retracted": extreme(_retracted(row, row.values[0]))}
 
@@ -246,7 +274,7 @@ def _extreme_unresolved(is_maximum: bool, old: Fields, delta: Fields) -> pl.Expr
 def _extreme(name: str, is_maximum: bool) -> Algebra:
     return Algebra(
         name=name,
-        fields=lambda types, sequence: {"value0": types[0]},
+        fields=lambda types, sequence: {"value0": _flat(name, types[0])},
         delta=partial(_extreme_delta, is_maximum),
         merge=partial(_extreme_merge, is_maximum),
         unresolved=partial(_extreme_unresolved, is_maximum),
@@ -261,7 +289,7 @@ _MAXIMUM = _extreme("maximum", is_maximum=True)
 
 
 def _ordered_fields(types: _Types, sequence: _Sequence) -> dict[str, pa.DataType]:
-    fields = {f"value{i}": kind for i, kind in enumerate(types)}
+    fields = {f"value{i}": _flat("latest and earliest", kind) for i, kind in enumerate(types)}
     return {**fields, "sequence": pa.struct(list(sequence.items()))}
 
 
@@ -353,9 +381,14 @@ def _distinct_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": map_rows(sketch.estimate, pl.Int64(), sketch=merged), "sketch": merged}
 
 
+def _distinct_fields(types: _Types, sequence: _Sequence) -> dict[str, pa.DataType]:
+    _flat("distinct", types[0])
+    return {"value0": pa.int64(), "sketch": pa.binary()}
+
+
 _DISTINCT = Algebra(
     name="distinct",
-    fields=lambda types, sequence: {"value0": pa.int64(), "sketch": pa.binary()},
+    fields=_distinct_fields,
     delta=_distinct_delta,
     merge=_distinct_merge,
     unresolved=lambda old, delta: delta["retracted"],
@@ -364,9 +397,13 @@ _DISTINCT = Algebra(
 
 # distinct_exact: a multiset of values
 
+_NAN = float("nan")
+"""The one NaN of a multiset: equal to itself, by identity."""
 
-def _multiset_type(value: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.struct([("value", value), ("count", pa.int64())]))
+
+def _multiset_fields(types: _Types, sequence: _Sequence) -> dict[str, pa.DataType]:
+    entry = pa.struct([("value", _flat("distinct_exact", types[0])), ("count", pa.int64())])
+    return {"value0": pa.int64(), "counts": pa.list_(entry)}
 
 
 def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -377,8 +414,10 @@ def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
 def _multiset_added(parts: dict[str, Any]) -> list[dict[str, Any]]:
     counts: dict[Any, int] = {}
     for entry in (*(parts["old"] or ()), *(parts["new"] or ())):
-        counts[entry["value"]] = counts.get(entry["value"], 0) + entry["count"]
-    return [{"value": value, "count": counts[value]} for value in sorted(counts) if counts[value] != 0]
+        value = _NAN if isinstance(entry["value"], float) and math.isnan(entry["value"]) else entry["value"]
+        counts[value] = counts.get(value, 0) + entry["count"]
+    in_order = sorted(counts, key=lambda value: (value is _NAN, 0.0 if value is _NAN else value))
+    return [{"value": value, "count": counts[value]} for value in in_order if counts[value] != 0]
 
 
 def _multiset_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
@@ -388,7 +427,7 @@ def _multiset_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
 
 _DISTINCT_EXACT = Algebra(
     name="distinct_exact",
-    fields=lambda types, sequence: {"value0": pa.int64(), "counts": _multiset_type(types[0])},
+    fields=_multiset_fields,
     delta=_multiset_delta,
     merge=_multiset_merge,
 )
@@ -402,7 +441,7 @@ def _top_fields(names: tuple[str, ...], types: _Types, sequence: _Sequence) -> d
 
 
 def _top_delta(n: int, names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
-    whole = pl.struct([v.alias(n) for n, v in zip(names, row.values, strict=True)], weight=row.weight)
+    whole = pl.struct([v.alias(n) for n, v in zip(names, row.values, strict=True)], __weight=row.weight)
     ranked = row.values[-1].is_not_null()
     order = [row.values[-1], *row.values[:-1]]
     descending = [True] + [False] * (len(order) - 1)
@@ -412,7 +451,7 @@ def _top_delta(n: int, names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr
 
 
 def _repeated(names: tuple[str, ...], entries: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    return [{name: entry[name] for name in names} for entry in entries or () for _ in range(abs(entry["weight"]))]
+    return [{name: entry[name] for name in names} for entry in entries or () for _ in range(abs(entry["__weight"]))]
 
 
 def _best_first(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

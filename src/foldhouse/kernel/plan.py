@@ -134,9 +134,10 @@ def plan_of(
     units = []
     for label, places in groups.items():
         columns = [fold.columns[place] for place in places]
-        algebra = columns[0][1].algebra
         chosen = tuple(arguments.index(argument) for _, column in columns for argument in column.arguments)
         types = [argument_types[i] for i in chosen]
+        declared = columns[0][1].algebra
+        algebra = declared.specialised(types) if declared.specialised else declared
         name = label.removesuffix("#")
         fields = tuple(algebra.fields(types, sequence if algebra.is_ordered else {}).items())
         units.append(Unit(name, tuple(name for name, _ in columns), algebra, chosen, fields))

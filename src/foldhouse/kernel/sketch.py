@@ -38,14 +38,15 @@ def estimate(row: dict[str, Any]) -> int:
     serialized: bytes = row["sketch"]
     if len(serialized) < _HEADER_BYTES + _REGISTERS:
         # A small sketch is a plain list of coupons, and its count is exact up to collisions of 26 bits.
-        return round(hll_sketch.deserialize(serialized).get_estimate())
+        return round(float(hll_sketch.deserialize(serialized).get_estimate()))
     registers = np.frombuffer(serialized, np.uint8, _REGISTERS, _HEADER_BYTES)
     counts = np.bincount(registers, minlength=_MAX_RANK + 1)
     z: float = _REGISTERS * _tau(1 - float(counts[_MAX_RANK]) / _REGISTERS)
     for rank in range(_MAX_RANK - 1, 0, -1):
         z = 0.5 * (z + float(counts[rank]))
     z += _REGISTERS * _sigma(float(counts[0]) / _REGISTERS)
-    return round(_REGISTERS**2 / (2 * math.log(2)) / z)
+    raw = float(_REGISTERS**2) / (2 * math.log(2)) / z
+    return round(raw)
 
 
 def _sigma(x: float) -> float:

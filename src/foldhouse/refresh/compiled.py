@@ -62,6 +62,15 @@ def compile_table(table: Table, source: Layout, session: Callable[[], SparkSessi
     Raises:
         DefinitionError: `rows` fails, or a column that is named does not exist.
     """
+    try:
+        return _compiled(table, source, session)
+    except DefinitionError as failure:
+        if str(failure).startswith(table.name):
+            raise
+        raise DefinitionError(f"{table.name}: {failure}") from failure
+
+
+def _compiled(table: Table, source: Layout, session: Callable[[], SparkSession]) -> Compiled:
     columns = [name for name in source.schema.column_names if "." not in name and name != STATE]
     if _is_plain(table, columns):
         types = {name: _plain_type(source.arrow.field(name).type) for name in columns}

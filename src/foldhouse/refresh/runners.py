@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from foldhouse.errors import InvalidData
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.refresh.bucket import (
     BUCKET,
@@ -32,6 +33,7 @@ from foldhouse.refresh.bucket import (
     with_bucket,
 )
 from foldhouse.refresh.compiled import Compiled
+from foldhouse.spark.failures import in_our_words
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
@@ -98,10 +100,13 @@ def fold_in_process(run: Run) -> list[BucketResult]:
         rows = rows.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets)))
         recomputed = _by_bucket(_recomputed_here(run, run.recompute))
     changed = _by_bucket(rows)
-    return [
-        fold_bucket(run.job, bucket, changed.get(bucket, rows.clear()), recomputed.get(bucket))
-        for bucket in sorted({*changed, *recomputed})
-    ]
+    try:
+        return [
+            fold_bucket(run.job, bucket, changed.get(bucket, rows.clear()), recomputed.get(bucket))
+            for bucket in sorted({*changed, *recomputed})
+        ]
+    except InvalidData as failure:
+        raise InvalidData(f"{run.compiled.table.name}: {failure}") from failure
 
 
 def _weight(weight: int) -> pl.Expr:
@@ -125,7 +130,8 @@ def _rows_here(run: Run, pieces: Sequence[Piece], keys: Mapping[str, pa.Array] |
     if run.compiled.is_plain:
         return _plain_rows(run, given)
     frame = run.session().createDataFrame(given)
-    projected = pl.from_arrow(run.compiled.signed_rows(frame).toArrow())
+    with in_our_words(run.compiled.table.name):
+        projected = pl.from_arrow(run.compiled.signed_rows(frame).toArrow())
     assert isinstance(projected, pl.DataFrame)
     return projected.cast({n: t for n, t in _empty(run.plan).schema.items() if n != WEIGHT})
 
@@ -180,8 +186,9 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     signed = functools.reduce(DataFrame.unionByName, tagged)
     buckets = frozenset() if run.recompute is None else run.recompute.buckets
     bucketed = _bucketed(run, signed, buckets)
-    folded = bucketed.mapInArrow(functools.partial(_fold_task, run.job), "result binary")
-    return [pickle.loads(value) for value in folded.toArrow()["result"].to_pylist()]
+    with in_our_words(run.compiled.table.name):
+        folded = bucketed.mapInArrow(functools.partial(_fold_task, run.job), "result binary").toArrow()
+    return [pickle.loads(value) for value in folded["result"].to_pylist()]
 
 
 def _covered_on_spark(run: Run, rows: DataFrame, coverage: Coverage) -> DataFrame:

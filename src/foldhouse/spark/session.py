@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -50,12 +51,13 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("foldhouse")
-    logging = (Path(__file__).parent / "log4j2.properties").as_uri()
-    quiet = f"-Dlog4j2.configurationFile={logging} -Djava.net.preferIPv4Stack=true"
+    log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
+    quiet = f"-Dlog4j2.configurationFile={log4j} -Djava.net.preferIPv4Stack=true"
     partitions = str(2 * _cores(master))
     ours = {**_REQUIRED, **_LOCAL, "spark.driver.extraJavaOptions": quiet, "spark.sql.shuffle.partitions": partitions}
     for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(name, value)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises
     try:
         with _java_speaks_to(LOG):
             return builder.getOrCreate()

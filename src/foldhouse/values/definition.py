@@ -95,7 +95,9 @@ def stream(
     if not schema:
         raise DefinitionError(f"stream {name} has no columns; declare schema={{'column': 'type', ...}}")
     if partition_by and not _DAY_OF.fullmatch(partition_by):
-        raise DefinitionError(f"stream {name}: partition_by={partition_by!r} is neither 'day(timestamp_column)' nor a date column")
+        raise DefinitionError(
+            f"stream {name}: partition_by={partition_by!r} is neither 'day(timestamp_column)' nor a date column"
+        )
     named = [
         *declared.event_id,
         *declared.keys,

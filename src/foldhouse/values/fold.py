@@ -31,11 +31,13 @@ class Inputs:
         values: the fold's arguments.
         sequence: the table's `sequence_by`, most significant first.
         weight: how often the row is added (above 0) or taken away (below 0).
+        types: of the values.
     """
 
     values: list[pl.Expr]
     sequence: list[pl.Expr]
     weight: pl.Expr
+    types: list[pa.DataType]
 
 
 Fields = Mapping[str, "pl.Expr"]
@@ -59,6 +61,7 @@ class Algebra:
             recomputed from the source; `None` for a fold that can subtract everything it added.
         is_ordered: whether the fold goes by the table's `sequence_by`; all such columns of a table share one
         accumulator.
+        specialised: value types -> the algebra to use in this one's place, for a fold that differs by type.
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
     """
 
@@ -69,6 +72,7 @@ class Algebra:
     unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
     is_ordered: bool = False
     is_additive: bool = False
+    specialised: Callable[[list[pa.DataType]], Algebra] | None = None
 
 
 @dataclass(frozen=True)

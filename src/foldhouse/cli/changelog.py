@@ -1,0 +1,64 @@
+"""A changelog on a terminal: a sign and the change's own word, and in an update what became different."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from rich.text import Text
+
+from foldhouse.cli.output import Column, Row, cell_of, print_table
+from foldhouse.values.change import (
+    CHANGE_COLUMNS,
+    CHANGE_TYPE,
+    COMMIT_SNAPSHOT_ID,
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+)
+
+__all__ = ["CHANGE_COLUMNS", "counted", "print_changelog"]
+
+SIGNS = {INSERT: "+", DELETE: "-", UPDATE_BEFORE: "~", UPDATE_AFTER: "~"}
+_STYLES = {INSERT: "green", DELETE: "red", UPDATE_BEFORE: "dim", UPDATE_AFTER: "yellow"}
+
+
+def print_changelog(columns: Sequence[Column], changes: Sequence[Row]) -> None:
+    """Print the changes of one commit as a table; an update's new row follows the old one.
+
+    Args:
+        columns: the table's own columns.
+        changes: rows with `_change_type`, in the order of `Lake.changes`.
+    """
+    rows = [_row(columns, changes[place - 1] if place else {}, change) for place, change in enumerate(changes)]
+    print_table([Column(CHANGE_TYPE), *columns], rows, lambda row: _STYLES[row[CHANGE_TYPE].plain[2:]])
+
+
+def counted(changes: pa.Table) -> str:
+    """How many rows came, went and changed, in how many commits."""
+    if not len(changes):
+        return "nothing changed"
+    kinds = Counter(changes[CHANGE_TYPE].to_pylist())
+    commits = len(changes[COMMIT_SNAPSHOT_ID].unique())
+    return (
+        f"{kinds[INSERT]:,} inserted, {kinds[DELETE]:,} deleted, {kinds[UPDATE_AFTER]:,} updated "
+        f"in {commits:,} commit{'' if commits == 1 else 's'}"
+    )
+
+
+def _row(columns: Sequence[Column], before: Row, change: Row) -> dict[str, Any]:
+    kind = change[CHANGE_TYPE]
+    row: dict[str, Any] = {CHANGE_TYPE: Text(f"{SIGNS[kind]} {kind}")}
+    for column in columns:
+        cell = cell_of(change[column.name])
+        if (
+            kind == UPDATE_AFTER
+            and before.get(CHANGE_TYPE) == UPDATE_BEFORE
+            and before[column.name] != change[column.name]
+        ):
+            cell.stylize("bold")
+        row[column.name] = cell
+    return row

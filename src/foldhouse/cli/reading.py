@@ -1,0 +1,216 @@
+"""The commands that read: tables, rows, changes, history. None of them starts a JVM or creates anything."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+from rich.text import Text
+
+from foldhouse.cli import changelog
+from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, stdout
+from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
+from foldhouse.values.change import COMMIT_SNAPSHOT_ID
+
+ROWS_ON_A_TERMINAL = 20
+
+_MOMENT = "A snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch."
+
+
+@click.command()
+@lake_option
+@json_option
+def tables(folder: Path, as_json: bool) -> None:
+    """List the tables and streams of the lake.
+
+    The last column says how many commits of its source a table has not folded yet.
+    """
+    with opened(folder) as lake:
+        listed = [_described(lake, name) for name in lake.tables()]
+    if as_json:
+        print_rows([], listed, as_json=True)
+        return
+    columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
+    print_rows([*columns, Column("position")], [{**row, "position": _lag(row)} for row in listed], as_json=False)
+
+
+def _described(lake: Lake, name: str) -> dict[str, Any]:
+    head = lake.head(name)
+    position = position_of(head) if head else {}
+    source = next(iter(position), None)
+    return {
+        "name": name,
+        "kind": lake.kind(name),
+        "rows": lake.count(name),
+        "last_commit": moment_of(head.committed_at) if head else None,
+        "snapshot_id": str(head.id) if head else None,
+        "source": source,
+        "position": _id(position[source]) if source else None,
+        "commits_behind": _commits_behind(lake, source, position[source]) if source else None,
+        "coverage": head.summary.get(COVERAGE) if head else None,
+    }
+
+
+def _commits_behind(lake: Lake, source: str, position: int | None) -> int | None:
+    """How many commits of a source are not folded; `None` where the position is not in its history (any more)."""
+    if source not in lake.tables():
+        return None
+    history = [info.id for info in lake.history(source)]
+    if position is None:
+        return len(history)
+    return history.index(position) if position in history else None
+
+
+def _lag(row: Row) -> str:
+    if row["source"] is None:
+        return ""
+    behind = row["commits_behind"]
+    if behind is None:
+        return f"elsewhere in {row['source']}"
+    if behind == 0:
+        return f"up to date with {row['source']}"
+    return f"{behind} commit{'s' if behind > 1 else ''} behind {row['source']}"
+
+
+@click.command()
+@click.argument("name")
+@click.option("--as-of", help=f"The table as it was believed then. {_MOMENT}")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"How many rows at the most, 0 for all; by default {ROWS_ON_A_TERMINAL} on a terminal, else all.",
+)
+@lake_option
+@json_option
+def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json: bool) -> None:
+    """Show the rows of a table, now or as they were.
+
+    Tables are shown in the order of their keys, streams as they are stored.
+    """
+    with opened(folder) as lake:
+        rows = lake.to_arrow(known(lake, name), as_of=as_of)
+        identifier = lake.load(name).schema().identifier_field_names()
+    if keys := [column for column in rows.column_names if column in identifier]:
+        rows = rows.sort_by([(key, "ascending") for key in keys])
+    on_terminal = stdout().is_terminal and not as_json
+    shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
+    print_rows(_columns(rows.schema), _rows(rows.slice(0, shown or None)), as_json=as_json)
+    if on_terminal:
+        cut = f"{shown:,} of " if shown and shown < len(rows) else ""
+        stdout().print(Text(f"{cut}{len(rows):,} rows{'; --limit 0 shows all' if cut else ''}", style="dim"))
+
+
+def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in rows.to_batches(max_chunksize=10_000):
+        yield from batch.to_pylist()
+
+
+def _columns(schema: pa.Schema) -> list[Column]:
+    return [Column(field.name, _is_number(field.type), is_whole=not _is_text(field.type)) for field in schema]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--after", help="The moment before, itself left out; 0 for the beginning. By default the last commit's.")
+@click.option("--upto", help="The last moment, itself taken in; by default now.")
+@click.option("--net", is_flag=True, help="Only the difference between the two moments, not commit by commit.")
+@lake_option
+@json_option
+def changes(name: str, after: str | None, upto: str | None, net: bool, folder: Path, as_json: bool) -> None:
+    """Show what changed in a table between two moments.
+
+    A moment is a snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch.
+    """
+    if upto is not None and after is None:
+        raise click.UsageError("--upto needs --after: changes are those of (after, upto]")
+    with opened(folder) as lake:
+        commits = {info.id: info for info in lake.history(known(lake, name))}
+        head = next(iter(commits.values()), None)
+        last = head.parent_id if head else None
+        changed = lake.changes(name, after=(last or 0) if after is None else after, upto=upto, net=net)
+    if as_json or not stdout().is_terminal:
+        own = [Column(one) for one in changelog.CHANGE_COLUMNS]
+        columns = [*own, *(c for c in _columns(changed.schema) if c.name not in changelog.CHANGE_COLUMNS)]
+        rows = ({**row, COMMIT_SNAPSHOT_ID: _id(row[COMMIT_SNAPSHOT_ID])} for row in _rows(changed))
+        print_rows(columns, rows, as_json=as_json)
+        return
+    columns = [c for c in _columns(changed.schema) if c.name not in changelog.CHANGE_COLUMNS]
+    for snapshot_id, group in itertools.groupby(_rows(changed), key=lambda row: row[COMMIT_SNAPSHOT_ID]):
+        title = f"net, up to snapshot {snapshot_id}" if net else _title(snapshot_id, commits.get(snapshot_id))
+        stdout().print(Text(title, style="bold"))
+        changelog.print_changelog(columns, list(group))
+        stdout().print()
+    stdout().print(Text(changelog.counted(changed), style="dim"))
+
+
+def _title(snapshot_id: int, commit: SnapshotInfo | None) -> str:
+    return f"snapshot {snapshot_id}" + (f", {moment_of(commit.committed_at)}" if commit else "")
+
+
+@click.command()
+@click.argument("name")
+@lake_option
+@json_option
+def history(name: str, folder: Path, as_json: bool) -> None:
+    """List the commits of a table, newest first.
+
+    Rows written and removed are those of files: unchanged rows that a rewritten file took along are among both.
+    """
+    with opened(folder) as lake:
+        commits = [_commit(info) for info in lake.history(known(lake, name))]
+    columns = [
+        Column("snapshot_id"),
+        Column("committed_at"),
+        Column("operation"),
+        Column("written", is_number=True),
+        Column("removed", is_number=True),
+        Column("rows", is_number=True),
+        Column("position", is_whole=False),
+    ]
+    if not as_json:
+        commits = [{**commit, "position": _positions(commit["position"])} for commit in commits]
+    print_rows(columns, commits, as_json=as_json)
+
+
+def _commit(info: SnapshotInfo) -> dict[str, Any]:
+    def counted(name: str) -> int:
+        return int(info.summary.get(name, "0"))
+
+    return {
+        "snapshot_id": str(info.id),
+        "parent_id": _id(info.parent_id),
+        "committed_at": moment_of(info.committed_at),
+        "operation": info.operation,
+        "written": counted("added-records"),
+        "removed": counted("deleted-records") + counted("added-position-deletes") - counted("removed-position-deletes"),
+        "rows": counted("total-records") - counted("total-position-deletes"),
+        "position": {name: _id(snapshot_id) for name, snapshot_id in position_of(info).items()},
+        "coverage": info.summary.get(COVERAGE),
+        "run_id": info.summary.get(RUN_ID),
+        "summary": dict(info.summary),
+    }
+
+
+def _positions(position: Row) -> str:
+    return ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in position.items())
+
+
+def _id(snapshot_id: int | None) -> str | None:
+    """A snapshot id as text: many readers of JSON count in doubles, which cannot hold it."""
+    return None if snapshot_id is None else str(snapshot_id)
+
+
+COMMANDS = (tables, show, changes, history)

@@ -1,0 +1,155 @@
+"""The commands that write: run a job here and now, make an older snapshot the head again, fold a table anew."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from datetime import date, datetime
+from pathlib import Path
+
+import click
+
+from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.output import Column, print_rows, stderr
+from foldhouse.cli.progress import Progress, days_of, progress_of
+from foldhouse.errors import FoldhouseError, UnknownTable
+from foldhouse.lake import Lake, SnapshotInfo
+from foldhouse.values.definition import Table
+
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@click.command()
+@click.argument("job")
+@click.option("--from", "first", type=_DAY, required=True, metavar="DATE", help="The first day.")
+@click.option("--to", "last", type=_DAY, required=True, metavar="DATE", help="The last day, itself taken in.")
+@lake_option
+def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
+    """Run a Dagster job on a range of days, here and now.
+
+    It is the job of the code location in the current folder (workspace.yaml), and the run is on the Dagster page
+    afterwards. Doing it twice changes nothing; a run that was killed is repaired by running it again.
+    """
+    os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
+    before = _heads(folder)
+    progress, seconds = _run(job, first.date(), last.date())
+    _print_summary(folder, progress, before)
+    stderr().print(f"{seconds:.1f} s", style="dim")
+
+
+def _run(job: str, first: date, last: date) -> tuple[Progress, float]:
+    try:
+        from foldhouse.dagster import run_in_foreground, terminal
+    except ModuleNotFoundError as missing:
+        raise FoldhouseError(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+    with terminal() as screen, progress_of(screen) as progress:
+        try:
+            run = run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
+        except (FoldhouseError, KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as failure:
+            reason = next(iter(str(failure).splitlines()), "no message")
+            raise FoldhouseError(
+                f"the run failed with {type(failure).__name__}: {reason}; what is committed stays, and running it "
+                "again goes on from there. The whole story is on the Dagster page, and in foreground.log of its home"
+            ) from failure
+        except BaseException as stopped:  # what Dagster makes of Ctrl-C
+            raise KeyboardInterrupt from stopped
+    return progress, run.seconds
+
+
+def _heads(folder: Path) -> dict[str, SnapshotInfo | None]:
+    if not (folder / "catalog.db").is_file():
+        return {}
+    with opened(folder) as lake:
+        return {name: lake.head(name) for name in lake.tables()}
+
+
+def _print_summary(folder: Path, progress: Progress, before: dict[str, SnapshotInfo | None]) -> None:
+    with opened(folder) as lake:
+        rows = [
+            {
+                "table": name,
+                "folded": days_of(progress.days[name]),
+                "commits": _commits_since(lake, name, before.get(name)),
+                "rows": lake.count(name),
+            }
+            for name in progress.done
+        ]
+    columns = [Column("table"), Column("folded"), Column("commits", is_number=True), Column("rows", is_number=True)]
+    print_rows(columns, rows, as_json=False)
+
+
+def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
+    ids = [info.id for info in lake.history(name)]
+    return ids.index(head.id) if head is not None and head.id in ids else len(ids)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--to", "target", required=True, help="A snapshot id, a time, a tag or a branch; `foldhouse history` lists."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@lake_option
+def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
+    """Make an older snapshot of a table its head again.
+
+    Rows, position and coverage go back together. The next refresh of the table folds again what it forgot; the tables
+    folded from it retract, at their next refresh, what went away.
+    """
+    with opened(folder) as lake:
+        head = lake.head(known(lake, name))
+        rows = len(lake.to_arrow(name, as_of=target))
+        if not yes:
+            if not sys.stdin.isatty():
+                raise click.UsageError("nobody is there to be asked; --yes rolls back without asking")
+            question = f"{name} holds {lake.count(name):,} rows, and will hold {rows:,}. Roll it back?"
+            click.confirm(question, abort=True, err=True)
+        snapshot_id = lake.rollback(name, to=target)
+    if head is not None and head.id == snapshot_id:
+        click.echo(f"{name} stays at snapshot {snapshot_id}: it is the head")
+    else:
+        click.echo(f"{name} is at snapshot {snapshot_id} again: {rows:,} rows")
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--declared-in", "package", default="assets", show_default=True, help="The package or module that declares it."
+)
+@lake_option
+def rebuild(name: str, package: str, folder: Path) -> None:
+    """Fold a table again from the beginning, as it is declared now, in one commit.
+
+    The way out where a definition changed, a source was replaced, or somebody else changed rows. Readers see the old
+    table until the commit; history and coverage stay.
+    """
+    table = _declared(name, package)
+    with opened(folder) as lake, stderr().status(f"folding {name} anew"):
+        rebuilt = lake.rebuild(table)
+    click.echo(
+        f"{name} was folded anew from {rebuilt.rows_read:,} rows: {rebuilt.rows:,} rows, snapshot {rebuilt.snapshot_id}"
+    )
+
+
+def _declared(name: str, package: str) -> Table:
+    """Find the declaration of a table among the modules of a package."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        top = importlib.import_module(package)
+    except ModuleNotFoundError as missing:
+        raise FoldhouseError(
+            f"{missing}; run this where {package!r} can be imported, or name it with --declared-in"
+        ) from missing
+    inside = [found.name for found in pkgutil.iter_modules(getattr(top, "__path__", []), f"{package}.")]
+    modules = [top, *(importlib.import_module(one) for one in inside)]
+    tables = {value.name: value for module in modules for value in vars(module).values() if isinstance(value, Table)}
+    if name not in tables:
+        raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(sorted(tables)) or 'none'}")
+    return tables[name]
+
+
+COMMANDS = (backfill, rollback, rebuild)

@@ -1,0 +1,111 @@
+"""Stand-ins for the resources `lake` and `landing`, so that what Dagster sees is tested without a JVM."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+
+import foldhouse as fh
+from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
+from foldhouse.refresh.append import Commit
+from foldhouse.refresh.result import PartitionCounts, Refreshed
+from foldhouse.values.window import Coverage
+
+DAILY = dg.DailyPartitionsDefinition("2024-03-01", end_date="2024-06-01", timezone="UTC")
+FORMAT = CsvFormat((CsvColumn("Id", "id", "int", required=True),))
+
+orders = fh.stream("shop.orders", schema={**FORMAT.types, "at": "timestamp"}, partition_by="day(at)", keys="id")
+rejected = fh.stream("shop.rejected", schema=QUARANTINE_TYPES)
+daily_orders = fh.table(
+    "shop.daily_orders", source=orders, keys=["day"], fold=fh.fold(lines=fh.count()), partition_by="day"
+)
+customers = fh.table("shop.customers", source=orders, keys="id", fold=fh.fold(lines=fh.count()))
+
+
+def days(first: int, last: int) -> list[date]:
+    """Days of March 2024, both ends included."""
+    return [date(2024, 3, 1) + timedelta(days=number - 1) for number in range(first, last + 1)]
+
+
+@dataclass
+class FakeLake:
+    """Records what it is asked for, and is its own resource.
+
+    Args:
+        fails_at: the call (`replace shop.orders`, `backfill shop.daily_orders`) and the day at which it fails.
+        late: a day that every backfill touches beside those it was asked for.
+    """
+
+    fails_at: tuple[str, date] | None = None
+    late: date | None = None
+    calls: list[tuple[str, tuple[date, ...]]] = field(default_factory=list)
+
+    def open(self) -> "FakeLake":
+        return self
+
+    def replace(
+        self,
+        stream: fh.Stream,
+        events: pa.Table,
+        *,
+        partitions: Iterable[date],
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit:
+        asked = self._called(f"replace {stream.name}", partitions)
+        return Commit(stream.name, True, 11, partitions={day: PartitionCounts(5, 4, 3) for day in asked})
+
+    def refresh(self, table: fh.Table) -> Refreshed:
+        self._called(f"refresh {table.name}", ())
+        return Refreshed(
+            table.name, True, 2**62 + 1, {table.source.name: 11}, Coverage.everything(), rows=7, rows_read=9
+        )
+
+    def backfill(self, table: fh.Table, partitions: Iterable[date]) -> Refreshed:
+        asked = self._called(f"backfill {table.name}", partitions)
+        touched = [*asked, self.late] if self.late else asked
+        return Refreshed(
+            table=table.name,
+            committed=True,
+            snapshot_id=23,
+            position={table.source.name: 11},
+            coverage=Coverage.of(touched),
+            rows=70,
+            rows_read=9,
+            files_read=len(asked),
+            rows_written=100,
+            partitions={day: PartitionCounts(day.day, 2, 1) for day in touched},
+        )
+
+    def schema(self, table: fh.Table) -> pa.Schema:
+        return pa.schema([("day", pa.date32()), ("lines", pa.int64())])
+
+    def _called(self, call: str, partitions: Iterable[date]) -> list[date]:
+        asked = list(partitions)
+        if self.fails_at and self.fails_at[0] == call and self.fails_at[1] in asked:
+            raise fh.CommitConflict(f"{call} lost a race")
+        self.calls.append((call, tuple(asked)))
+        return asked
+
+
+@dataclass(frozen=True)
+class FakeFolder:
+    """A landing folder as a resource."""
+
+    path: Path
+
+    def open(self, format: CsvFormat) -> Landing:
+        return Landing(self.path, format)
+
+    def land(self, day: date, *lines: object) -> None:
+        (self.path / f"{day}.csv").write_text("".join(f"{line}\n" for line in ("Id", *lines)))
+
+
+def range_tags(asked: list[date]) -> dict[str, str]:
+    """What Dagster puts on a run of a range of days."""
+    return {
+        "dagster/asset_partition_range_start": str(asked[0]),
+        "dagster/asset_partition_range_end": str(asked[-1]),
+    }

@@ -1,0 +1,147 @@
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+import foldhouse as fh
+from assets.retail import FORMAT
+from resources.lake import LakeResource
+from resources.landing import LandingFolder, days
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def defs():
+    from definitions import defs
+
+    return defs
+
+
+@pytest.fixture(scope="module")
+def specs(defs):
+    return {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+
+
+def test_what_workspace_yaml_names_loads_without_any_warning():
+    [location] = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    module = location["python_module"]
+    code = f"import dagster as dg, {module['module_name']} as it; dg.Definitions.validate_loadable(it.defs)"
+    folder, environment = ROOT / module["working_directory"], {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_asset_has_a_group_a_description_and_kinds(specs):
+    assert sorted(specs) == [
+        "retail/best_sellers",
+        "retail/customers",
+        "retail/daily_products",
+        "retail/daily_revenue",
+        "retail/products",
+        "retail/sales",
+        "retail/sales_quarantine",
+    ]
+    for spec in specs.values():
+        assert spec.group_name == "retail"
+        assert len(spec.description) > 20
+        assert spec.kinds == {"iceberg", "spark"}
+
+
+def test_streams_and_day_keyed_tables_are_partitioned_daily_and_the_others_are_not(specs):
+    partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
+    assert partitioned == set(specs) - {"retail/products", "retail/customers"}
+    assert {spec.partitions_def for spec in specs.values() if spec.partitions_def} == {days()}
+
+
+def test_best_sellers_follow_the_changes_of_daily_products(specs):
+    assert [dep.asset_key.to_user_string() for dep in specs["retail/best_sellers"].deps] == ["retail/daily_products"]
+
+
+def test_the_job_takes_all_retail_assets_and_a_range_of_days_in_one_run(defs, specs):
+    job = defs.resolve_job_def("retail")
+    assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == set(specs)
+    assert job.partitions_def == days()
+    assert job.backfill_policy == dg.BackfillPolicy.single_run()
+
+
+def test_every_run_is_in_one_process_so_that_it_has_one_spark_session(defs):
+    assert defs.resolve_job_def("retail").executor_def == dg.in_process_executor
+    assert defs.resolve_implicit_global_asset_job_def().executor_def == dg.in_process_executor
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ("2010-12-02T06:00:00", "2010-12-01"),
+        ("2011-12-10T06:00:00", "2011-12-09"),
+        ("2024-03-01T06:00:00", "2024-02-29"),
+    ],
+)
+def test_the_schedule_asks_for_the_day_before(defs, now, expected):
+    [request] = tick(defs, now).run_requests
+    assert (request.partition_key, request.run_key) == (expected, expected)
+
+
+def test_the_schedule_skips_a_day_that_is_no_partition(defs):
+    skipped = tick(defs, "2010-12-01T06:00:00")
+    assert not skipped.run_requests
+    assert skipped.skip_message == "2010-11-30 is not among the days of this deployment"
+
+
+def tick(defs, now):
+    when = datetime.fromisoformat(f"{now}+00:00")
+    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
+    return defs.resolve_schedule_def("retail_daily").evaluate_tick(context)
+
+
+def test_the_days_go_on_to_today_or_end_where_the_deployment_says(monkeypatch):
+    now = datetime.fromisoformat("2011-12-11T09:00:00+00:00")
+    monkeypatch.delenv("FOLDHOUSE_FIRST_DAY", raising=False)
+    monkeypatch.delenv("FOLDHOUSE_LAST_DAY", raising=False)
+    keys = days().get_partition_keys(current_time=now)
+    assert (keys[0], keys[-1]) == ("2010-12-01", "2011-12-11")
+    monkeypatch.setenv("FOLDHOUSE_FIRST_DAY", "2011-11-01")
+    monkeypatch.setenv("FOLDHOUSE_LAST_DAY", "2011-12-09")
+    keys = days().get_partition_keys(current_time=now)
+    assert (keys[0], keys[-1]) == ("2011-11-01", "2011-12-09")
+
+
+def test_the_landing_folder_is_named_by_the_environment_or_the_error_says_how(monkeypatch, tmp_path):
+    monkeypatch.setenv("FOLDHOUSE_LANDING", str(tmp_path))
+    assert LandingFolder().open(FORMAT).folder == tmp_path
+    assert LandingFolder(path="other").open(FORMAT).folder == Path("other")
+    monkeypatch.delenv("FOLDHOUSE_LANDING")
+    with pytest.raises(fh.LandingError, match="FOLDHOUSE_LANDING is not set; set it to the folder"):
+        LandingFolder().open(FORMAT)
+
+
+def test_the_lake_is_named_by_the_environment_and_opens_without_spark(monkeypatch, tmp_path):
+    monkeypatch.setenv("FOLDHOUSE_LAKE", str(tmp_path / "lake"))
+    lake = LakeResource().open()
+    assert lake.tables() == []
+    assert (tmp_path / "lake" / "catalog.db").exists()
+    lake.close()
+
+
+def test_every_commit_of_a_run_names_the_run(tmp_path):
+    seen = []
+
+    @dg.op(required_resource_keys={"lake"})
+    def look(context):
+        opened = context.resources.lake.open()
+        seen.extend([opened.run_id, opened is context.resources.lake.open()])
+
+    @dg.job(resource_defs={"lake": LakeResource(path=str(tmp_path))})
+    def looking():
+        look()
+
+    assert looking.execute_in_process().run_id == seen[0]
+    assert seen[1]

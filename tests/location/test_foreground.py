@@ -1,0 +1,160 @@
+import os
+import sqlite3
+from datetime import date
+from pathlib import Path
+from textwrap import dedent
+
+import dagster as dg
+import pytest
+from sqlalchemy import create_engine, text
+
+import foldhouse as fh
+from foldhouse.dagster import run_in_foreground
+from foldhouse.dagster.event_log import cheaper_commits
+from tests.location.fakes import days
+
+CODE = """
+    import sys
+    import dagster as dg
+    from foldhouse.dagster import fold_asset, landing_asset
+    from tests.location import fakes
+
+    lake = fakes.FakeLake()
+    landed = landing_asset(fakes.orders, fakes.rejected, fakes.FORMAT, partitions_def=fakes.DAILY)
+    folded = [fold_asset(fakes.daily_orders, partitions_def=fakes.DAILY), fold_asset(fakes.customers)]
+
+    @dg.asset(deps=[folded[1]])
+    def printed():
+        print("printed by a step")
+        print("complained by a step", file=sys.stderr)
+
+    defs = dg.Definitions(
+        assets=[landed, *folded, printed],
+        jobs=[
+            dg.define_asset_job("shop", selection=dg.AssetSelection.groups("shop")),
+            dg.define_asset_job("loud", selection=dg.AssetSelection.all()),
+        ],
+        resources={"lake": lake, "landing": fakes.FakeFolder(fakes.Path("LANDING"))},
+    )
+"""
+
+
+@pytest.fixture
+def location(tmp_path, monkeypatch):
+    """A folder with a code location of its own, as `foldhouse backfill` finds it."""
+    name = f"definitions_{abs(hash(tmp_path))}"
+    (tmp_path / "landing").mkdir()
+    (tmp_path / f"{name}.py").write_text(dedent(CODE).replace("LANDING", str(tmp_path / "landing")))
+    (tmp_path / "workspace.yaml").write_text(
+        f"load_from: [{{python_module: {{module_name: {name}, working_directory: .}}}}]"
+    )
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def materialized(home, key):
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        records = instance.fetch_materializations(dg.AssetKey(key), limit=1000).records
+        return sorted(record.partition_key for record in records)
+
+
+def test_a_range_runs_in_this_process_and_is_told_day_by_day(location):
+    plans, told = [], []
+    run = run_in_foreground("shop", *days(4, 6)[::2], on_start=plans.append, on_partition=lambda *one: told.append(one))
+    assert plans == [{"shop.orders": 3, "shop.rejected": 3, "shop.customers": 1, "shop.daily_orders": 3}]
+    assert sorted(told, key=str) == sorted(
+        [(name, day) for name in ("shop.orders", "shop.rejected", "shop.daily_orders") for day in days(4, 6)]
+        + [("shop.customers", None)],
+        key=str,
+    )
+    assert run.home == location / ".dagster"
+
+
+def test_the_run_and_its_days_are_on_record_for_the_page(location):
+    run = run_in_foreground("shop", *days(4, 6)[::2])
+    assert materialized(run.home, ["shop", "daily_orders"]) == ["2024-03-04", "2024-03-05", "2024-03-06"]
+    with dg.DagsterInstance.from_config(str(run.home)) as instance:
+        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.SUCCESS
+
+
+def test_dagster_home_wins_over_the_folder(location, tmp_path, monkeypatch):
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert run_in_foreground("shop", *days(4, 4), *days(4, 4)).home == home
+    assert os.environ["DAGSTER_HOME"] == str(home)
+    assert not (location / ".dagster").exists()
+
+
+def test_without_a_dagster_yaml_the_record_is_kept_in_memory_only(location):
+    (location / "dagster.yaml").unlink()
+    assert run_in_foreground("shop", *days(4, 4), *days(4, 4)).home is None
+    assert not (location / ".dagster").exists()
+    assert "DAGSTER_HOME" not in os.environ
+
+
+def test_the_console_stays_quiet_whatever_steps_print(location, capfd):
+    run_in_foreground("loud", *days(4, 4), *days(4, 4))
+    assert capfd.readouterr() == ("", "")
+    logs = [path.read_text() for path in (location / ".dagster").rglob("*.out")]
+    assert any("printed by a step" in log for log in logs)
+
+
+def test_what_the_run_failed_with_is_raised_and_the_run_is_on_record_as_failed(location):
+    (location / "landing" / "2024-03-05.csv").write_text("Id\nx\ny\n")
+    with pytest.raises(fh.TooManyBadLines, match=r"2024-03-05\.csv"):
+        run_in_foreground("shop", *days(4, 6)[::2])
+    with dg.DagsterInstance.from_config(str(location / ".dagster")) as instance:
+        [run] = [record.dagster_run for record in instance.get_run_records()]
+        assert run.status == dg.DagsterRunStatus.FAILURE
+
+
+def test_an_interrupted_run_is_on_record_as_ended(location):
+    def interrupt(name, day):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_foreground("shop", *days(4, 6)[::2], on_partition=interrupt)
+    with dg.DagsterInstance.from_config(str(location / ".dagster")) as instance:
+        [run] = [record.dagster_run for record in instance.get_run_records()]
+        assert run.is_finished
+    assert materialized(location / ".dagster", ["shop", "rejected"])
+
+
+def test_an_unknown_job_is_answered_with_the_known_ones(location):
+    with pytest.raises(fh.FoldhouseError, match="there is no job 'shops'; there are: loud, shop"):
+        run_in_foreground("shops", *days(4, 4), *days(4, 4))
+
+
+def test_days_that_are_no_partitions_are_answered_with_the_range_that_is(location):
+    with pytest.raises(fh.FoldhouseError, match=r"2024-02-29 is no partition .* from 2024-03-01 to 2024-05-31"):
+        run_in_foreground("shop", date(2024, 2, 29), date(2024, 3, 1))
+    with pytest.raises(fh.FoldhouseError, match="ends on 2024-03-01, before it begins on 2024-03-02"):
+        run_in_foreground("shop", *reversed(days(1, 2)))
+
+
+def test_a_folder_without_a_workspace_is_a_clear_error(tmp_path):
+    with pytest.raises(fh.FoldhouseError, match=r"there is no workspace\.yaml in"):
+        run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=tmp_path)
+
+
+def synchronous(path: Path) -> int:
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        found = connection.execute(text("PRAGMA synchronous")).scalar()
+    engine.dispose()
+    return int(found)
+
+
+def test_commits_are_cheaper_inside_of_the_folder_alone_and_only_meanwhile(tmp_path):
+    inside, outside = tmp_path / "home" / "index.db", tmp_path / "catalog.db"
+    inside.parent.mkdir()
+    with sqlite3.connect(inside) as connection:
+        full = connection.execute("PRAGMA synchronous").fetchone()[0]
+    connection.close()
+    with cheaper_commits(inside.parent):
+        assert (synchronous(inside), synchronous(outside)) == (1, full)
+    assert synchronous(inside) == full

@@ -1,0 +1,129 @@
+import os
+from datetime import date
+
+import dagster as dg
+import pytest
+
+import foldhouse as fh
+from foldhouse.dagster import landing_asset, landing_sensor
+from resources.landing import LandingFolder
+from tests.location.fakes import DAILY, FORMAT, FakeFolder, days, orders, rejected
+
+SENSOR = landing_sensor("shop_landing", job_name="shop", format=FORMAT, partitions_def=DAILY)
+REPOSITORY = dg.Definitions(
+    assets=[landing_asset(orders, rejected, FORMAT, partitions_def=DAILY)],
+    jobs=[dg.define_asset_job("shop", selection="*")],
+    sensors=[SENSOR],
+    resources={"lake": object(), "landing": LandingFolder()},
+).get_repository_def()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return FakeFolder(tmp_path)
+
+
+def look(folder, cursor=None):
+    """One tick, as the daemon evaluates it: what is asked for, with the cursor afterwards."""
+    tick = tick_of(SENSOR, folder, cursor)
+    return tick.run_requests or [], tick.cursor or cursor
+
+
+def tick_of(sensor, folder, cursor=None):
+    resources = {"landing": folder}
+    with dg.build_sensor_context(cursor=cursor, resources=resources, repository_def=REPOSITORY) as context:
+        return sensor.evaluate_tick(context)
+
+
+def asked(requests):
+    """Every day that is asked for."""
+    ranges = [
+        (
+            one.tags.get("dagster/asset_partition_range_start") or one.partition_key,
+            one.tags.get("dagster/asset_partition_range_end") or one.partition_key,
+        )
+        for one in requests
+    ]
+    return [
+        str(date.fromordinal(day))
+        for first, last in ranges
+        for day in range(date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal() + 1)
+    ]
+
+
+def test_the_first_look_asks_for_every_day_with_a_file_and_one_run_for_each_range(folder):
+    for day in (*days(2, 4), *days(6, 6), *days(8, 9)):
+        folder.land(day, 1)
+    requests, _ = look(folder)
+    assert asked(requests) == [f"2024-03-0{day}" for day in (2, 3, 4, 6, 8, 9)]
+    assert len(requests) == 3
+    assert requests[1].tags["dagster/partition"] == "2024-03-06"
+
+
+def test_a_second_look_asks_for_nothing_and_says_why(folder):
+    folder.land(*days(2, 2), 1)
+    _, cursor = look(folder)
+    assert look(folder, cursor) == ([], cursor)
+    assert tick_of(SENSOR, folder, cursor).skip_message == "none of 1 files is new or changed"
+
+
+def test_exactly_the_new_and_the_changed_days_are_asked_for(folder):
+    for day in days(2, 6):
+        folder.land(day, 1)
+    _, cursor = look(folder)
+    folder.land(days(3, 3)[0], 1, 2)
+    folder.land(days(7, 7)[0], 1)
+    requests, cursor = look(folder, cursor)
+    assert asked(requests) == ["2024-03-03", "2024-03-07"]
+    assert look(folder, cursor)[0] == []
+
+
+def test_a_day_that_goes_back_to_an_earlier_file_is_asked_for_again_under_another_run_key(folder):
+    keys, cursor = [], None
+    for lines in ((1,), (2,), (1,)):
+        folder.land(days(2, 2)[0], *lines)
+        [request], cursor = look(folder, cursor)
+        keys.append(request.run_key)
+    assert len(set(keys)) == 3
+
+
+def test_a_file_that_vanished_is_no_correction(folder):
+    for day in days(2, 3):
+        folder.land(day, 1)
+    _, cursor = look(folder)
+    (folder.path / "2024-03-02.csv").unlink()
+    assert look(folder, cursor) == ([], cursor)
+
+
+def test_a_day_outside_of_the_partitions_waits(folder):
+    folder.land(date(2024, 2, 29), 1)
+    folder.land(date(2024, 6, 1), 1)
+    requests, cursor = look(folder)
+    assert (requests, cursor) == ([], None)
+
+
+@pytest.mark.parametrize("lost", [None, "", "not JSON", "[]"])
+def test_a_lost_cursor_asks_for_everything_again_under_the_same_run_keys(folder, lost):
+    for day in days(2, 6):
+        folder.land(day, 1)
+    first, _ = look(folder)
+    again, _ = look(folder, lost)
+    assert [one.run_key for one in again] == [one.run_key for one in first]
+
+
+def test_ten_years_of_files_are_looked_at_in_seconds(folder, monkeypatch):
+    many = dg.DailyPartitionsDefinition("2014-01-01", end_date="2025-01-01")
+    sensor = landing_sensor("shop_landing", job_name="shop", format=FORMAT, partitions_def=many)
+    start = date(2014, 1, 1).toordinal()
+    for number in range(3650):
+        (folder.path / f"{date.fromordinal(start + number)}.csv").touch()
+    before = os.times().user
+    tick = tick_of(sensor, folder)
+    assert os.times().user - before < 10
+    assert len(tick.run_requests) == 1
+    assert len(tick.cursor) < 200_000
+
+
+def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path):
+    with pytest.raises(fh.LandingError, match="create it, or name the folder"):
+        look(FakeFolder(tmp_path / "missing"))

@@ -1,0 +1,92 @@
+import dagster as dg
+import pytest
+
+import foldhouse as fh
+from foldhouse.dagster import fold_asset
+from tests.location.fakes import DAILY, FakeLake, customers, daily_orders, days, range_tags
+
+DAILY_ORDERS = dg.AssetKey(["shop", "daily_orders"])
+
+
+def run(asset, lake, instance=None, asked=None, **options):
+    tags = range_tags(asked) if asked else None
+    return dg.materialize([asset], resources={"lake": lake}, instance=instance, tags=tags, **options)
+
+
+def materializations(result):
+    return [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+
+
+def value(materialization, name):
+    return materialization.metadata[name].value
+
+
+def test_a_table_is_an_asset_by_its_dotted_name_and_depends_on_its_source():
+    spec = fold_asset(daily_orders, partitions_def=DAILY).get_asset_spec()
+    assert spec.key == DAILY_ORDERS
+    assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["shop", "orders"])]
+    assert (spec.group_name, spec.kinds, spec.partitions_def) == ("shop", {"iceberg", "spark"}, DAILY)
+    assert spec.description
+
+
+def test_days_for_a_table_without_partition_by_are_refused():
+    with pytest.raises(fh.DefinitionError, match=r"shop\.customers has no partition_by"):
+        fold_asset(customers, partitions_def=DAILY)
+
+
+def test_a_run_of_a_table_without_days_refreshes_it_and_says_what_it_came_to():
+    lake = FakeLake()
+    [only] = materializations(run(fold_asset(customers), lake))
+    assert lake.calls == [("refresh shop.customers", ())]
+    assert only.partition is None
+    assert value(only, "dagster/row_count") == 7
+    assert value(only, "rows_read") == 9
+    assert value(only, "position") == {"shop.orders": "11"}
+
+
+def test_a_snapshot_id_is_told_as_text_because_a_page_would_round_it():
+    [only] = materializations(run(fold_asset(customers), FakeLake()))
+    assert value(only, "snapshot_id") == str(2**62 + 1)
+
+
+def test_a_range_run_folds_its_days_in_one_commit_and_reports_each_of_them():
+    lake = FakeLake()
+    asked = days(4, 9)
+    told = materializations(run(fold_asset(daily_orders, partitions_def=DAILY), lake, asked=asked))
+    assert lake.calls == [("backfill shop.daily_orders", tuple(asked))]
+    assert [one.partition for one in told] == [str(day) for day in asked]
+    assert [value(one, "dagster/partition_row_count") for one in told] == [day.day for day in asked]
+    for name, expected in {"rows_written": 2, "rows_deleted": 1, "rows_read": 9, "files_read": 6}.items():
+        assert {value(one, name) for one in told} == {expected}
+    assert [column.name for column in value(told[0], "dagster/column_schema").columns] == ["day", "lines"]
+
+
+def test_a_run_of_one_day_folds_one_day():
+    lake = FakeLake()
+    result = run(fold_asset(daily_orders, partitions_def=DAILY), lake, partition_key="2024-03-04")
+    assert lake.calls == [("backfill shop.daily_orders", tuple(days(4, 4)))]
+    assert [one.partition for one in materializations(result)] == ["2024-03-04"]
+
+
+def test_a_day_that_changed_without_being_asked_for_is_reported_too():
+    [late] = days(2, 2)
+    told = materializations(run(fold_asset(daily_orders, partitions_def=DAILY), FakeLake(late=late), asked=days(4, 5)))
+    assert sorted(one.partition for one in told) == ["2024-03-02", "2024-03-04", "2024-03-05"]
+
+
+def test_days_committed_before_a_failure_stay_green_and_the_others_are_failed():
+    lake = FakeLake(fails_at=("backfill shop.daily_orders", days(7, 7)[0]))
+    asset = fold_asset(daily_orders, partitions_def=DAILY, days_per_commit=2)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not run(asset, lake, instance, asked=days(3, 8), raise_on_error=False).success
+        statuses = instance.get_status_by_partition(DAILY_ORDERS, [str(day) for day in days(3, 8)], DAILY)
+    green = [key for key, status in (statuses or {}).items() if status.value == "MATERIALIZED"]
+    failed = [key for key, status in (statuses or {}).items() if status.value == "FAILED"]
+    assert green == ["2024-03-03", "2024-03-04", "2024-03-05", "2024-03-06"]
+    assert failed == ["2024-03-07", "2024-03-08"]
+
+
+def test_a_run_that_commits_nothing_has_the_data_version_of_the_one_before():
+    asset = fold_asset(customers)
+    versions = [materializations(run(asset, FakeLake()))[0].tags["dagster/data_version"] for _ in range(2)]
+    assert versions == [str(2**62 + 1)] * 2
