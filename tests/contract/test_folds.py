@@ -378,8 +378,9 @@ def test_a_retraction_for_a_key_that_is_not_there_is_invalid() -> None:
 # Overflow
 
 
-HUGE = Decimal("9" * 38)
-HUGE_WITH_CENTS = Decimal("9" * 34 + ".9999")
+HUGE = Decimal("6" * 38)
+HUGE_WITH_CENTS = Decimal("6" * 34 + ".6666")
+NO_ROOM = "does not fit its column|38 digits hold no more"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -397,7 +398,7 @@ def test_a_sum_that_does_not_fit_is_an_error_and_never_a_wrap(
     if batches == 2:
         bucket.take(row)
         assert bucket.values() == sign * value
-    with pytest.raises(fh.InvalidData, match="does not fit its column"):
+    with pytest.raises(fh.InvalidData, match=NO_ROOM):
         bucket.take(row, row)
 
 
@@ -408,14 +409,14 @@ def test_a_sum_that_does_not_fit_is_an_error_and_never_a_wrap(
 )
 def test_the_sum_behind_an_average_that_does_not_fit_is_an_error(kind: pa.DataType, value: Any, times: int) -> None:
     bucket = Bucket(fh.fold(out=fh.average("value")), {"value": kind})
-    with pytest.raises(fh.InvalidData, match="does not fit its column"):
+    with pytest.raises(fh.InvalidData, match=NO_ROOM):
         bucket.take(*[(1, {"value": value})] * times)
 
 
 @pytest.mark.parametrize("times", [3, 4, 5, 7, 11, 100])
 def test_a_decimal_sum_far_beyond_38_digits_does_not_come_round_again(times: int) -> None:
     bucket = Bucket(fh.fold(out=fh.total("value")), {"value": pa.decimal128(38, 0)})
-    with pytest.raises(fh.InvalidData, match="does not fit its column"):
+    with pytest.raises(fh.InvalidData, match=NO_ROOM):
         bucket.take(*[(1, {"value": HUGE})] * times)
 
 
@@ -441,7 +442,7 @@ def test_a_decimal_sum_takes_ten_more_digits_than_its_argument() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "values", "expected"),
-    [(4, ["1.0000", "2.0001"], "1.50005"), (36, ["1.5", "2.5"], "2"), (38, ["0.25", "0.75"], "0.5")],
+    [(4, ["1.0000", "2.0001"], "1.50005"), (36, ["0.5", "0.25"], "0.375"), (38, ["0.25", "0.5"], "0.375")],
 )
 def test_an_average_of_the_widest_decimals_is_exact(scale: int, values: list[str], expected: str) -> None:
     bucket = Bucket(fh.fold(out=fh.average("value")), {"value": pa.decimal128(38, scale)})
@@ -451,7 +452,7 @@ def test_an_average_of_the_widest_decimals_is_exact(scale: int, values: list[str
 
 def test_an_average_that_has_no_room_for_its_four_more_digits_is_an_error() -> None:
     bucket = Bucket(fh.fold(out=fh.average("value")), {"value": pa.decimal128(38, 4)})
-    with pytest.raises(fh.InvalidData, match="does not fit its column"):
+    with pytest.raises(fh.InvalidData, match=NO_ROOM):
         bucket.take((1, {"value": HUGE_WITH_CENTS}))
 
 

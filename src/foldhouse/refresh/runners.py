@@ -40,6 +40,8 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.window import Coverage
 
+_ROWS_PER_TASK = 100_000
+
 
 @dataclass(frozen=True)
 class Part:
@@ -229,8 +231,16 @@ def _bucketed(run: Run, signed: DataFrame, buckets: frozenset[str]) -> DataFrame
     else:
         schema = StructType([*signed.schema.fields]).add(BUCKET, "string")
         routed = signed.mapInArrow(functools.partial(_route_task, run.job, buckets), schema)
-    tasks = int(run.session().conf.get("spark.sql.shuffle.partitions") or "4")
-    return routed.repartition(tasks, BUCKET)
+    return routed.repartition(_tasks(run), BUCKET)
+
+
+def _tasks(run: Run) -> int:
+    """How many tasks fold: by the rows there are, up to what the session allows a shuffle."""
+    pieces = [piece for part in run.parts for piece in part.pieces] + list(
+        run.recompute.pieces if run.recompute else ()
+    )
+    allowed = int(run.session().conf.get("spark.sql.shuffle.partitions") or "200")
+    return min(allowed, 2 + sum(piece.file.rows for piece in pieces) // _ROWS_PER_TASK)
 
 
 def _bucket_column(run: Run) -> Column | None:

@@ -1,0 +1,234 @@
+"""One day, a late correction, and the tables that stay right. It is what `make demo` runs.
+
+    python examples/01_a_corrected_day.py [--folder demo]
+
+Two weeks of generated sales land and are folded by the Dagster job `retail`, in this process. Then the file of one day
+lands again, corrected. Everything is made in one folder, from scratch each time; no other lake is touched, and a folder
+that this example did not make is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from collections import Counter
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from retail_days import correct_day, write_days
+from rich.console import Console
+
+import foldhouse as fh
+from foldhouse.cli.changelog import print_changelog
+from foldhouse.cli.output import Column, moment_of, print_table
+from foldhouse.cli.progress import progress_of
+from foldhouse.dagster import run_in_foreground, terminal
+from foldhouse.lake import COVERAGE, SnapshotInfo
+from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
+from foldhouse.values.window import Coverage
+
+ROOT = Path(__file__).resolve().parent.parent
+FIRST, DAYS, SEED = date(2024, 3, 4), 14, 7
+LAST = FIRST + timedelta(days=DAYS - 1)
+CORRECTED = date(2024, 3, 12)
+TABLES = ("retail.daily_revenue", "retail.daily_products", "retail.best_sellers", "retail.customers", "retail.products")
+MARKER = ".made-by-the-foldhouse-demo"
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="One day, a late correction, and the tables that stay right.")
+    parser.add_argument("--folder", type=Path, default=ROOT / "demo", help="where to make everything, from scratch")
+    folder = parser.parse_args().folder.resolve()
+    make_anew(folder)
+    console.print("foldhouse: one day, a late correction, and the tables that stay right", style="bold")
+    console.print(f"Everything is made in {folder}, from scratch each time.", style="dim")
+
+    title(f"1. Two weeks of sales land, {FIRST} to {LAST}, and are folded into five tables")
+    write_days(folder / "landing", FIRST, DAYS, SEED)
+    run("The Dagster job `retail` runs in this process; most of its time goes into starting Spark.", FIRST, LAST)
+    lake = fh.Lake.local(folder / "lake")
+    show_tables(lake)
+    show_sales(lake)
+
+    title(f"2. What is believed about {CORRECTED}")
+    show_day(lake)
+
+    title(f"3. The file of {CORRECTED} lands again, corrected")
+    before = {name: head for name in lake.tables() if (head := lake.head(name))}
+    done = correct_day(folder / "landing", CORRECTED, SEED)
+    run(
+        f"{len(done.removed)} lines are gone, {len(done.repriced)} have another price. The same job:",
+        CORRECTED,
+        CORRECTED,
+    )
+    show_what_changed(lake, before)
+
+    title(f"4. {CORRECTED} as it was believed before, and as it is now")
+    show_both(lake, before)
+
+    title("5. Running it all again commits nothing")
+    heads = {name: lake.head(name) for name in lake.tables()}
+    run("The same job, the same two weeks:", FIRST, LAST)
+    commits = sum(lake.head(name) != head for name, head in heads.items())
+    console.print(f"{commits} commits in {len(heads)} tables: nothing was new.")
+    show_where_to_go(folder, before["retail.daily_revenue"])
+    lake.close()
+
+
+def make_anew(folder: Path) -> None:
+    """Empty the folder if this example made it, and point everything that runs here at it."""
+    if folder.exists() and not (folder / MARKER).exists():
+        sys.exit(f"error: {folder} was not made by this example; move it away, or give another --folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    home = folder / ".dagster"
+    home.mkdir(parents=True)
+    (folder / MARKER).touch()
+    (folder / ".gitignore").write_text("*\n")
+    shutil.copy(ROOT / "dagster.yaml", home)
+    environment = {
+        "FOLDHOUSE_LAKE": str(folder / "lake"),
+        "FOLDHOUSE_LANDING": str(folder / "landing"),
+        "FOLDHOUSE_FIRST_DAY": str(FIRST),
+        "FOLDHOUSE_LAST_DAY": str(LAST),
+        "DAGSTER_HOME": str(home),
+    }
+    os.environ.update(environment)
+    os.environ.pop("FOLDHOUSE_SPARK_REMOTE", None)
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    (folder / "environment").write_text("".join(lines))
+
+
+def run(why: str, first: date, last: date) -> None:
+    """Run the job `retail` on some days, with a bar for each table."""
+    console.print(why)
+    with terminal() as screen, progress_of(screen) as progress:
+        done = run_in_foreground(
+            "retail", first, last, on_start=progress.start, on_partition=progress.committed, folder=ROOT
+        )
+    console.print(f"Done in {done.seconds:.0f} s.\n", style="dim")
+
+
+def show_tables(lake: fh.Lake) -> None:
+    """Print what there is now."""
+    rows = [
+        {
+            "name": name,
+            "": lake.kind(name),
+            "rows": lake.count(name),
+            "what it says": lake.load(name).properties["comment"],
+        }
+        for name in ("retail.sales", "retail.sales_quarantine", *TABLES)
+    ]
+    print_table([Column("name"), Column(""), Column("rows", is_number=True), Column("what it says")], rows)
+
+
+def show_sales(lake: fh.Lake) -> None:
+    """Print what landed: how many events, which days were empty, and the lines that could not be events."""
+    sales = lake.to_arrow("retail.sales").to_pylist()
+    broken = lake.to_arrow("retail.sales_quarantine").sort_by([("day", "ascending"), ("line_number", "ascending")])
+    cancelled = sum(sale["invoice_no"].startswith("C") for sale in sales)
+    unknown = sum(sale["customer_id"] is None for sale in sales)
+    landed = Coverage.parse(lake.history("retail.sales")[0].summary[COVERAGE])
+    empty = sorted(set(landed.days()) - {sale["invoiced_at"].date() for sale in sales})
+    console.print(
+        f"\nOf {len(sales) + len(broken):,} lines, {len(sales):,} are events: {cancelled:,} take back an earlier sale, "
+        f"{unknown:,} name no customer.\nNo file came for {' and '.join(map(str, empty))}; these are recorded as empty "
+        f"days.\n{len(broken)} lines could not be events. They are kept, each with the reason:\n"
+    )
+    columns = [Column("source_file"), Column("line_number", is_number=True), Column("reason", is_whole=False)]
+    print_table(columns, broken.slice(0, 5).to_pylist())
+
+
+def show_day(lake: fh.Lake) -> None:
+    """Print the corrected day from two tables."""
+    columns = [
+        Column("country"),
+        *(Column(name, is_number=True) for name in ("revenue", "refunds", "lines", "invoices")),
+    ]
+    print_table(columns, [row for row in rows_of(lake, "retail.daily_revenue") if row["day"] == CORRECTED])
+    console.print(f"\nThe best sellers of the day: {best_sellers(lake)}")
+
+
+def show_what_changed(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
+    """Print how much of each table changed, and the changelog of one of them."""
+    rows = []
+    for name in TABLES:
+        kinds = Counter(lake.changes(name, after=before[name].id)[CHANGE_TYPE].to_pylist())
+        changed = kinds[INSERT] + kinds[UPDATE_AFTER]
+        counts = {"inserted": kinds[INSERT], "updated": kinds[UPDATE_AFTER], "deleted": kinds[DELETE]}
+        rows.append({"table": name, **counts, "left as they were": lake.count(name) - changed})
+    numbers = ("inserted", "updated", "deleted", "left as they were")
+    print_table([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows)
+    console.print("\nThe changelog of retail.daily_revenue, with the words of Iceberg's own:\n")
+    changes = lake.changes("retail.daily_revenue", after=before["retail.daily_revenue"].id)
+    columns = [Column(name, is_number=name not in ("day", "country")) for name in changes.column_names]
+    print_changelog([column for column in columns if column.name not in CHANGE_COLUMNS], changes.to_pylist())
+
+
+def show_both(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
+    """Print the corrected day at both moments."""
+    head = before["retail.daily_revenue"]
+    then, now = f"at {head.committed_at:%H:%M:%S} UTC", "now"
+    believed = {
+        row["country"]: row["revenue"]
+        for row in rows_of(lake, "retail.daily_revenue", head.id)
+        if row["day"] == CORRECTED
+    }
+    rows = [
+        {
+            "country": row["country"],
+            then: believed[row["country"]],
+            now: row["revenue"],
+            "": row["revenue"] - believed[row["country"]] or None,
+        }
+        for row in rows_of(lake, "retail.daily_revenue")
+        if row["day"] == CORRECTED
+    ]
+    print_table([Column("country"), *(Column(name, is_number=True) for name in (then, now, ""))], rows)
+    console.print(f"\nThe best sellers, before: {best_sellers(lake, before['retail.best_sellers'].id)}")
+    console.print(f"                    now: {best_sellers(lake)}")
+
+
+def show_where_to_go(folder: Path, head: SnapshotInfo) -> None:
+    """Print what to type and where to click next."""
+    place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    title("Where to go next")
+    for command, what in {
+        f". {shlex.quote(f'{place}/environment')}": "what follows in this shell is about the demo's lake",
+        "make dev": "the Dagster page, on http://127.0.0.1:3000",
+        ".venv/bin/foldhouse tables": "what there is, and how far it is folded",
+        ".venv/bin/foldhouse changes retail.best_sellers": "what its last commit changed",
+        f".venv/bin/foldhouse show retail.daily_revenue --as-of {moment_of(head.committed_at)}": "as it was believed then",
+    }.items():
+        console.print(f"  {command:<48}  [dim]{what}[/dim]")
+
+
+def rows_of(lake: fh.Lake, name: str, as_of: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a table by its keys."""
+    rows = lake.to_arrow(name, as_of=as_of)
+    return rows.sort_by([(column, "ascending") for column in rows.column_names[:1]]).to_pylist()
+
+
+def best_sellers(lake: fh.Lake, as_of: int | None = None) -> str:
+    """The best sellers of the corrected day, best first."""
+    (products,) = (row["products"] for row in rows_of(lake, "retail.best_sellers", as_of) if row["day"] == CORRECTED)
+    return ", ".join(f"{product['stock_code']} ({product['units']})" for product in products)
+
+
+def title(text: str) -> None:
+    console.print(f"\n{text}\n", style="bold")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except fh.FoldhouseError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
