@@ -10,6 +10,7 @@ that this example did not make is left alone.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shlex
 import shutil
@@ -17,7 +18,7 @@ import sys
 from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from retail_days import correct_day, write_days
 from rich.console import Console
@@ -45,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="One day, a late correction, and the tables that stay right.")
     parser.add_argument("--folder", type=Path, default=ROOT / "demo", help="where to make everything, from scratch")
     folder = parser.parse_args().folder.resolve()
-    make_anew(folder)
+    marker = make_anew(folder)
     console.print("foldhouse: one day, a late correction, and the tables that stay right", style="bold")
     console.print(f"Everything is made in {folder}, from scratch each time.", style="dim")
 
@@ -79,16 +80,30 @@ def main() -> None:
     console.print(f"{commits} commits in {len(heads)} tables: nothing was new.")
     show_where_to_go(folder, before["retail.daily_revenue"])
     lake.close()
+    marker.close()
 
 
-def make_anew(folder: Path) -> None:
-    """Empty the folder if this example made it, and point everything that runs here at it."""
-    if folder.exists() and not (folder / MARKER).exists():
+def make_anew(folder: Path) -> TextIO:
+    """Empty the folder if this example made it, and point everything that runs here at it.
+
+    Returns:
+        The marker, locked as long as it is open, so that two runs do not share a folder.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARKER).exists():
         sys.exit(f"error: {folder} was not made by this example; move it away, or give another --folder")
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = (folder / MARKER).open("a")
+    try:
+        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"error: this example is running in {folder} already; wait for it, or give another --folder")
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != MARKER:
+            entry.unlink()
     home = folder / ".dagster"
-    home.mkdir(parents=True)
-    (folder / MARKER).touch()
+    home.mkdir()
     (folder / ".gitignore").write_text("*\n")
     shutil.copy(ROOT / "dagster.yaml", home)
     environment = {
@@ -102,6 +117,7 @@ def make_anew(folder: Path) -> None:
     os.environ.pop("FOLDHOUSE_SPARK_REMOTE", None)
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
     (folder / "environment").write_text("".join(lines))
+    return marker
 
 
 def run(why: str, first: date, last: date) -> None:
@@ -116,16 +132,12 @@ def run(why: str, first: date, last: date) -> None:
 
 def show_tables(lake: fh.Lake) -> None:
     """Print what there is now."""
-    rows = [
-        {
-            "name": name,
-            "": lake.kind(name),
-            "rows": lake.count(name),
-            "what it says": lake.load(name).properties["comment"],
-        }
-        for name in ("retail.sales", "retail.sales_quarantine", *TABLES)
-    ]
-    print_table([Column("name"), Column(""), Column("rows", is_number=True), Column("what it says")], rows)
+    rows = []
+    for name in ("retail.sales", "retail.sales_quarantine", *TABLES):
+        comment = lake.load(name).properties["comment"].partition(";")[0].partition(":")[0].rstrip(".")
+        rows.append({"name": name, "kind": lake.kind(name), "rows": lake.count(name), "what it says": comment})
+    columns = [Column("name"), Column("kind"), Column("rows", is_number=True)]
+    print_table([*columns, Column("what it says", is_whole=False)], rows)
 
 
 def show_sales(lake: fh.Lake) -> None:
@@ -138,87 +150,91 @@ def show_sales(lake: fh.Lake) -> None:
     empty = sorted(set(landed.days()) - {sale["invoiced_at"].date() for sale in sales})
     console.print(
         f"\nOf {len(sales) + len(broken):,} lines, {len(sales):,} are events: {cancelled:,} take back an earlier sale, "
-        f"{unknown:,} name no customer.\nNo file came for {' and '.join(map(str, empty))}; these are recorded as empty "
-        f"days.\n{len(broken)} lines could not be events. They are kept, each with the reason:\n"
+        f"{unknown:,} name no customer.\nNo file came for {' and '.join(map(str, empty))}, both Saturdays; they are "
+        f"recorded as empty days.\n{len(broken)} lines could not be events; they are kept with the reason. The first:\n"
     )
-    columns = [Column("source_file"), Column("line_number", is_number=True), Column("reason", is_whole=False)]
-    print_table(columns, broken.slice(0, 5).to_pylist())
+    for line in broken.slice(0, 4).to_pylist():
+        console.print(f"{line['source_file']}, line {line['line_number']}: {line['reason']}", markup=False)
 
 
 def show_day(lake: fh.Lake) -> None:
-    """Print the corrected day from two tables."""
-    columns = [
-        Column("country"),
-        *(Column(name, is_number=True) for name in ("revenue", "refunds", "lines", "invoices")),
-    ]
-    print_table(columns, [row for row in rows_of(lake, "retail.daily_revenue") if row["day"] == CORRECTED])
-    console.print(f"\nThe best sellers of the day: {best_sellers(lake)}")
+    """Print the corrected day."""
+    numbers = ("revenue", "refunds", "lines", "invoices")
+    print_table([Column("country"), *(Column(name, is_number=True) for name in numbers)], revenue(lake))
 
 
 def show_what_changed(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
     """Print how much of each table changed, and the changelog of one of them."""
+    events = [len(events_of_the_day(lake, as_of)) for as_of in (before["retail.sales"].id, None)]
+    console.print(f"The day had {events[0]:,} events, and has {events[1]:,}. What that made of the tables:\n")
     rows = []
     for name in TABLES:
         kinds = Counter(lake.changes(name, after=before[name].id)[CHANGE_TYPE].to_pylist())
-        changed = kinds[INSERT] + kinds[UPDATE_AFTER]
+        untouched = lake.count(name) - kinds[INSERT] - kinds[UPDATE_AFTER]
         counts = {"inserted": kinds[INSERT], "updated": kinds[UPDATE_AFTER], "deleted": kinds[DELETE]}
-        rows.append({"table": name, **counts, "left as they were": lake.count(name) - changed})
-    numbers = ("inserted", "updated", "deleted", "left as they were")
+        rows.append({"table": name, **counts, "as they were": untouched})
+    numbers = ("inserted", "updated", "deleted", "as they were")
     print_table([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows)
-    console.print("\nThe changelog of retail.daily_revenue, with the words of Iceberg's own:\n")
+    console.print("\nThe changelog of retail.daily_revenue:\n")
     changes = lake.changes("retail.daily_revenue", after=before["retail.daily_revenue"].id)
-    columns = [Column(name, is_number=name not in ("day", "country")) for name in changes.column_names]
-    print_changelog([column for column in columns if column.name not in CHANGE_COLUMNS], changes.to_pylist())
+    names = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
+    print_changelog([Column(name, is_number=name not in ("day", "country")) for name in names], changes.to_pylist())
 
 
 def show_both(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
     """Print the corrected day at both moments."""
     head = before["retail.daily_revenue"]
-    then, now = f"at {head.committed_at:%H:%M:%S} UTC", "now"
-    believed = {
-        row["country"]: row["revenue"]
-        for row in rows_of(lake, "retail.daily_revenue", head.id)
-        if row["day"] == CORRECTED
-    }
-    rows = [
-        {
-            "country": row["country"],
-            then: believed[row["country"]],
-            now: row["revenue"],
-            "": row["revenue"] - believed[row["country"]] or None,
-        }
-        for row in rows_of(lake, "retail.daily_revenue")
-        if row["day"] == CORRECTED
+    then = f"at {head.committed_at:%H:%M:%S}"
+    believed = {row["country"]: row["revenue"] for row in revenue(lake, head.id)}
+    rows = []
+    for row in revenue(lake):
+        difference = row["revenue"] - believed[row["country"]]
+        cells = {"revenue": row["country"], then: believed[row["country"]], "now": row["revenue"]}
+        rows.append({**cells, "difference": f"{difference:+}" if difference else ""})
+    print_table([Column("revenue"), *(Column(name, is_number=True) for name in (then, "now", "difference"))], rows)
+    console.print()
+    pairs = zip(best_sellers(lake, before["retail.best_sellers"].id), best_sellers(lake), strict=True)
+    places = [
+        {"best sellers": f"place {place}", then: old, "now": new}
+        for place, (old, new) in enumerate(pairs, start=1)
+        if old != new
     ]
-    print_table([Column("country"), *(Column(name, is_number=True) for name in (then, now, ""))], rows)
-    console.print(f"\nThe best sellers, before: {best_sellers(lake, before['retail.best_sellers'].id)}")
-    console.print(f"                    now: {best_sellers(lake)}")
+    print_table([Column("best sellers"), Column(then), Column("now")], places)
 
 
 def show_where_to_go(folder: Path, head: SnapshotInfo) -> None:
     """Print what to type and where to click next."""
     place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    foldhouse = f"{shlex.quote(os.path.relpath(Path(sys.executable).parent))}/foldhouse"
     title("Where to go next")
-    for command, what in {
-        f". {shlex.quote(f'{place}/environment')}": "what follows in this shell is about the demo's lake",
-        "make dev": "the Dagster page, on http://127.0.0.1:3000",
-        ".venv/bin/foldhouse tables": "what there is, and how far it is folded",
-        ".venv/bin/foldhouse changes retail.best_sellers": "what its last commit changed",
-        f".venv/bin/foldhouse show retail.daily_revenue --as-of {moment_of(head.committed_at)}": "as it was believed then",
+    for what, command in {
+        "look at this lake, in this shell": f". {shlex.quote(f'{place}/environment')}",
+        "what there is, and how far it is folded": f"{foldhouse} tables",
+        "what a table's last commit changed": f"{foldhouse} changes retail.best_sellers",
+        "a table as it was believed": f"{foldhouse} show retail.daily_revenue --as-of {moment_of(head.committed_at)}",
+        "the Dagster page; then click http://127.0.0.1:3000/assets/retail/daily_revenue?view=partitions": "make dev",
     }.items():
-        console.print(f"  {command:<48}  [dim]{what}[/dim]")
+        console.print(f"  # {what}", style="dim", markup=False)
+        console.print(f"  {command}", markup=False)
 
 
-def rows_of(lake: fh.Lake, name: str, as_of: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a table by its keys."""
-    rows = lake.to_arrow(name, as_of=as_of)
-    return rows.sort_by([(column, "ascending") for column in rows.column_names[:1]]).to_pylist()
+def revenue(lake: fh.Lake, as_of: int | None = None) -> list[dict[str, Any]]:
+    """The corrected day in `retail.daily_revenue`, by country."""
+    rows = lake.to_arrow("retail.daily_revenue", as_of=as_of).sort_by([("country", "ascending")]).to_pylist()
+    return [row for row in rows if row["day"] == CORRECTED]
 
 
-def best_sellers(lake: fh.Lake, as_of: int | None = None) -> str:
-    """The best sellers of the corrected day, best first."""
-    (products,) = (row["products"] for row in rows_of(lake, "retail.best_sellers", as_of) if row["day"] == CORRECTED)
-    return ", ".join(f"{product['stock_code']} ({product['units']})" for product in products)
+def best_sellers(lake: fh.Lake, as_of: int | None = None) -> list[str]:
+    """The best sellers of the corrected day, best first: `22745, 745 units`."""
+    rows = lake.to_arrow("retail.best_sellers", as_of=as_of).to_pylist()
+    (products,) = (row["products"] for row in rows if row["day"] == CORRECTED)
+    return [f"{product['stock_code']}, {product['units']} units" for product in products]
+
+
+def events_of_the_day(lake: fh.Lake, as_of: int | None = None) -> list[dict[str, Any]]:
+    """The events of the corrected day."""
+    events = lake.to_arrow("retail.sales", as_of=as_of).to_pylist()
+    return [event for event in events if event["invoiced_at"].date() == CORRECTED]
 
 
 def title(text: str) -> None:

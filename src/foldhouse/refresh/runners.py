@@ -152,7 +152,7 @@ def _covered(run: Run, rows: pl.DataFrame, coverage: Coverage) -> pl.DataFrame:
     if day is None or coverage.is_everything:
         return rows
     inside = pl.any_horizontal(pl.col(day).is_between(r.first, r.last) for r in coverage.ranges)
-    return rows.filter(inside | pl.col(day).is_null())
+    return rows.filter(inside)
 
 
 def _by_bucket(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -198,7 +198,7 @@ def _covered_on_spark(run: Run, rows: DataFrame, coverage: Coverage) -> DataFram
     if day is None or coverage.is_everything:
         return rows
     ranges = [F.col(day).between(F.lit(r.first), F.lit(r.last)) for r in coverage.ranges]
-    return rows.where(functools.reduce(lambda one, other: one | other, ranges, F.col(day).isNull()))
+    return rows.where(functools.reduce(lambda one, other: one | other, ranges, F.lit(False)))
 
 
 def _recomputed_on_spark(run: Run, recompute: Recompute, session: SparkSession) -> list[DataFrame]:

@@ -1,0 +1,49 @@
+"""The smallest and the largest: a retraction counts only where it takes the extreme value itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.sides import flat, inserted, retracted
+from foldhouse.values.fold import Algebra, Fields, Inputs
+
+
+def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
+    def extreme(values: pl.Expr) -> pl.Expr:
+        # NaN is greater than every number, as in Spark; Polars' max() leaves it out.
+        largest = values.nan_max() if pa.types.is_floating(row.types[0]) else values.max()
+        return largest if is_maximum else values.min()
+
+    return {"inserted": extreme(inserted(row, row.values[0])), "retracted": extreme(retracted(row, row.values[0]))}
+
+
+def _reaches(is_maximum: bool, value: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Whether `value` is as extreme as `other`, or more so; false where either is null."""
+    return ((value >= other) if is_maximum else (value <= other)).fill_null(False)
+
+
+def _extreme_merge(is_maximum: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    new, held = delta["inserted"], old["value0"]
+    return {"value0": pl.when(held.is_null() | _reaches(is_maximum, new, held)).then(new).otherwise(held)}
+
+
+def _extreme_unresolved(is_maximum: bool, old: Fields, delta: Fields) -> pl.Expr:
+    lost = _reaches(is_maximum, delta["retracted"], old["value0"])
+    return lost & ~_reaches(is_maximum, delta["inserted"], delta["retracted"])
+
+
+def _extreme(name: str, is_maximum: bool) -> Algebra:
+    return Algebra(
+        name=name,
+        fields=lambda types, sequence: {"value0": flat(name, types[0])},
+        delta=partial(_extreme_delta, is_maximum),
+        merge=partial(_extreme_merge, is_maximum),
+        unresolved=partial(_extreme_unresolved, is_maximum),
+    )
+
+
+MINIMUM = _extreme("minimum", is_maximum=False)
+MAXIMUM = _extreme("maximum", is_maximum=True)

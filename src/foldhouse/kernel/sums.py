@@ -1,0 +1,112 @@
+"""Counts, totals and means: they subtract what they added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import DefinitionError
+from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel.sides import MAX_DIGITS, Sequenced, Types
+from foldhouse.values.fold import Algebra, Fields, Inputs
+
+
+def _count_delta(row: Inputs) -> dict[str, pl.Expr]:
+    counted = pl.when(row.values[0].is_not_null()).then(row.weight).otherwise(0) if row.values else row.weight
+    return {"count": counted.sum()}
+
+
+COUNT = Algebra(
+    name="count",
+    fields=lambda types, sequence: {"value0": pa.int64()},
+    delta=_count_delta,
+    merge=lambda old, delta: {"value0": old["value0"].fill_null(0) + delta["count"]},
+)
+
+
+def total_type(argument: pa.DataType) -> pa.DataType:
+    """The type of a sum: long, decimal with ten more digits (as Spark's), or double.
+
+    Raises:
+        DefinitionError: the argument is not a number.
+    """
+    if pa.types.is_integer(argument):
+        return pa.int64()
+    if pa.types.is_decimal(argument):
+        return pa.decimal128(min(MAX_DIGITS, argument.precision + 10), argument.scale)
+    if pa.types.is_floating(argument):
+        return pa.float64()
+    raise DefinitionError(f"total and average need a number; the argument is {argument}")
+
+
+def _total_delta(row: Inputs) -> dict[str, pl.Expr]:
+    given = row.values[0].is_not_null()
+    return {"sum": row.values[0].sum(), "count": pl.when(given).then(row.weight).otherwise(0).sum()}
+
+
+def _summed(held: pl.Expr, counted: pl.Expr, delta: Fields) -> pl.Expr:
+    """The new sum, in the delta's wide type; what does not fit the published type fails where it is narrowed."""
+    added = delta["sum"]
+    return pl.when(counted != 0).then(pl.when(held.is_null()).then(added).otherwise(added + held))
+
+
+def _total_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    counted = old["count"].fill_null(0) + delta["count"]
+    return {"value0": _summed(old["value0"], counted, delta), "count": counted}
+
+
+def _floats_delta(row: Inputs) -> dict[str, pl.Expr]:
+    return {**_total_delta(row), "retracted": (row.weight < 0).any()}
+
+
+def _floats_unresolved(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
+    """An infinity or a NaN cannot be subtracted again."""
+    is_finite = (old[sum_field].fill_null(0.0) + delta["sum"].fill_null(0.0)).is_finite()
+    return delta["retracted"] & ~is_finite
+
+
+def _by_type(algebra: Algebra, sum_field: str, types: Types) -> Algebra:
+    if not pa.types.is_floating(types[0]):
+        return algebra
+    return replace(algebra, delta=_floats_delta, unresolved=partial(_floats_unresolved, sum_field))
+
+
+def _total_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    return {"value0": total_type(types[0]), "count": pa.int64()}
+
+
+_EXACT_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True)
+TOTAL = replace(_EXACT_TOTAL, specialised=partial(_by_type, _EXACT_TOTAL, "value0"))
+
+
+def _average_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    summed = total_type(types[0])
+    mean = pa.float64()
+    if pa.types.is_decimal(types[0]):
+        mean = pa.decimal128(min(MAX_DIGITS, types[0].precision + 4), min(MAX_DIGITS, types[0].scale + 4))
+    return {"value0": mean, "sum": summed, "count": pa.int64()}
+
+
+def _quotient(row: dict[str, Any]) -> Decimal | float | None:
+    if not row["count"]:
+        return None
+    if not isinstance(row["sum"], Decimal):
+        return float(row["sum"]) / float(row["count"])
+    scale = Decimal(1).scaleb(max(int(row["sum"].as_tuple().exponent) - 4, -MAX_DIGITS))
+    with localcontext(prec=2 * MAX_DIGITS):
+        return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
+
+
+def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    counted = old["count"].fill_null(0) + delta["count"]
+    summed = _summed(old["sum"], counted, delta)
+    return {"value0": map_rows(_quotient, old["value0"], sum=summed, count=counted), "sum": summed, "count": counted}
+
+
+_EXACT_AVERAGE = Algebra("average", _average_fields, _total_delta, _average_merge, is_additive=True)
+AVERAGE = replace(_EXACT_AVERAGE, specialised=partial(_by_type, _EXACT_AVERAGE, "sum"))
