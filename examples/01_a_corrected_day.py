@@ -166,14 +166,14 @@ def show_day(lake: fh.Lake) -> None:
 def show_what_changed(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
     """Print how much of each table changed, and the changelog of one of them."""
     events = [len(events_of_the_day(lake, as_of)) for as_of in (before["retail.sales"].id, None)]
-    console.print(f"The day had {events[0]:,} events, and has {events[1]:,}. What that made of the tables:\n")
+    console.print(f"The day had {events[0]:,} events, and has {events[1]:,}. What that changed in the tables:\n")
     rows = []
     for name in TABLES:
         kinds = Counter(lake.changes(name, after=before[name].id)[CHANGE_TYPE].to_pylist())
         untouched = lake.count(name) - kinds[INSERT] - kinds[UPDATE_AFTER]
         counts = {"inserted": kinds[INSERT], "updated": kinds[UPDATE_AFTER], "deleted": kinds[DELETE]}
-        rows.append({"table": name, **counts, "as they were": untouched})
-    numbers = ("inserted", "updated", "deleted", "as they were")
+        rows.append({"table": name, **counts, "unchanged": untouched})
+    numbers = ("inserted", "updated", "deleted", "unchanged")
     print_table([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows)
     console.print("\nThe changelog of retail.daily_revenue:\n")
     changes = lake.changes("retail.daily_revenue", after=before["retail.daily_revenue"].id)
@@ -189,9 +189,9 @@ def show_both(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
     rows = []
     for row in revenue(lake):
         difference = row["revenue"] - believed[row["country"]]
-        cells = {"revenue": row["country"], then: believed[row["country"]], "now": row["revenue"]}
+        cells = {"revenue in": row["country"], then: believed[row["country"]], "now": row["revenue"]}
         rows.append({**cells, "difference": f"{difference:+}" if difference else ""})
-    print_table([Column("revenue"), *(Column(name, is_number=True) for name in (then, "now", "difference"))], rows)
+    print_table([Column("revenue in"), *(Column(name, is_number=True) for name in (then, "now", "difference"))], rows)
     console.print()
     pairs = zip(best_sellers(lake, before["retail.best_sellers"].id), best_sellers(lake), strict=True)
     places = [

@@ -331,6 +331,24 @@ def test_the_retraction_of_a_row_that_is_not_published_recomputes_nothing(fold: 
     assert bucket.recomputed_keys == 0
 
 
+@pytest.mark.parametrize(
+    ("fold", "batches"),
+    [
+        (fh.minimum("value"), ["+M +H", "-M +L"]),
+        (fh.maximum("value"), ["+L +M", "-M +H"]),
+        (fh.latest("value"), ["+H +L", "-L +M"]),
+        (fh.earliest("value"), ["+L +M", "-L +H"]),
+    ],
+    ids=repr,
+)
+def test_a_published_row_that_is_outdone_as_it_goes_recomputes_nothing(fold: fh.ColumnFold, batches: list[str]) -> None:
+    case = Case("", fold, LONG, len, LONG)
+    bucket = case.bucket()
+    for batch in _batches(case, batches):
+        bucket.take(*batch)
+    assert bucket.recomputed_keys == 0
+
+
 def test_an_unresolved_key_blocks_the_whole_bucket() -> None:
     bucket = Bucket(fh.fold(least=fh.minimum("value")), {"value": INT})
     bucket.take(*[(1, {"key": key, "value": value}) for key in "ab" for value in (1, 2)])
@@ -679,6 +697,16 @@ def test_a_nan_that_was_counted_as_a_value_can_be_taken_away_again() -> None:
     bucket.take((-1, {"value": NAN}))
     bucket.take((-1, {"value": NAN}))
     assert bucket.values() == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3], ids=lambda n: f"top({n})")
+def test_top_lets_go_of_a_row_that_is_ranked_by_nan(n: int) -> None:
+    bucket = Bucket(fh.fold(best=fh.top(n, "word", by="units")), {"word": TEXT, "units": DOUBLE})
+    rows = [{"word": "a", "units": NAN}, {"word": "b", "units": 1.0}, {"word": "c", "units": 2.0}]
+    bucket.take(*[(1, row) for row in rows])
+    assert bucket.values()[0]["word"] == "a"  # NaN is greater than every number, as in Spark
+    bucket.take((-1, rows[0]))
+    assert bucket.values() == [rows[2], rows[1]][:n]
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), NAN])

@@ -1,4 +1,5 @@
 import os
+import signal
 import sqlite3
 from datetime import date
 from pathlib import Path
@@ -46,7 +47,7 @@ def location(tmp_path, monkeypatch):
     (tmp_path / "landing").mkdir()
     (tmp_path / f"{name}.py").write_text(dedent(CODE).replace("LANDING", str(tmp_path / "landing")))
     (tmp_path / "workspace.yaml").write_text(
-        f"load_from: [{{python_module: {{module_name: {name}, working_directory: .}}}}]"
+        f"load_from: [{{python_module: {{module_name: {name}, working_directory: ., location_name: shop}}}}]"
     )
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
@@ -77,7 +78,9 @@ def test_the_run_and_its_days_are_on_record_for_the_page(location):
     run = run_in_foreground("shop", *days(4, 6)[::2])
     assert materialized(run.home, ["shop", "daily_orders"]) == ["2024-03-04", "2024-03-05", "2024-03-06"]
     with dg.DagsterInstance.from_config(str(run.home)) as instance:
-        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.SUCCESS
+        recorded = instance.get_run_by_id(run.run_id)
+        assert recorded.status == dg.DagsterRunStatus.SUCCESS
+        assert recorded.tags[".dagster/repository"] == "__repository__@shop"  # else the page does not list it
 
 
 def test_dagster_home_wins_over_the_folder(location, tmp_path, monkeypatch):
@@ -112,15 +115,12 @@ def test_what_the_run_failed_with_is_raised_and_the_run_is_on_record_as_failed(l
         assert run.status == dg.DagsterRunStatus.FAILURE
 
 
-def test_an_interrupted_run_is_on_record_as_ended(location):
-    def interrupt(name, day):
-        raise KeyboardInterrupt
-
+def test_an_interrupted_run_is_on_record_as_failed_and_what_it_committed_as_green(location):
     with pytest.raises(KeyboardInterrupt):
-        run_in_foreground("shop", *days(4, 6)[::2], on_partition=interrupt)
+        run_in_foreground("shop", *days(4, 6)[::2], on_partition=lambda *_: os.kill(os.getpid(), signal.SIGINT))
     with dg.DagsterInstance.from_config(str(location / ".dagster")) as instance:
         [run] = [record.dagster_run for record in instance.get_run_records()]
-        assert run.is_finished
+        assert run.status == dg.DagsterRunStatus.FAILURE
     assert materialized(location / ".dagster", ["shop", "rejected"])
 
 

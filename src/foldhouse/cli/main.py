@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from sqlalchemy.exc import SQLAlchemyError
 
 import foldhouse
 from foldhouse.cli import reading, writing
@@ -39,10 +40,12 @@ class Program(click.Group):
             return super().invoke(ctx)
         except FoldhouseError as error:
             raise Failure(str(error)) from error
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            raise Failure(f"{error.filename or 'a file'}: {error.strerror or error}") from error
+            raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+        except SQLAlchemyError as error:
+            raise Failure(f"the catalog cannot be used: {getattr(error, 'orig', None) or error}") from error
         except KeyboardInterrupt:
             stderr().print("stopped", style="red")
             raise click.exceptions.Exit(130) from None

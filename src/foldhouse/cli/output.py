@@ -160,3 +160,8 @@ def plain(value: Any) -> Any:
 def moment_of(committed_at: datetime) -> str:
     """When a commit happened, to the millisecond, as `--as-of` takes it: `2024-03-18T09:00:00.123Z`."""
     return committed_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def rows_text(rows: int) -> str:
+    """A number of rows in words: `1 row`, `14,748 rows`."""
+    return f"{rows:,} row{'' if rows == 1 else 's'}"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, stdout
+from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
 
@@ -102,7 +102,7 @@ def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json:
     print_rows(_columns(rows.schema), _rows(rows.slice(0, shown or None)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
-        stdout().print(Text(f"{cut}{len(rows):,} rows{'; --limit 0 shows all' if cut else ''}", style="dim"))
+        stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
 
 
 def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:

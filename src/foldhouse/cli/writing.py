@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, print_rows, stderr
+from foldhouse.cli.output import Column, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import FoldhouseError, UnknownTable
 from foldhouse.lake import Lake, SnapshotInfo
@@ -106,13 +106,13 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
         if not yes:
             if not sys.stdin.isatty():
                 raise click.UsageError("nobody is there to be asked; --yes rolls back without asking")
-            question = f"{name} holds {lake.count(name):,} rows, and will hold {rows:,}. Roll it back?"
+            question = f"{name} holds {rows_text(lake.count(name))}, and will hold {rows:,}. Roll it back?"
             click.confirm(question, abort=True, err=True)
         snapshot_id = lake.rollback(name, to=target)
     if head is not None and head.id == snapshot_id:
         click.echo(f"{name} stays at snapshot {snapshot_id}: it is the head")
     else:
-        click.echo(f"{name} is at snapshot {snapshot_id} again: {rows:,} rows")
+        click.echo(f"{name} is at snapshot {snapshot_id} again: {rows_text(rows)}")
 
 
 @click.command()
@@ -131,7 +131,8 @@ def rebuild(name: str, package: str, folder: Path) -> None:
     with opened(folder) as lake, stderr().status(f"folding {name} anew"):
         rebuilt = lake.rebuild(table)
     click.echo(
-        f"{name} was folded anew from {rebuilt.rows_read:,} rows: {rebuilt.rows:,} rows, snapshot {rebuilt.snapshot_id}"
+        f"{name} was folded anew from {rows_text(rebuilt.rows_read)}: "
+        f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}"
     )
 
 

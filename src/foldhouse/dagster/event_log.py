@@ -28,7 +28,9 @@ def cheaper_commits(folder: Path) -> Iterator[None]:
         if not path or not Path(path).is_relative_to(folder):
             return
         connection.execute("PRAGMA synchronous=NORMAL")
-        if path not in held and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":  # not yet when it is new
+        if (
+            path not in held and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        ):  # not yet when it is new
             held[path] = sqlite3.connect(path, check_same_thread=False)
             held[path].execute("SELECT count(*) FROM sqlite_master").fetchone()
 

@@ -65,7 +65,9 @@ def run_in_foreground(
         folder: where `workspace.yaml` is; by default the current folder.
 
     Raises:
-        FoldhouseError: no code location, no such job, days that are no partitions of it; and what the run failed with.
+        FoldhouseError: no code location, no such job, days that are no partitions of it.
+        KeyboardInterrupt: Ctrl-C; what was committed stays, and running it again goes on from there.
+        Exception: what the run failed with, as the lake raised it.
     """
     folder = (folder or Path.cwd()).resolve()
     started = time.monotonic()
@@ -75,13 +77,17 @@ def run_in_foreground(
             stack.enter_context(cheaper_commits(home))
         instance = stack.enter_context(_instance(home))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
-        definitions = _definitions(folder)
+        location = _location(folder)
+        definitions = _definitions(folder, location)
         job = _job(definitions, job_name)
-        tags = _range_tags(job, first, last)
+        tags = {**_range_tags(job, first, last), **_origin_tag(location)}
         if on_start:
             on_start(_plan(definitions, job, (last - first).days + 1))
         stack.enter_context(listening(on_partition))
-        result = job.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=True)
+        try:
+            result = job.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=True)
+        except dg.DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
     return ForegroundRun(result.run_id, time.monotonic() - started, home)
 
 
@@ -138,17 +144,26 @@ def _output_into(path: Path) -> Iterator[None]:
                 os.close(copy)
 
 
-def _definitions(folder: Path) -> dg.Definitions:
-    """The definitions that `workspace.yaml` names."""
+def _location(folder: Path) -> Mapping[str, str]:
+    """The code location that `workspace.yaml` names."""
     workspace = folder / "workspace.yaml"
     if not workspace.exists():
         raise FoldhouseError(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
-    location = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
+    location: Mapping[str, str] = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
+    return location
+
+
+def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
     working_directory = str((folder / location.get("working_directory", ".")).resolve())
     if working_directory not in sys.path:
         sys.path.insert(0, working_directory)
     module = importlib.import_module(location["module_name"])
     return next(value for value in vars(module).values() if isinstance(value, dg.Definitions))
+
+
+def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
+    """What makes the page list the run under its job."""
+    return {".dagster/repository": f"__repository__@{location.get('location_name', location['module_name'])}"}
 
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:

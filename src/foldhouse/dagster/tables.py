@@ -77,18 +77,22 @@ def fold_asset(
 def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     refreshed = lake.refresh(table)
     tell(table.name, None)
-    return dg.MaterializeResult(metadata=_metadata(lake, table, refreshed), data_version=_version(refreshed))
+    metadata = {**_metadata(refreshed), **_column_schema(lake, table)}
+    return dg.MaterializeResult(metadata=metadata, data_version=_version(refreshed))
 
 
 def _backfill(
     lake: Lake, table: Table, context: dg.AssetExecutionContext, days_per_commit: int | None
 ) -> dg.MaterializeResult:
+    asked = days_of(context)
     with reporting_days(context) as report:
-        for days in _chunks(days_of(context), days_per_commit):
+        for days in _chunks(asked, days_per_commit):
             refreshed = lake.backfill(table, days)
-            metadata = _metadata(lake, table, refreshed)
             for day in sorted({*days, *refreshed.partitions}):
-                report.committed(table.name, day, {**metadata, **_day_metadata(refreshed.partitions.get(day))})
+                metadata = {**_metadata(refreshed), **_day_metadata(refreshed.partitions.get(day))}
+                if day == asked[-1]:  # the page takes it from the newest event
+                    metadata |= _column_schema(lake, table)
+                report.committed(table.name, day, metadata)
     return dg.MaterializeResult(data_version=_version(refreshed))
 
 
@@ -107,9 +111,9 @@ def _definition_metadata(table: Table) -> Metadata:
     }
 
 
-def _metadata(lake: Lake, table: Table, refreshed: Refreshed) -> dict[str, Any]:
+def _metadata(refreshed: Refreshed) -> dict[str, Any]:
     """What a commit came to. Ids are text: a page that counts in doubles would round them."""
-    metadata: dict[str, Any] = {
+    return {
         "dagster/row_count": refreshed.rows,
         "committed": refreshed.committed,
         "snapshot_id": str(refreshed.snapshot_id),
@@ -123,9 +127,6 @@ def _metadata(lake: Lake, table: Table, refreshed: Refreshed) -> dict[str, Any]:
         "null_key_rows": refreshed.null_key_rows,
         "seconds": round(refreshed.seconds, 3),
     }
-    if (schema := lake.schema(table)) is not None:
-        metadata["dagster/column_schema"] = schema_of_arrow(schema)
-    return metadata
 
 
 def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
@@ -136,6 +137,11 @@ def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
         "rows_written": counts.rows_written,
         "rows_deleted": counts.rows_deleted,
     }
+
+
+def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
+    schema = lake.schema(table)
+    return {} if schema is None else {"dagster/column_schema": schema_of_arrow(schema)}
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:

@@ -53,9 +53,8 @@ def combine(
         plan: the compiled fold.
         state: the bucket's rows: the table's columns, `__file` and `__position`.
         rows: the signed rows of the window, none with a null key.
-        recomputed: for the keys that were unresolved, all their source rows (weight +1); a column `__key_only`,
-        where true,
-            marks a row that only says that its key was recomputed, so that a key without any rows left disappears.
+        recomputed: for the keys that were unresolved, all their source rows (weight +1). Where `__key_only` is
+            true, a row only says that its key was recomputed, so that a key without any rows left disappears.
 
     Raises:
         InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.

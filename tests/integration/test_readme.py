@@ -1,0 +1,136 @@
+"""The README does what it says: its Python runs, its shell names what exists, its output is what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from assets import retail
+from foldhouse.cli import main as foldhouse
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for found, text in BLOCKS if found == language]
+
+
+def holding(language: str, words: str) -> str:
+    (text,) = [text for text in blocks(language) if words in text]
+    return text
+
+
+def commands() -> list[list[str]]:
+    indented = re.findall(r"^    (make .*)$", README, re.MULTILINE)
+    lines = [*indented, *(line for text in blocks("sh") for line in text.splitlines())]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.mark.spark
+def test_the_declaration_of_a_table_folds_the_retail_stream(spark_lake):
+    declared: dict[str, object] = {}
+    exec(holding("python", "assets.retail"), declared)
+    lake = spark_lake()
+    sold = {
+        "invoice_no": "536365",
+        "stock_code": "22423",
+        "quantity": 3,
+        "invoiced_at": datetime(2024, 3, 4, 9),
+        "unit_price": Decimal("12.7500"),
+        "country": "France",
+        "source_file": "2024-03-04.csv",
+        "line_number": 1,
+    }
+    lake.append(retail.sales, pa.Table.from_pylist([sold, {**sold, "line_number": 2}], retail.FORMAT.schema))
+    lake.refresh(declared["countries"])
+    assert lake.to_arrow("retail.countries").to_pylist() == [
+        {"country": "France", "revenue": Decimal("76.5000"), "lines": 2, "last_sold_at": datetime(2024, 3, 4, 9)}
+    ]
+    assert declared["countries_asset"].key.path == ["retail", "countries"]
+
+
+def test_the_lake_without_dagster_prints_what_the_readme_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, fh.Lake] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(holding("python", "shop.payments"), names)
+    names["lake"].close()
+    assert printed.getvalue() == holding("text", "Decimal(")
+
+
+def test_every_python_block_is_run_here():
+    assert len(blocks("python")) == 2
+
+
+def test_the_commands_exist():
+    targets = set(re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for program, *words in commands():
+        if program == "make":
+            assert words[0] in targets
+        elif program == ".venv/bin/foldhouse":
+            understood = foldhouse.commands[words[0]]
+            understood.make_context(words[0], words[1:])
+        elif program.endswith(("python3", "python")):
+            assert words[0] == "-m" or (ROOT / words[0]).exists()
+        else:
+            assert program == "export"
+
+
+def test_the_variables_exist():
+    code = "".join(path.read_text() for folder in ("src", "resources") for path in (ROOT / folder).rglob("*.py"))
+    named = set(re.findall(r"FOLDHOUSE_[A-Z_]+", README))
+    assert {name for name in named if name not in code} == set()
+
+
+def test_the_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def in_order(wanted: list[str], printed: list[str]) -> list[str]:
+    """The wanted lines that do not come in this order."""
+    rest = iter(printed)
+    return [line for line in wanted if not any(line == other for other in rest)]
+
+
+def without_times(text: str) -> list[str]:
+    return [re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", line).rstrip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.spark
+def test_the_demo_prints_what_the_readme_shows_and_nothing_from_spark_or_dagster(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "01_a_corrected_day.py"), "--folder", str(tmp_path / "demo")]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FOLDHOUSE_", "DAGSTER_"))}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert in_order(without_times(holding("text", "lands again")), without_times(done.stdout)) == []
+    assert "0 commits in 7 tables" in done.stdout
+    assert re.sub(r"^retail\.\w+: (done|\d+ days?)\n", "", done.stderr, flags=re.MULTILINE) == ""
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir() if not path.name.startswith(".")) == [
+        "environment",
+        "lake",
+        "landing",
+    ]
+
+
+def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(tmp_path):
+    (tmp_path / "catalog.db").write_text("somebody's lake")
+    command = [sys.executable, str(ROOT / "examples" / "01_a_corrected_day.py"), "--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {tmp_path} was not made by this example; move it away, or give another --folder\n"
+    assert (tmp_path / "catalog.db").read_text() == "somebody's lake"

@@ -1,0 +1,148 @@
+"""Declarations: what they come to, and that every refusal says what was found and how to go on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from foldhouse.kernel.plan import plan_of
+from foldhouse.storage.schema import day_spec, schema_of_types, table_spec
+
+SCHEMA = {"order_id": "string", "at": "timestamp", "day": "date", "units": "int", "price": "double"}
+orders = fh.stream("shop.orders", schema=SCHEMA, keys="order_id", sequence_by=["at", "units"])
+COUNTED = fh.fold(orders=fh.count())
+
+
+def a_table(**changed: Any) -> fh.Table:
+    return fh.table(**{"name": "shop.t", "source": orders, "fold": COUNTED, **changed})
+
+
+def a_plan(fold: fh.Fold, *types: pa.DataType) -> Any:
+    return plan_of(fold, {"key": pa.string()}, {}, types)
+
+
+def a_spec(keys: list[str], partition_by: str | None, buckets: int) -> Any:
+    return table_spec(schema_of_types(SCHEMA), keys, partition_by, buckets)
+
+
+REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    # what is refused: how it is declared, and what the message has to name
+    "a stream without a namespace": (
+        lambda: fh.stream("orders", schema=SCHEMA),
+        ["'orders'", "namespace.name", "letters, digits and underscores"],
+    ),
+    "a stream without columns": (
+        lambda: fh.stream("shop.s", schema={}),
+        ["shop.s", "no columns", "schema={'column': 'type'"],
+    ),
+    "a partition that is neither day() nor a column": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, partition_by="hour(at)"),
+        ["shop.s", "'hour(at)'", "day("],
+    ),
+    "a partition by a column that is not there": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, partition_by="day(never)"),
+        ["shop.s", "'never'", "order_id, at, day, units, price"],
+    ),
+    "a key that is not in the schema": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, keys=["order_id", "nr"]),
+        ["shop.s", "'nr'", "order_id, at, day, units, price"],
+    ),
+    "a sequence that is not in the schema": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, sequence_by="version"),
+        ["shop.s", "'version'", "order_id, at"],
+    ),
+    "an event time that is not in the schema": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, event_time="then"),
+        ["shop.s", "'then'", "order_id, at"],
+    ),
+    "an event id that is not in the schema": (
+        lambda: fh.stream("shop.s", schema=SCHEMA, event_id="offset"),
+        ["shop.s", "'offset'", "order_id, at"],
+    ),
+    "columns that differ by case alone": (
+        lambda: fh.stream("shop.s", schema={"Id": "int", "iD": "int"}),
+        ["shop.s", "'id' twice", "upper and lower case"],
+    ),
+    "a column of foldhouse's own": (
+        lambda: fh.stream("shop.s", schema={"_state": "int"}),
+        ["shop.s", "'_state'", "underscore", "keeps for itself"],
+    ),
+    "a table without a namespace": (lambda: a_table(name="t"), ["'t'", "namespace.name"]),
+    "a table from something else": (lambda: a_table(source="shop.orders"), ["shop.t", "'shop.orders'", "a stream or"]),
+    "a bare fold of one column": (
+        lambda: a_table(fold=fh.count()),
+        ["shop.t", "count()", "fold(column=total('amount'), ...)"],
+    ),
+    "a table without keys": (
+        lambda: a_table(source=fh.stream("shop.s", schema=SCHEMA)),
+        ["shop.t", "no keys", "keys=[...]", "shop.s"],
+    ),
+    "a partition that is not a key": (
+        lambda: a_table(partition_by="day"),
+        ["shop.t", "'day'", "['order_id']"],
+    ),
+    "a published column that is a key too": (
+        lambda: a_table(fold=fh.fold(Order_id=fh.count())),
+        ["shop.t", "'order_id' twice"],
+    ),
+    "a key named twice": (lambda: a_table(keys=["day", "day"]), ["shop.t", "'day' twice"]),
+    "a published column of foldhouse's own": (
+        lambda: a_table(fold=fh.fold(_state=fh.count())),
+        ["shop.t", "'_state'", "keeps for itself"],
+    ),
+    "no bucket at all": (lambda: a_table(buckets=0), ["shop.t", "buckets=0", "at least 1"]),
+    "latest without a sequence": (
+        lambda: a_table(source=fh.stream("shop.s", schema=SCHEMA), keys="day", fold=fh.fold(last=fh.latest("units"))),
+        ["shop.t", "'last'", "sequence_by"],
+    ),
+    "latest of a table's changes without a sequence": (
+        lambda: fh.table("shop.u", source=a_table(), keys="order_id", fold=fh.fold(last=fh.latest("orders"))),
+        ["shop.u", "'last'", "sequence_by"],
+    ),
+    "a fold of nothing": (lambda: fh.fold(), ["at least one column", "fold(orders=count())"]),
+    "a column that is not a fold": (
+        lambda: fh.fold(units="units"),  # type: ignore[arg-type]
+        ["'units'", "not a fold", "total('units') or count()"],
+    ),
+    "the best none": (lambda: fh.top(0, "day", by="units"), ["top(0, 'day')", "at least 1"]),
+    "the best of no column": (lambda: fh.top(3, by="units"), ["top(3, )", "a column beside `by`"]),
+    "the sum of a text": (
+        lambda: a_plan(fh.fold(units=fh.total("word")), pa.string()),
+        ["need a number", "string"],
+    ),
+    "the mean of a date": (
+        lambda: a_plan(fh.fold(units=fh.average("day")), pa.date32()),
+        ["need a number", "date32"],
+    ),
+    "the largest list": (
+        lambda: a_plan(fh.fold(units=fh.maximum("tags")), pa.list_(pa.string())),
+        ["maximum", "list<item: string>", "one of their fields"],
+    ),
+    "two states of one name": (
+        lambda: a_plan(fh.fold(a_b=fh.total("n"), a=fh.total("n"), **{"a_b_count": fh.count(), "rows": fh.count()}))
+        if False
+        else plan_of(
+            fh.fold(latest=fh.distinct("n"), latest_sketch=fh.distinct("n"), x=fh.count()),
+            {"key": pa.string()},
+            {},
+            [pa.int32()],
+        ),
+        [],
+    ),
+    "a type that Iceberg does not have": (
+        lambda: schema_of_types({"n": "integer(4)"}),
+        ["'n'", "'integer(4)'", "string, int, long", "decimal(12,4)"],
+    ),
+    "a stream by the day of a text": (
+        lambda: day_spec(schema_of_types(SCHEMA), "order_id"),
+        ["partition_by", "order_id", "string", "timestamp"],
+    ),
+    "a table by a text": (lambda: a_spec(["order_id"], "order_id", 1), ["'order_id'", "date column", "string"]),
+    "buckets without a key to hash": (lambda: a_spec(["day"], "day", 4), ["buckets=4", "'day'", "leave it at 1"]),
+    "buckets of doubles": (lambda: a_spec(["price"], None, 4), ["buckets=4", "double", "price", "leave it at 1"]),
+}
