@@ -30,6 +30,13 @@ def a_spec(keys: list[str], partition_by: str | None, buckets: int) -> Any:
     return table_spec(schema_of_types(SCHEMA), keys, partition_by, buckets)
 
 
+def _remembering(name: str) -> fh.ColumnFold:
+    """A user's own fold, which keeps a field of that name in its state."""
+    counted = fh.count().algebra
+    fields = {"value0": pa.int64(), name: pa.int64()}
+    return fh.ColumnFold(dataclasses.replace(counted, fields=lambda types, sequence: fields), ())
+
+
 REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     # what is refused: how it is declared, and what the message has to name
     "a stream without a namespace": (
@@ -124,15 +131,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["maximum", "list<item: string>", "one of their fields"],
     ),
     "two states of one name": (
-        lambda: a_plan(fh.fold(a_b=fh.total("n"), a=fh.total("n"), **{"a_b_count": fh.count(), "rows": fh.count()}))
-        if False
-        else plan_of(
-            fh.fold(latest=fh.distinct("n"), latest_sketch=fh.distinct("n"), x=fh.count()),
-            {"key": pa.string()},
-            {},
-            [pa.int32()],
-        ),
-        [],
+        lambda: a_plan(fh.fold(a=_remembering("b_sketch"), a_b=fh.distinct("n")), pa.int32()),
+        ["'a_b_sketch'", "rename one", "['a', 'a_b']"],
     ),
     "a type that Iceberg does not have": (
         lambda: schema_of_types({"n": "integer(4)"}),
@@ -146,3 +146,88 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "buckets without a key to hash": (lambda: a_spec(["day"], "day", 4), ["buckets=4", "'day'", "leave it at 1"]),
     "buckets of doubles": (lambda: a_spec(["price"], None, 4), ["buckets=4", "double", "price", "leave it at 1"]),
 }
+
+
+@pytest.mark.parametrize("refused", REFUSALS)
+def test_a_refusal_names_what_was_found_and_the_way_out(refused: str) -> None:
+    declare, named = REFUSALS[refused]
+    with pytest.raises(fh.DefinitionError) as refusal:
+        declare()
+    message = str(refusal.value)
+    assert [words for words in named if words not in message] == [], message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "t", ".t", "shop.", "shop..t", "../../evil.t", "shop/../evil.t", "shop.t;", "shop.t t", "1shop.t", "shop.ü"],
+)
+def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(fh.DefinitionError, match=r"namespace\.name"):
+        fh.stream(name, schema=SCHEMA)
+    with pytest.raises(fh.DefinitionError, match=r"namespace\.name"):
+        a_table(name=name)
+
+
+def test_a_name_may_have_a_namespace_within_a_namespace() -> None:
+    assert a_table(name="shop.eu_west.t2").name == "shop.eu_west.t2"
+
+
+def test_a_table_takes_keys_and_sequence_from_its_stream() -> None:
+    table = a_table(fold=fh.fold(units=fh.latest("units")))
+    assert table.keys == ("order_id",)
+    assert table.sequence_by == ("at", "units")
+
+
+def test_what_a_table_names_itself_goes_before_what_its_stream_names() -> None:
+    table = a_table(keys="day", sequence_by="price", fold=fh.fold(first=fh.earliest("units")))
+    assert table.keys == ("day",)
+    assert table.sequence_by == ("price",)
+
+
+def test_a_table_without_an_ordered_fold_has_no_sequence() -> None:
+    assert a_table(sequence_by="at").sequence_by == ()
+
+
+def test_one_name_may_be_given_without_a_list() -> None:
+    assert a_table(keys="day") == a_table(keys=["day"]) == a_table(keys=("day",))
+    one = fh.stream("shop.s", schema=SCHEMA, event_id="order_id", sequence_by="at")
+    assert one == fh.stream("shop.s", schema=SCHEMA, event_id=["order_id"], sequence_by=["at"])
+
+
+@pytest.mark.parametrize(("partition_by", "column"), [("day(at)", "at"), ("day", "day"), (None, None)])
+def test_a_stream_is_partitioned_by_a_date_or_by_the_day_of_a_timestamp(
+    partition_by: str | None, column: str | None
+) -> None:
+    declared = fh.stream("shop.s", schema=SCHEMA, partition_by=partition_by)
+    assert declared.partition_column == column
+    spec = day_spec(schema_of_types(SCHEMA), column)
+    assert [str(f.transform) for f in spec.fields] == (
+        [] if column is None else ["day" if column == "at" else "identity"]
+    )
+
+
+def test_a_table_is_laid_out_by_its_day_and_then_by_a_hash_of_its_first_other_key() -> None:
+    spec = a_spec(["day", "order_id", "units"], "day", 4)
+    assert [(f.name, str(f.transform)) for f in spec.fields] == [("day", "identity"), ("order_id_bucket", "bucket[4]")]
+    assert a_spec(["order_id"], None, 1).is_unpartitioned()
+
+
+@pytest.mark.parametrize("value", [orders, a_table(), COUNTED, fh.count()], ids=lambda value: type(value).__name__)
+def test_a_declaration_cannot_be_changed(value: Any) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        value.name = "other"
+
+
+def test_the_repr_of_a_fold_says_everything_its_declaration_says() -> None:
+    declared = fh.fold(
+        orders=fh.count(), units=fh.total("units"), best=fh.top(3, "day", by="units"), odd=fh.maximum(lambda: None)
+    )
+    assert repr(declared) == (
+        "fold(orders=count(), units=total('units'), best=top('day', 'units', n=3, by='units'), odd=maximum(<column>))"
+    )
+
+
+def test_an_argument_that_two_folds_share_is_read_once() -> None:
+    plan = a_plan(fh.fold(a=fh.total("units"), b=fh.minimum("units"), c=fh.count("day")), pa.int32(), pa.date32())
+    assert plan.delta_schema.names == ["key", "__a0", "__a1", "__weight"]
+    assert plan.table_schema.names == ["key", "a", "b", "c", "_state"]
