@@ -272,6 +272,15 @@ class Lake:
             return None
         return pa.schema([layout.arrow.field(name).remove_metadata() for name in published(layout)])
 
+    def types(self, table: Source | str) -> dict[str, str] | None:
+        """Published column -> Iceberg type as text; `None` for a table that does not exist yet."""
+        try:
+            iceberg = self.load(table)
+        except UnknownTable:
+            return None
+        fields = {field.name: str(field.field_type) for field in iceberg.schema().fields}
+        return {name: fields[name] for name in published(Layout.of(iceberg))}
+
     def load(self, table: Source | str) -> IcebergTable:
         """The pyiceberg table behind a declaration or a name.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -66,15 +68,19 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool)
         as_json: whether JSON was asked for.
     """
     if as_json:
-        for row in rows:
-            click.echo(json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=False))
-        return
-    if stdout().is_terminal:
+        _print_lines(json.dumps(plain(row), ensure_ascii=False) for row in rows)
+    elif stdout().is_terminal:
         print_table(columns, rows)
-        return
-    click.echo("\t".join(column.name for column in columns))
-    for row in rows:
-        click.echo("\t".join(text_of(row[column.name]) for column in columns))
+    else:
+        heading = "\t".join(column.name for column in columns)
+        lines = ("\t".join(text_of(row[column.name]) for column in columns) for row in rows)
+        _print_lines(itertools.chain([heading], lines))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()  # here, where a closed pipe is still noticed in silence
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[[Row], str] = lambda row: "") -> None:

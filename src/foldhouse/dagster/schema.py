@@ -3,14 +3,8 @@
 from collections.abc import Iterable
 
 import dagster as dg
-import pyarrow as pa
 
 
 def schema_of_types(columns: Iterable[tuple[str, str]]) -> dg.TableSchema:
     """Column and Iceberg type as text -> Dagster's column schema."""
     return dg.TableSchema([dg.TableColumn(name, type) for name, type in columns])
-
-
-def schema_of_arrow(schema: pa.Schema) -> dg.TableSchema:
-    """Arrow's schema -> Dagster's column schema."""
-    return schema_of_types((field.name, str(field.type)) for field in schema)

@@ -9,7 +9,7 @@ import dagster as dg
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.dagster.schema import schema_of_arrow
+from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
 from foldhouse.lake import Lake
 from foldhouse.refresh.result import PartitionCounts, Refreshed
@@ -140,8 +140,8 @@ def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
 
 
 def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
-    schema = lake.schema(table)
-    return {} if schema is None else {"dagster/column_schema": schema_of_arrow(schema)}
+    types = lake.types(table)
+    return {} if types is None else {"dagster/column_schema": schema_of_types(types.items())}
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import SparkSession
 
-from foldhouse.errors import DefinitionChanged, SourceReplaced, UnknownTable
+from foldhouse.errors import DefinitionChanged, SourceReplaced, UnknownSnapshot, UnknownTable
 from foldhouse.refresh import head as summary
 from foldhouse.refresh.bucket import BucketJob, BucketResult
 from foldhouse.refresh.compiled import Compiled
@@ -180,6 +180,12 @@ def _parts(source: _Source, compiled: Compiled, found: Head, before: Position | 
     schema = source.layout.schema
     parts = []
     if before is not None and before != source.position:
+        if before.snapshot_id is not None and source.iceberg.snapshot_by_id(before.snapshot_id) is None:
+            name, head = compiled.table.name, source.position.snapshot_id
+            raise UnknownSnapshot(
+                f"position {before.snapshot_id} of {name} is not in the history of {compiled.table.source.name} "
+                f"(head {head}) any more; run `foldhouse rebuild {name}` to fold it from what there is"
+            )
         window = difference(live_slices(source.iceberg, before.snapshot_id), source.slices)
         parts.append(Part(pieces_with_days(window, schema, origin, found.coverage), found.coverage))
     if added:
