@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel.rowwise import NAN, map_rows, one_nan
 from foldhouse.kernel.sides import Sequenced, Types
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
@@ -28,17 +28,27 @@ def _top_delta(n: int, names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr
 
 
 def _repeated(names: tuple[str, ...], entries: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    return [{name: entry[name] for name in names} for entry in entries or () for _ in range(abs(entry["__weight"]))]
+    rows = [entry for entry in entries or () for _ in range(abs(entry["__weight"]))]
+    return [{name: one_nan(row[name]) for name in names} for row in rows]
+
+
+def _held(names: tuple[str, ...], rows: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return [{name: one_nan(row[name]) for name in names} for row in rows or ()]
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """NaN after every number, null after everything."""
+    return (2,) if value is None else (1,) if value is NAN else (0, value)
 
 
 def _best_first(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     *values, by = names
-    ordered = sorted(rows, key=lambda one: [(one[v] is None, one[v]) for v in values])
-    return sorted(ordered, key=lambda one: one[by], reverse=True)
+    ordered = sorted(rows, key=lambda one: [_rank(one[value]) for value in values])
+    return sorted(ordered, key=lambda one: _rank(one[by]), reverse=True)
 
 
 def _top_updated(n: int, names: tuple[str, ...], parts: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = list(parts["old"] or ())
+    rows = _held(names, parts["old"])
     for gone in _repeated(names, parts["retracted"]):
         if gone in rows:
             rows.remove(gone)
@@ -51,7 +61,7 @@ def _top_merge(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> di
 
 
 def _loses_from_full_list(n: int, names: tuple[str, ...], parts: dict[str, Any]) -> bool:
-    held = parts["old"] or ()
+    held = _held(names, parts["old"])
     return len(held) == n and any(gone in held for gone in _repeated(names, parts["retracted"]))
 
 

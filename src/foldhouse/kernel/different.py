@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel import sketch
-from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel.rowwise import NAN, map_rows, one_nan
 from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
@@ -41,10 +40,6 @@ DISTINCT = Algebra(
 )
 
 
-_NAN = float("nan")
-"""The one NaN of a multiset: equal to itself, by identity."""
-
-
 def _multiset_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
     entry = pa.struct([("value", flat("distinct_exact", types[0])), ("count", pa.int64())])
     return {"value0": pa.int64(), "counts": pa.list_(entry)}
@@ -58,9 +53,9 @@ def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
 def _multiset_added(parts: dict[str, Any]) -> list[dict[str, Any]]:
     counts: dict[Any, int] = {}
     for entry in (*(parts["old"] or ()), *(parts["new"] or ())):
-        value = _NAN if isinstance(entry["value"], float) and math.isnan(entry["value"]) else entry["value"]
+        value = one_nan(entry["value"])
         counts[value] = counts.get(value, 0) + entry["count"]
-    in_order = sorted(counts, key=lambda value: (value is _NAN, 0.0 if value is _NAN else value))
+    in_order = sorted(counts, key=lambda value: (value is NAN, 0.0 if value is NAN else value))
     return [{"value": value, "count": counts[value]} for value in in_order if counts[value] != 0]
 
 

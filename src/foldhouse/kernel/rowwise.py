@@ -7,6 +7,14 @@ from typing import Any
 
 import polars as pl
 
+NAN = float("nan")
+"""The one NaN that Python code of folds may meet: equal to itself, by identity."""
+
+
+def one_nan(value: Any) -> Any:
+    """The value, `NAN` for every NaN."""
+    return NAN if isinstance(value, float) and value != value else value
+
 
 def map_rows(function: Callable[[dict[str, Any]], Any], like: pl.Expr | pl.DataType, **fields: pl.Expr) -> pl.Expr:
     """Apply a function to each row of some expressions.

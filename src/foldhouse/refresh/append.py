@@ -219,8 +219,13 @@ def _write_task(layout: Layout, stream: Stream, batches: Iterable[pa.RecordBatch
 
 
 def _holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
-    summaries = (s.summary.additional_properties for s in iceberg.snapshots() if s.summary is not None)
-    return any(properties.get(BATCH) == batch_id for properties in summaries)
+    snapshot = iceberg.current_snapshot()
+    while snapshot is not None:
+        if snapshot.summary is not None and snapshot.summary.additional_properties.get(BATCH) == batch_id:
+            return True
+        parent = snapshot.parent_snapshot_id
+        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
+    return False
 
 
 def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:

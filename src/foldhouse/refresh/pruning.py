@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
@@ -53,7 +53,10 @@ def _days_of(file: FileRef, schema: Schema, origin: Origin) -> tuple[date, date]
     if bounds is None:
         return None
     per_day = 1 if isinstance(field.field_type, DateType) else _DAY_US
-    first, last = (date.fromordinal(_EPOCH + value // per_day) for value in bounds)
+    try:
+        first, last = (date.fromordinal(_EPOCH + value // per_day) for value in bounds)
+    except (ValueError, OverflowError):  # outside of the calendar: nothing is known
+        return None
     return first, last
 
 
@@ -95,7 +98,7 @@ def _is_comparable(kind: IcebergType) -> bool:
 def _comparable(value: Any) -> Any:
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     return value.encode() if isinstance(value, str) else value
 
 

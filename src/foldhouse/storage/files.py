@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -97,11 +98,6 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     with output.create() as sink, pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False) as writer:
         writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
     footer = writer.writer.metadata
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, dict(layout.properties)),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
     described = DataFile.from_args(
         content=content,
         file_path=path,
@@ -112,10 +108,26 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
         spec_id=layout.spec.spec_id,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **_statistics(layout, schema, footer),
     )
     described.spec_id = layout.spec.spec_id
     return described
+
+
+def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict[str, Any]:
+    def measured(properties: dict[str, str]) -> dict[str, Any]:
+        return data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(schema, properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        ).to_serialized_dict()
+
+    try:
+        return measured(dict(layout.properties))
+    except (
+        UnicodeEncodeError
+    ):  # pyiceberg rounds a cut text up from U+D7FF into the surrogates; whole texts need no rounding
+        return measured({**dict(layout.properties), "write.metadata.metrics.default": "full"})
 
 
 def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:

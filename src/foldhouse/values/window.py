@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from foldhouse.errors import InvalidData
 
@@ -92,7 +92,15 @@ class Coverage:
 
     @classmethod
     def of(cls, days: Iterable[date]) -> Coverage:
-        """The given days, merged into ranges."""
+        """The given days, merged into ranges.
+
+        Raises:
+            InvalidData: something that is not a day.
+        """
+        days = list(days)
+        strange = [day for day in days if isinstance(day, datetime) or not isinstance(day, date)]
+        if strange:
+            raise InvalidData(f"{strange[0]!r} is not a day; partitions are dates, such as date(2024, 3, 4)")
         ranges: list[DayRange] = []
         for day in sorted(set(days)):
             if ranges and ranges[-1].last + ONE_DAY == day:
