@@ -16,7 +16,7 @@ FORMAT = CsvFormat(
         CsvColumn("Quantity", "quantity", "int", required=True),
         CsvColumn("InvoiceDate", "invoiced_at", "timestamp", required=True),
         CsvColumn("UnitPrice", "unit_price", "decimal(12,4)", required=True),
-        CsvColumn("CustomerID", "customer_id", clean=replaced(r"\.0$", "")),
+        CsvColumn("CustomerID", "customer_id", clean=replaced(r"^([0-9]+)\.0$", r"\1")),
         CsvColumn("Country", "country"),
     ),
     day="invoiced_at",

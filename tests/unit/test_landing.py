@@ -16,25 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assets.retail import FORMAT
 from foldhouse.errors import DefinitionError, LandingError, TooManyBadLines, UnreadableFile
 from foldhouse.landing import QUARANTINE_SCHEMA, CsvColumn, CsvFormat, Landed, Landing, replaced
 from foldhouse.landing.lines import read_exactly, read_fast
 
 DAY = date(2011, 11, 22)
 
-RETAIL = CsvFormat(
-    columns=(
-        CsvColumn("InvoiceNo", "invoice_no", required=True),
-        CsvColumn("StockCode", "stock_code", required=True),
-        CsvColumn("Description", "description"),
-        CsvColumn("Quantity", "quantity", "int", required=True),
-        CsvColumn("InvoiceDate", "invoiced_at", "timestamp", required=True),
-        CsvColumn("UnitPrice", "unit_price", "decimal(12,4)", required=True),
-        CsvColumn("CustomerID", "customer_id", clean=replaced(r"^([0-9]+)\.0$", r"\1")),
-        CsvColumn("Country", "country"),
-    ),
-    day="invoiced_at",
-)
+RETAIL = FORMAT
 HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
 LINE = "536365,85123A,WHITE LANTERN,6,2011-11-22 08:26:00,2.55,17850.0,United Kingdom"
 

@@ -4,32 +4,21 @@ import csv
 import gzip
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from assets.retail import FORMAT
 from examples.retail_days import HEADER, Summary, correct_day, write_days
-from foldhouse.landing import CsvColumn, CsvFormat, Landing, replaced
+from foldhouse.landing import Landing
 from tests.oracle import KEYS, assert_same, expected
 
 MONDAY = date(2024, 3, 4)
 DAY = date(2024, 3, 11)
-RETAIL = CsvFormat(
-    columns=(
-        CsvColumn("InvoiceNo", "invoice_no", required=True),
-        CsvColumn("StockCode", "stock_code", required=True),
-        CsvColumn("Description", "description"),
-        CsvColumn("Quantity", "quantity", "int", required=True),
-        CsvColumn("InvoiceDate", "invoiced_at", "timestamp", required=True),
-        CsvColumn("UnitPrice", "unit_price", "decimal(12,4)", required=True),
-        CsvColumn("CustomerID", "customer_id", clean=replaced(r"^([0-9]+)\.0$", r"\1")),
-        CsvColumn("Country", "country"),
-    ),
-    day="invoiced_at",
-    max_bad_share=0.01,
-)
+RETAIL = replace(FORMAT, max_bad_share=0.01)
 
 
 @pytest.fixture(scope="module")
