@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
@@ -21,7 +21,7 @@ import foldhouse as fh
 from foldhouse.storage import commit as commits
 from foldhouse.storage.commit import FileChanges, commit, move_main
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.live import Piece, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 
 stream = fh.stream("shop.numbers", schema={"n": "int"})
@@ -30,6 +30,11 @@ folded = fh.table("shop.folded", source=stream, keys="n", fold=fh.fold(rows=fh.c
 
 def numbers(*values: int) -> pa.Table:
     return pa.table({"n": pa.array(values, pa.int32())})
+
+
+@pytest.fixture(autouse=True)
+def _polars_plans_with_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
 
 
 @pytest.fixture
@@ -48,14 +53,20 @@ def deletes(iceberg: IcebergTable, path: str, *positions: int) -> DataFile:
 
 
 def paths(iceberg: IcebergTable) -> list[str]:
-    """The live data files, oldest values first."""
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
-    return sorted(slices, key=lambda path: min(read_piece(Layout.of(iceberg), pieces_of([slices[path]])[0])[0]["n"]))
+    """The live data files, those with the smallest numbers first."""
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    least = {piece.file.path: min(_held(iceberg, piece), default=0) for piece in pieces_of(slices)}
+    return sorted(least, key=lambda path: least[path])
+
+
+def _held(iceberg: IcebergTable, piece: Piece) -> list[int]:
+    found: list[int] = read_piece(Layout.of(iceberg), piece)[0]["n"].to_pylist()
+    return found
 
 
 def rows(iceberg: IcebergTable) -> list[int]:
     pieces = pieces_of(live_slices(iceberg, iceberg.metadata.current_snapshot_id).values())
-    return sorted(n for piece in pieces for n in read_piece(Layout.of(iceberg), piece)[0]["n"].to_pylist())
+    return sorted(n for piece in pieces for n in _held(iceberg, piece))
 
 
 def files_on_disk(lake: fh.Lake) -> dict[str, bytes]:
@@ -195,6 +206,17 @@ def test_a_first_commit_does_not_go_on_top_of_somebody_elses_first(lake: fh.Lake
     with pytest.raises(fh.CommitConflict):
         commit(lake.catalog, read, FileChanges([a_file(read, 4)]), {})
     assert rows(lake.load(stream)) == [1]
+
+
+def test_a_table_that_was_created_again_under_its_name_is_another_table(lake: fh.Lake) -> None:
+    lake.append(stream, numbers())
+    read = lake.load(stream)
+    added = a_file(read, 4)
+    lake.catalog.drop_table(stream.name)
+    lake.append(stream, numbers())  # neither has a snapshot, so that the uuid alone tells them apart
+    with pytest.raises(fh.CommitConflict):
+        commit(lake.catalog, read, FileChanges([added]), {})
+    assert rows(lake.load(stream)) == []
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["created again", "dropped"])
@@ -345,14 +367,27 @@ def test_a_clock_that_runs_backwards_does_not_turn_history_round(
     assert len(set(moments)) == len(moments), "two snapshots of one moment cannot be told apart by time"
 
 
-def test_a_rollback_by_a_clock_that_is_behind_does_not_turn_history_round(
+def test_a_rollback_by_a_clock_that_is_far_behind_is_refused_and_history_stays_in_order(
     lake: fh.Lake, iceberg: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = iceberg().metadata.current_snapshot_id
     monkeypatch.setattr(commits, "time", Clock(iceberg().metadata.last_updated_ms / 1000 + 3600))
     commit(lake.catalog, iceberg(), FileChanges([a_file(iceberg(), 4)]), {})
     monkeypatch.undo()  # this clock is now an hour behind the one that committed
-    lake.rollback(stream, to=first)
+    with pytest.raises(fh.FoldhouseError, match="3600 s behind the last commit to"):
+        lake.rollback(stream, to=first)
+    assert_in_order(iceberg())
+
+
+def test_a_commit_after_a_change_of_properties_by_a_clock_ahead_is_not_stamped_before_it(
+    lake: fh.Lake, iceberg: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = iceberg().metadata.last_updated_ms + 3_600_000
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("pyiceberg.table.update.datetime_to_millis", lambda _: ahead)
+        iceberg().transaction().set_properties({"comment": "an hour ahead"}).commit_transaction()
+    assert iceberg().metadata.last_updated_ms == ahead
+    commit(lake.catalog, iceberg(), FileChanges([a_file(iceberg(), 4)]), {})
     assert_in_order(iceberg())
 
 
@@ -379,20 +414,36 @@ def test_the_number_of_manifests_does_not_grow_with_the_number_of_commits(lake: 
     assert sorted(iceberg().scan().to_arrow()["n"].to_pylist()) == list(range(1, 44))
 
 
-def test_merging_keeps_deletes_apart_and_their_age_right(lake: fh.Lake, iceberg: Any) -> None:
-    added: dict[int, DataFile] = {}
-    for number in range(4, 44):
-        added[number] = a_file(iceberg(), number)
-        gone = [deletes(iceberg(), added[number - 1].file_path, 0)] if number % 2 else []
-        commit(lake.catalog, iceberg(), FileChanges([added[number], *gone]), {})
-    left = [1, 2, 3, *(n for n in range(4, 44) if n % 2 or n == 43)]
+def born(iceberg: IcebergTable) -> dict[str, tuple[int, int]]:
+    """File -> the snapshot that added it and its sequence number; manifests are checked to say what they hold."""
+    found = {}
+    for manifest in iceberg.current_snapshot().manifests(iceberg.io):
+        header = b"\x0econtent" + (b"\x08data" if manifest.content == ManifestContent.DATA else b"\x0edeletes")
+        assert header in iceberg.io.new_input(manifest.manifest_path).open().read()
+        for entry in manifest.fetch_manifest_entry(iceberg.io, discard_deleted=True):
+            is_data = entry.data_file.content == DataFileContent.DATA
+            assert is_data == (manifest.content == ManifestContent.DATA)
+            found[entry.data_file.file_path] = (entry.snapshot_id, entry.sequence_number)
+    return found
+
+
+def test_merging_keeps_deletes_apart_and_the_age_of_every_file(lake: fh.Lake, iceberg: Any) -> None:
+    first, again = paths(iceberg())[0], a_file(iceberg(), 4, 5)
+    commit(lake.catalog, iceberg(), FileChanges([again]), {})
+    gone = [deletes(iceberg(), first, 0), deletes(iceberg(), again.file_path, 0)]
+    commit(lake.catalog, iceberg(), FileChanges(gone), {})
+    commit(lake.catalog, iceberg(), FileChanges(removed=frozenset({again.file_path})), {})
+    commit(lake.catalog, iceberg(), FileChanges([again]), {})  # younger now than the delete that names it
+    ages = born(iceberg())
+    for number in range(10, 40):
+        commit(lake.catalog, iceberg(), FileChanges([a_file(iceberg(), number)]), {})
+        assert {path: born(iceberg())[path] for path in ages} == ages
+        assert len(born(iceberg())) == len(ages) + 1
+        ages = born(iceberg())
+    left = [2, 3, 4, 5, *range(10, 40)]
     assert rows(iceberg()) == left
     assert sorted(iceberg().scan().to_arrow()["n"].to_pylist()) == left
-    manifests = iceberg().current_snapshot().manifests(iceberg().io)
-    assert len(manifests) <= 18
-    assert {manifest.content for manifest in manifests} == {ManifestContent.DATA, ManifestContent.DELETES}
-    commit(lake.catalog, iceberg(), FileChanges([added[4]], frozenset({added[4].file_path})), {})
-    assert rows(iceberg()) == sorted([*left, 4])  # the file is younger now than the delete that named it
+    assert len(iceberg().current_snapshot().manifests(iceberg().io)) <= 17
 
 
 def test_a_merge_and_a_removal_in_one_commit_remove_exactly_what_they_should(lake: fh.Lake, iceberg: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Literal
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -46,11 +46,12 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from foldhouse.errors import CommitConflict
+from foldhouse.errors import CommitConflict, FoldhouseError
 from foldhouse.storage.evolve import evolved
 
 _CODEC: Literal["deflate"] = "deflate"
 _MERGE_MANIFESTS_ABOVE = 16
+_PATIENCE_MS = 2000
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class _Producer:
 
 def _now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
     """Now, but later than the last snapshot: a clock that runs backwards must not make a table unreadable."""
-    return max(int(time.time() * 1000), last_updated_ms, head.timestamp_ms + 1 if head else 0)
+    return max(int(time.time() * 1000), last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
 
 
 def commit(catalog: Catalog, iceberg: IcebergTable, changes: FileChanges, properties: Mapping[str, str]) -> int:
@@ -261,7 +262,8 @@ def swap(
     try:
         catalog.commit_table(iceberg, requirements, updates)
     except Exception as failure:
-        current = catalog.load_table(iceberg.name())
+        name = ".".join(iceberg.name())
+        current = _looked_at(catalog, iceberg, snapshot_id, failure)
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and _in_history(current, snapshot_id):
             return
         if isinstance(failure, CommitFailedException):
@@ -272,12 +274,28 @@ def swap(
         raise
 
 
+def _looked_at(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int, failure: Exception) -> IcebergTable:
+    """The table as it is now, to see whether a commit landed that was reported as failed."""
+    name = ".".join(iceberg.name())
+    try:
+        return catalog.load_table(iceberg.name())
+    except NoSuchTableError:
+        raise CommitConflict(f"{name} was dropped meanwhile; nothing was written") from failure
+    except Exception as unreachable:
+        raise FoldhouseError(
+            f"whether snapshot {snapshot_id} of {name} was committed is unknown: the commit failed ({failure}), and "
+            f"the catalog cannot be asked ({unreachable}). Run it again: what was committed is not repeated"
+        ) from failure
+
+
 def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None:
     """Make another snapshot the head of `main`, if the head is still the one in `iceberg`.
 
     Raises:
         CommitConflict: somebody else committed first; the head was not moved.
+        FoldhouseError: the clock is behind the table's last commit.
     """
+    _wait_for_the_clock(iceberg)
     requirements = (
         AssertTableUUID(uuid=iceberg.metadata.table_uuid),
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=iceberg.metadata.current_snapshot_id),
@@ -293,6 +311,17 @@ def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None
                 f"{'.'.join(iceberg.name())} was committed to meanwhile; it was not moved"
             ) from failure
         raise
+
+
+def _wait_for_the_clock(iceberg: IcebergTable) -> None:
+    """The catalog stamps a moved branch by the clock, and readers refuse a history that goes back in time."""
+    behind_ms = iceberg.metadata.last_updated_ms - int(time.time() * 1000)
+    if behind_ms > _PATIENCE_MS:
+        name = ".".join(iceberg.name())
+        raise FoldhouseError(
+            f"the clock of this machine is {behind_ms / 1000:.0f} s behind the last commit to {name}; set it right"
+        )
+    time.sleep(max(behind_ms, 0) / 1000)
 
 
 def _main_is(snapshot_id: int) -> SetSnapshotRefUpdate:
