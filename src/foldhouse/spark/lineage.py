@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 _ATTRIBUTE = re.compile(r"`?(\w+)`?#(\d+)L?")
+_MADE = re.compile(r" AS `?\w+`?#(\d+)")
 _RENAMED = re.compile(r"(?<=[\[ ])`?\w+`?#(\d+)L? AS `?\w+`?#(\d+)L?(?=[,\]])")
 _TO_DATE = re.compile(r"(?<=[\[ ])to_date\(`?\w+`?#(\d+)L?, None, Some\([^()]*\), \w+\) AS `?\w+`?#(\d+)(?=[,\]])")
 _CAST_DATE = re.compile(r"(?<=[\[ ])cast\(`?\w+`?#(\d+)L? as date\) AS `?\w+`?#(\d+)(?=[,\]])")
@@ -53,14 +55,19 @@ def origins(plan: str, columns: list[str]) -> dict[str, Origin]:
         columns: the output columns, in the order of the selection.
     """
     lines = [line.lstrip(" :+-") for line in plan.splitlines() if line.strip()]
-    outputs = [found.group(2) for found in _ATTRIBUTE.finditer(lines[0])]
     leaves = [line for line in lines if line.startswith(("LogicalRDD", "LocalRelation", "Relation"))]
-    if len(leaves) != 1 or len(outputs) != len(columns):
+    if len(leaves) != 1:
         return {}
-    source = {found.group(2): found.group(1) for found in _ATTRIBUTE.finditer(leaves[0])}
+    outputs = [number for _, number in _attributes(lines[0])]
+    source = {number: name for name, number in _attributes(leaves[0])}
+    if len(outputs) != len(columns) or not source:
+        return {}
     made: dict[str, tuple[str, bool]] = {}
     for pattern, is_day in ((_RENAMED, False), (_TO_DATE, True), (_CAST_DATE, True)):
         made |= {found.group(2): (found.group(1), is_day) for found in pattern.finditer(plan)}
+    # Every expression is made once. What seems to be made twice stands in a literal, too, and is left unknown.
+    times = Counter(_MADE.findall(plan))
+    made = {number: found for number, found in made.items() if times[number] == 1}
     answer = {}
     for column, expression in zip(columns, outputs, strict=True):
         is_day = False
@@ -72,3 +79,10 @@ def origins(plan: str, columns: list[str]) -> dict[str, Origin]:
         if expression in source:
             answer[column] = Origin(source[expression], is_day)
     return answer
+
+
+def _attributes(line: str) -> list[tuple[str, str]]:
+    """The `name#id` between the brackets of a plan's line; none where anything else stands among them."""
+    inside = line.partition("[")[2].rpartition("]")[0]
+    found = [_ATTRIBUTE.fullmatch(part) for part in inside.split(", ")]
+    return [(one.group(1), one.group(2)) for one in found if one] if all(found) else []
