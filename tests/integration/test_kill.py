@@ -1,0 +1,375 @@
+"""A process is killed at every point where it touches the disk or the catalog; one plain run afterwards makes it right.
+
+This file is also the process that is killed: started as a script it takes commands from its standard input, and forks
+a child for each, so that a kill costs no start of Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from sqlalchemy import event
+
+import foldhouse as fh
+from foldhouse.lake import position_of
+from foldhouse.storage.catalog import open_local_catalog
+
+pytestmark = pytest.mark.heavy
+
+DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
+SCHEMA = {"key": "string", "day": "date", "n": "int"}
+COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
+FOLD = fh.fold(rows=fh.count(), units=fh.total("n"), least=fh.minimum("n"), best=fh.top(2, "day", by="n"))
+
+events = fh.stream("kill.events", schema=SCHEMA, partition_by="day")
+other = fh.stream("kill.other", schema=SCHEMA)
+by_key = fh.table("kill.by_key", source=events, keys="key", buckets=2, fold=FOLD)
+by_key_anew = fh.table("kill.by_key", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
+by_day = fh.table("kill.by_day", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
+fresh = fh.table("kill.fresh", source=events, keys="key", fold=FOLD)
+NAMES = [declared.name for declared in (events, other, by_key, by_day, fresh)]
+
+Operation = Callable[[fh.Lake], object]
+Rows = dict[str, Counter[str]]
+
+
+def a_batch(seed: int, *days: date, rows: int = 12) -> pa.Table:
+    chance = random.Random(seed)
+    made = [{"key": chance.choice("abcd"), "day": chance.choice(days), "n": chance.randint(-3, 9)} for _ in range(rows)]
+    return pa.Table.from_pylist(made, COLUMNS)
+
+
+def prepare(lake: fh.Lake) -> None:
+    """A lake in which everything below has something to do: rows to add, to retract and to recompute."""
+    lake.append(events, a_batch(1, *DAYS))
+    lake.refresh(by_key)
+    lake.append(events, a_batch(2, *DAYS))
+    lake.refresh(by_key)
+    lake.backfill(by_day, DAYS[:1])
+    lake.append(events, a_batch(3, *DAYS))
+    lake.replace(events, a_batch(4, DAYS[0]), partitions=DAYS[:1])
+
+
+OPERATIONS: dict[str, tuple[str, Operation]] = {
+    # what is killed: the table it changes, and how it is called
+    "append": (events.name, lambda lake: lake.append(events, a_batch(5, *DAYS), batch_id="five")),
+    "the first append": (other.name, lambda lake: lake.append(other, a_batch(5, *DAYS), batch_id="five")),
+    "replace": (events.name, lambda lake: lake.replace(events, a_batch(6, *DAYS[:2]), partitions=DAYS[:2])),
+    "refresh": (by_key.name, lambda lake: lake.refresh(by_key)),
+    "the first refresh": (fresh.name, lambda lake: lake.refresh(fresh)),
+    "backfill": (by_day.name, lambda lake: lake.backfill(by_day, DAYS)),
+    "rebuild": (by_key.name, lambda lake: lake.rebuild(by_key)),
+    "rebuild of another shape": (by_key.name, lambda lake: lake.rebuild(by_key_anew)),
+    "rollback of a stream": (events.name, lambda lake: lake.rollback(events, to="start")),
+    "rollback of a table": (by_key.name, lambda lake: lake.rollback(by_key, to="start")),
+}
+
+
+def open_lake(root: Path) -> fh.Lake:
+    def no_spark() -> Any:
+        raise AssertionError("this test must not need a JVM")
+
+    return fh.Lake(open_local_catalog(root), no_spark)
+
+
+def run(root: Path, name: str) -> None:
+    lake = open_lake(root)
+    try:
+        OPERATIONS[name][1](lake)
+    finally:
+        lake.close()
+
+
+# The process that is killed
+
+
+class Fuse:
+    """Counts what touches the world, and kills its own process at the n-th."""
+
+    def __init__(self, point: int) -> None:
+        self.left = point
+
+    def tick(self, *_: object) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def lay(self) -> None:
+        """Around every file made or deleted, every statement and commit of the catalog, and the swap itself."""
+        create, delete, swap = PyArrowFile.create, PyArrowFileIO.delete, SqlCatalog.commit_table
+        fuse = self
+
+        def create_and_tick(file: PyArrowFile, overwrite: bool = False) -> Any:
+            fuse.tick()
+            return Written(create(file, overwrite), fuse)
+
+        PyArrowFile.create = create_and_tick  # type: ignore[method-assign, assignment]
+        PyArrowFileIO.delete = self.around(delete)  # type: ignore[method-assign]
+        SqlCatalog.commit_table = self.around(swap)  # type: ignore[method-assign]
+        from sqlalchemy.engine import Engine
+
+        event.listen(Engine, "before_cursor_execute", self.tick)
+        event.listen(Engine, "commit", self.tick)
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def ticking(*arguments: Any, **named: Any) -> Any:
+            self.tick()
+            answer = function(*arguments, **named)
+            self.tick()
+            return answer
+
+        return ticking
+
+
+class Written:
+    """A file that is being written: empty, begun, whole but open, closed."""
+
+    def __init__(self, sink: Any, fuse: Fuse) -> None:
+        self._sink, self._fuse, self._begun = sink, fuse, False
+        fuse.tick()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def __enter__(self) -> Written:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, content: Any) -> Any:
+        written = self._sink.write(content)
+        if not self._begun:
+            self._begun = True
+            self._fuse.tick()
+        return written
+
+    def close(self) -> None:
+        if not self._sink.closed:
+            self._fuse.tick()
+            self._sink.close()
+            self._fuse.tick()
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Start work in a child; 0 where it ends well."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def append_and_refresh(root: Path, batches: int) -> None:
+    lake = open_lake(root)
+    for number in range(batches):
+        lake.append(events, a_batch(number, *DAYS), batch_id=f"batch {number}")
+        lake.refresh(by_key)
+
+
+def append_all(root: Path, batches: int) -> None:
+    lake = open_lake(root)
+    for number in range(batches):
+        lake.append(events, a_batch(number, *DAYS))
+    (root / "done").touch()
+
+
+def refresh_until_done(root: Path) -> None:
+    lake = open_lake(root)
+    is_last = False
+    while not is_last:
+        is_last = (root / "done").exists()
+        try:
+            lake.refresh(by_key)
+        except fh.CommitConflict:
+            is_last = False
+        except fh.UnknownTable:
+            time.sleep(0.01)
+            is_last = False
+
+
+def serve() -> None:
+    """Take commands, one JSON object a line, and say how each child ended."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        root = Path(command["root"])
+        children: list[int] = []
+        if command["do"] == "operation":
+            fuse = Fuse(command["point"])
+            children = [forked(lambda fuse=fuse, c=command: (fuse.lay(), run(Path(c["root"]), c["name"])))]
+        elif command["do"] == "loop":
+            children = [forked(lambda c=command: append_and_refresh(Path(c["root"]), c["batches"]))]
+            time.sleep(command["seconds"])
+            os.kill(children[0], signal.SIGKILL)
+        elif command["do"] == "race":
+            children = [forked(lambda r=root: refresh_until_done(r)) for _ in range(command["refreshers"])]
+            children.append(forked(lambda c=command: append_all(Path(c["root"]), c["batches"])))
+        ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(json.dumps(ends), flush=True)
+
+
+class Server:
+    """The other end of `serve`."""
+
+    def __init__(self, said: Path) -> None:
+        self.said = said
+        with said.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+
+    def ask(self, do: str, root: Path, **more: Any) -> list[int]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"do": do, "root": str(root), **more}) + "\n")
+        self.process.stdin.flush()
+        ends: list[int] = json.loads(self.process.stdout.readline())
+        assert set(ends) <= {0, -signal.SIGKILL}, self.said.read_text()[-3000:]
+        return ends
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    started = Server(tmp_path_factory.mktemp("server") / "stderr")
+    yield started
+    assert started.process.stdin is not None
+    started.process.stdin.close()
+    started.process.wait()
+    started.process.stdout.close()  # type: ignore[union-attr]
+
+
+# What holds
+
+
+def rows_of(root: Path) -> Rows:
+    """The rows of every table, as another reader sees them; of one that does not exist, none."""
+    catalog = open_local_catalog(root)
+    found: Rows = {}
+    for name in NAMES:
+        try:
+            rows = catalog.load_table(name).scan().to_arrow().to_pylist()
+        except NoSuchTableError:
+            rows = []
+        found[name] = Counter(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    catalog.engine.dispose()
+    return found
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("kill") / "lake"
+    lake = open_lake(root)
+    prepare(lake)
+    for name in (events.name, by_key.name):
+        iceberg = lake.load(name)
+        iceberg.manage_snapshots().create_tag(iceberg.snapshots()[0].snapshot_id, "start").commit()
+    lake.close()
+    shutil.copytree(root, root.parent / "kept")
+    return root
+
+
+def set_back(root: Path) -> None:
+    """Metadata names files by whole paths, so that a lake can only be put back where it was."""
+    shutil.rmtree(root)
+    shutil.copytree(root.parent / "kept", root)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_run_killed_anywhere_leaves_the_old_or_the_new_rows_and_is_repaired_by_running_it_again(
+    prepared: Path, server: Server, name: str
+) -> None:
+    set_back(prepared)
+    old = rows_of(prepared)
+    run(prepared, name)
+    new = rows_of(prepared)
+    changed = OPERATIONS[name][0]
+    assert {table for table in NAMES if old[table] != new[table]} == {changed}
+    seen: Counter[str] = Counter()
+    for point in range(1, 1000):
+        set_back(prepared)
+        (end,) = server.ask("operation", prepared, name=name, point=point)
+        found = rows_of(prepared)
+        seen["new" if found[changed] == new[changed] else "old"] += 1
+        assert found in (old, new), f"killed at point {point}"
+        if end == 0:
+            break
+        run(prepared, name)
+        assert rows_of(prepared) == new, f"run again after it was killed at point {point}"
+    else:
+        pytest.fail("it never came to an end")
+    assert found == new
+    assert seen["old"] > 5, "it was hardly killed before its commit"
+    assert seen["new"] > 1, "it was never killed after its commit"
+
+
+def test_a_loop_of_appends_and_refreshes_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    tmp_path: Path, server: Server
+) -> None:
+    root, batches, chance = tmp_path / "lake", 60, random.Random(0)
+    for _ in range(15):
+        server.ask("loop", root, batches=batches, seconds=chance.uniform(0.1, 0.6))
+    append_and_refresh(root, batches)
+    given = [row for number in range(batches) for row in a_batch(number, *DAYS).to_pylist()]
+    assert_folded(root, given)
+
+
+def assert_folded(root: Path, given: list[dict[str, Any]]) -> None:
+    """The stream holds exactly these events, and the table is their fold."""
+    lake = open_lake(root)
+    held = lake.to_arrow(events).to_pylist()
+    assert Counter(map(str, held)) == Counter(map(str, given))
+    expected = {
+        key: (len(numbers), sum(numbers), min(numbers))
+        for key in {row["key"] for row in given}
+        for numbers in [[row["n"] for row in given if row["key"] == key]]
+    }
+    found = lake.to_arrow(by_key).to_pylist()
+    assert {row["key"]: (row["rows"], row["units"], row["least"]) for row in found} == expected
+    assert len(found) == len(expected)
+    lake.close()
+
+
+def test_four_processes_refresh_one_table_while_a_fifth_appends(tmp_path: Path, server: Server) -> None:
+    root, batches = tmp_path / "lake", 15
+    lake = open_lake(root)
+    lake.append(events, a_batch(99, *DAYS))
+    lake.close()
+    assert server.ask("race", root, refreshers=4, batches=batches) == [0] * 5
+    given = [row for number in (99, *range(batches)) for row in a_batch(number, *DAYS).to_pylist()]
+    assert_folded(root, given)
+    lake = open_lake(root)
+    order = [info.id for info in reversed(lake.history(events))]
+    positions = [order.index(position_of(info)[events.name]) for info in reversed(lake.history(by_key))]
+    assert positions == sorted(set(positions)), "two refreshes folded one window"
+    assert positions[-1] == len(order) - 1
+    assert len(lake.load(by_key).snapshots()) == len(positions), "a snapshot stands beside the chain"
+    for info in lake.history(by_key):
+        source = lake.to_arrow(events, as_of=position_of(info)[events.name])
+        assert sum(lake.to_arrow(by_key, as_of=info.id)["rows"].to_pylist()) == source.num_rows
+    lake.close()
+
+
+if __name__ == "__main__":
+    serve()
