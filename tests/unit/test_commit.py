@@ -295,6 +295,15 @@ def test_an_append_that_landed_but_was_reported_failed_is_not_applied_twice(
     assert rows(iceberg()) == [1, 2, 3, 4]
 
 
+def test_a_batch_that_was_rolled_back_can_be_appended_again(lake: fh.Lake, iceberg: Any) -> None:
+    first = iceberg().metadata.current_snapshot_id
+    for _ in range(2):
+        assert lake.append(stream, numbers(4), batch_id="b").committed
+        assert not lake.append(stream, numbers(4), batch_id="b").committed
+        assert rows(iceberg()) == [1, 2, 3, 4]
+        lake.rollback(stream, to=first)
+
+
 @pytest.mark.parametrize("landed", [True, False], ids=["landed", "did not land"])
 def test_lost_races_are_run_again_until_they_are_won(lake: fh.Lake, iceberg: Any, landed: bool) -> None:
     liar = fh.Lake(Liar(lake.catalog, CommitFailedException(), landed=landed, times=2), lambda: pytest.fail("no JVM"))

@@ -28,6 +28,7 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
@@ -98,7 +99,19 @@ class _Producer:
         self._written += 1
         kind = _DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         spec: PartitionSpec = self.iceberg.specs()[spec_id]
-        return kind(spec, self.iceberg.schema(), self.iceberg.io.new_output(path), self.snapshot_id, _CODEC)
+        return kind(spec, self._schema_of(spec), self.iceberg.io.new_output(path), self.snapshot_id, _CODEC)
+
+    def _schema_of(self, spec: PartitionSpec) -> Schema:
+        """The schema, with the columns that an older spec partitions by and the table no longer has."""
+        current = self.iceberg.schema()
+        held = {field.field_id for field in current.fields}
+        older = {field.field_id: field for schema in self.iceberg.schemas().values() for field in schema.fields}
+        gone = [field.source_id for field in spec.fields if field.source_id not in held]
+        names = {field.name for field in current.fields}
+        fields = [
+            older[i].model_copy(update={"name": f"{older[i].name}_{i}"} if older[i].name in names else {}) for i in gone
+        ]
+        return Schema(*current.fields, *fields, schema_id=current.schema_id) if fields else current
 
     def _added(self) -> list[ManifestFile]:
         groups: dict[tuple[int, ManifestContent], list[DataFile]] = {}
@@ -171,11 +184,11 @@ class _Producer:
 
     def _summary(self, head: Snapshot | None, properties: Mapping[str, str]) -> Summary:
         collector = SnapshotSummaryCollector()
-        schema, specs = self.iceberg.schema(), self.iceberg.specs()
+        specs = self.iceberg.specs()
         for data_file in self.changes.added:
-            collector.add_file(data_file, schema, specs[data_file.spec_id])
+            collector.add_file(data_file, self._schema_of(specs[data_file.spec_id]), specs[data_file.spec_id])
         for data_file in self.removed:
-            collector.remove_file(data_file, schema, specs[data_file.spec_id])
+            collector.remove_file(data_file, self._schema_of(specs[data_file.spec_id]), specs[data_file.spec_id])
         # pyiceberg adds up totals for every operation but `replace`, where they add up just the same.
         totalled = update_snapshot_summaries(
             summary=Summary(operation=Operation.OVERWRITE, **collector.build(), **dict(properties)),
