@@ -186,12 +186,27 @@ def _parts(source: _Source, compiled: Compiled, found: Head, before: Position | 
                 f"position {before.snapshot_id} of {name} is not in the history of {compiled.table.source.name} "
                 f"(head {head}) any more; run `foldhouse rebuild {name}` to fold it from what there is"
             )
+        _check_columns(source, compiled, before)
         window = difference(live_slices(source.iceberg, before.snapshot_id), source.slices)
         parts.append(Part(pieces_with_days(window, schema, origin, found.coverage), found.coverage))
     if added:
         state = pieces_of(source.slices.values())
         parts.append(Part(pieces_with_days(state, schema, origin, added), added))
     return parts
+
+
+def _check_columns(source: _Source, compiled: Compiled, before: Position) -> None:
+    """Refuse a window over which a column got another type: its old rows cannot be read as the new column."""
+    then = Layout.of(source.iceberg, before.snapshot_id).schema
+    ids = {field.name: field.field_id for field in then.fields}
+    now = {field.name: field.field_id for field in source.layout.schema.fields}
+    for name in compiled.source_columns:
+        if name in ids and ids[name] != now[name]:
+            table = compiled.table.name
+            raise DefinitionChanged(
+                f"{compiled.table.source.name} was rebuilt with another type of {name!r} since {table} was folded; "
+                f"run `foldhouse rebuild {table}` to fold it anew"
+            )
 
 
 def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
