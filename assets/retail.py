@@ -26,7 +26,6 @@ sales = fh.stream(
     "retail.sales",
     schema=FORMAT.types,
     event_time="invoiced_at",
-    event_id=["source_file", "line_number"],
     sequence_by=["invoiced_at", "source_file", "line_number"],
     partition_by="day(invoiced_at)",
     description="Every invoice line as it was landed; a day that lands again replaces the events of that day.",

@@ -17,18 +17,24 @@ from foldhouse.errors import (
 )
 from foldhouse.kernel.folds import (
     average,
+    collect,
     count,
+    custom,
     distinct,
     distinct_exact,
     earliest,
     latest,
     maximum,
+    maximum_by,
     minimum,
+    minimum_by,
     top,
     total,
 )
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.refresh.append import Commit
+from foldhouse.refresh.compact import Compacted
+from foldhouse.refresh.expire import Expired
 from foldhouse.refresh.result import PartitionCounts, Refreshed
 from foldhouse.values.definition import Stream, Table, stream, table
 from foldhouse.values.fold import ColumnFold, Fold, fold
@@ -39,8 +45,10 @@ __all__ = [
     "ColumnFold",
     "Commit",
     "CommitConflict",
+    "Compacted",
     "DefinitionChanged",
     "DefinitionError",
+    "Expired",
     "Fold",
     "FoldhouseError",
     "ForeignCommit",
@@ -59,14 +67,18 @@ __all__ = [
     "UnreadableFile",
     "Unsupported",
     "average",
+    "collect",
     "count",
+    "custom",
     "distinct",
     "distinct_exact",
     "earliest",
     "fold",
     "latest",
     "maximum",
+    "maximum_by",
     "minimum",
+    "minimum_by",
     "stream",
     "table",
     "top",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -17,26 +17,36 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import DataFrame, SparkSession
 
-from foldhouse.errors import CommitConflict, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CommitConflict, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.refresh import append as streams
 from foldhouse.refresh.append import Commit
 from foldhouse.refresh.changelog import changes_between, published, read_rows
+from foldhouse.refresh.compact import Compacted, compact
 from foldhouse.refresh.compiled import Compiled, compile_table
+from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+from foldhouse.refresh.evolution import evolve
+from foldhouse.refresh.expire import Expired, Keeping, expire_history
 from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
+from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
+from foldhouse.refresh.remembered import remembered
 from foldhouse.refresh.result import Refreshed, row_count
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
-from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.storage.commit import move_main
+from foldhouse.storage.catalog import open_local_catalog, table_names
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.swap import move_main
+from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.window import Coverage, positions_from_json
 
 T = TypeVar("T")
 
 IN_PROCESS_ROWS = 200_000
+EXPIRE_AFTER = timedelta(days=5)
+KEEP_LAST = 10
+IN_USE = timedelta(hours=1)
 _ATTEMPTS = 5
 
 AsOf = int | str | date | datetime | None
@@ -78,7 +88,7 @@ class Lake:
         self.catalog = catalog
         self._start = session
         self._session: SparkSession | None = None
-        self._compiled: dict[tuple[int, str], Compiled] = {}
+        self._compiled: dict[tuple[int, tuple[str, ...]], Compiled] = {}
         self.in_process_rows = in_process_rows
         self.run_id = run_id or str(uuid4())
 
@@ -144,6 +154,31 @@ class Lake:
             lambda: streams.replace_partitions(self.catalog, stream, events, days, self.run_id, summary or {})
         )
 
+    def evolve(
+        self, stream: Stream, *, rename: Mapping[str, str] | None = None, drop: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Bring the columns of a stream to its declaration, in one commit of metadata: no event is written.
+
+            lake.evolve(orders, rename={"amount": "price"}, drop=["note"])
+
+        What the declaration adds and widens, `append` does by itself; renames and drops have to be said. Columns are
+        known by field id: a renamed one keeps its values, and one that is dropped and declared again is new and empty.
+
+        Args:
+            stream: the declaration, as it is afterwards.
+            rename: old column -> new column.
+            drop: columns to leave out from now on; history keeps them.
+
+        Returns:
+            What changed, a few words a column; nothing where all of it was so already.
+
+        Raises:
+            UnknownTable: there is no such stream yet.
+            DefinitionError: a change that cannot be made; nothing was committed.
+        """
+        names = tuple(drop)
+        return self._retried(lambda: evolve(self.catalog, stream, rename or {}, names))
+
     def refresh(self, table: Table) -> Refreshed:
         """Move a table's position to its source's head: fold what the source gained, in one commit.
 
@@ -166,12 +201,32 @@ class Lake:
         asked = Coverage.of(partitions)
         return self._retried(lambda: refresh(self._workshop, table, asked))
 
-    def rebuild(self, table: Table) -> Refreshed:
-        """Fold a table again from the beginning, as it is declared now, in one commit; its coverage stays.
+    def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
+        """Fold a table again from the beginning, as it is declared now; its coverage stays.
 
-        The way out where a definition changed, a source was replaced, or a foreign commit changed rows.
+        The way out where a definition changed, a source was replaced, or a foreign commit changed rows. It is folded
+        into the branch `foldhouse-rebuild`, and readers see the old table until that becomes the head, in one step.
+
+        Args:
+            table: the declaration.
+            publish: whether it becomes the head at once. Otherwise `lake.read(table, as_of="foldhouse-rebuild")`
+                shows what it would be, and `lake.publish(table)` makes it so.
         """
-        return self._retried(lambda: rebuild(self._workshop, table))
+        return self._retried(lambda: rebuild(self._workshop, table, publish))
+
+    def publish(self, table: Source | str) -> int:
+        """Make what `rebuild(table, publish=False)` folded the head, with its schema and partitioning, in one step.
+
+        Publishing what is published already changes nothing.
+
+        Returns:
+            The snapshot id of the head.
+
+        Raises:
+            UnknownSnapshot: there is no rebuild to publish.
+            CommitConflict: somebody else committed since it was folded; table and branch are as they were.
+        """
+        return publish_rebuild(self.catalog, self.load(table))
 
     def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
         """The rows of a table or stream as a Spark DataFrame, now or as they were believed at a moment.
@@ -181,14 +236,14 @@ class Lake:
         """
         iceberg = self.load(table)
         snapshot_id = self._snapshot_id(iceberg, as_of)
-        layout = Layout.of(iceberg, snapshot_id)
+        layout = Layout.of_head(iceberg) if as_of is None else Layout.of(iceberg, snapshot_id)
         slices = live_slices(iceberg, snapshot_id)
         return frame_of(self.spark, layout, published(layout), pieces_of(slices.values()))
 
     def to_arrow(self, table: Source | str, *, as_of: AsOf = None) -> pa.Table:
         """The rows of a table or stream as an Arrow table; no Spark is started."""
         iceberg = self.load(table)
-        return read_rows(iceberg, self._snapshot_id(iceberg, as_of))
+        return read_rows(iceberg, None if as_of is None else self._snapshot_id(iceberg, as_of))
 
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
         """What changed in `(after, upto]`, as an Arrow table; no Spark is started.
@@ -224,9 +279,67 @@ class Lake:
         move_main(self.catalog, iceberg, target)
         return target
 
+    def compact(
+        self, table: Source | str, *, target_bytes: int = TARGET_BYTES, min_files: int = MIN_FILES
+    ) -> Compacted:
+        """Write small and much-deleted files of a table or stream anew, in one commit that changes no row.
+
+        A partition's files are written anew where they are many and small, or where more than a fifth of their rows
+        is deleted. With nothing worth it, nothing is committed. Consumers see no change. A table that was rolled back
+        behind a rebuild of another shape is left as it is.
+
+        Args:
+            table: a table or stream.
+            target_bytes: the size of file aimed at, compressed; files of three quarters of it are left alone.
+            min_files: fewer data and delete files of a partition are not written anew for their number alone.
+
+        Raises:
+            UnknownTable, ForeignCommit, Unsupported: see `foldhouse.errors`.
+        """
+        return self._retried(
+            lambda: compact(self.catalog, lambda: self.load(table), target_bytes, min_files, self.run_id)
+        )
+
+    def expire(
+        self,
+        table: Source | str,
+        *,
+        older_than: OlderThan = None,
+        keep_last: int = KEEP_LAST,
+        in_use: timedelta = IN_USE,
+    ) -> Expired:
+        """Remove old snapshots of a table or stream, and delete the files that only they name.
+
+        What stays, however old: the head, every tag and branch, the last commits, and the position of every table of
+        the catalog that is folded from this one, which is held by a tag `foldhouse.position.<table>` from then on.
+        Batch ids of expired commits are remembered for a week from their commit, up to the newest 10,000.
+
+        Crash-safe: the removal is one commit, and files are deleted after it. With nothing to remove, nothing is
+        committed.
+
+        Args:
+            table: a table or stream.
+            older_than: snapshots go that stopped being the head before this moment, or this long ago (`"7d"`,
+                `timedelta(days=7)`); by default five days ago, as with Iceberg itself.
+            keep_last: so many of the newest commits stay, the head among them.
+            in_use: snapshots stay that were the head within this time, because a refresh or a reader that is under
+                way may be pinned to them. No refresh that runs at the same time may take longer.
+
+        Raises:
+            UnknownTable, Unsupported: see `foldhouse.errors`.
+            CommitConflict: others committed again and again meanwhile; nothing was removed.
+        """
+        if keep_last < 1:
+            raise InvalidData(f"keep_last={keep_last}; at least the head is kept, so 1 is the least")
+        now = datetime.now(UTC)
+        since = min(moment_before(EXPIRE_AFTER if older_than is None else older_than, now), now - in_use)
+        keeping = Keeping(int(since.timestamp() * 1000), keep_last, int(now.timestamp() * 1000))
+        return self._retried(lambda: expire_history(self.catalog, lambda: self.load(table), keeping))
+
     def history(self, table: Source | str) -> list[SnapshotInfo]:
-        """The commits behind the head, newest first."""
+        """The commits behind the head, newest first, as far as they are kept."""
         iceberg = self.load(table)
+        since = {entry.snapshot_id: entry.timestamp_ms for entry in reversed(iceberg.metadata.snapshot_log)}
         infos = []
         snapshot = iceberg.current_snapshot()
         while snapshot is not None:
@@ -235,7 +348,9 @@ class Lake:
                 SnapshotInfo(
                     id=snapshot.snapshot_id,
                     parent_id=snapshot.parent_snapshot_id,
-                    committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+                    committed_at=datetime.fromtimestamp(
+                        since.get(snapshot.snapshot_id, snapshot.timestamp_ms) / 1000, UTC
+                    ),
                     operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
                     summary=dict(properties),
                 )
@@ -253,8 +368,7 @@ class Lake:
 
     def tables(self) -> list[str]:
         """The names of all tables and streams of the lake, sorted."""
-        found = [table for namespace in self.catalog.list_namespaces() for table in self.catalog.list_tables(namespace)]
-        return sorted(".".join(name) for name in found)
+        return table_names(self.catalog)
 
     def kind(self, table: Source | str) -> str:
         """`stream`, `table`, or `foreign` for what foldhouse did not make."""
@@ -262,12 +376,13 @@ class Lake:
 
     def count(self, table: Source | str) -> int:
         """The rows of the head."""
-        return row_count(self.load(table))
+        iceberg = self.load(table)
+        return row_count(iceberg, iceberg.metadata.current_snapshot_id)
 
     def schema(self, table: Source | str) -> pa.Schema | None:
         """The published columns, `_state` left out; `None` for a table that does not exist yet."""
         try:
-            layout = Layout.of(self.load(table))
+            layout = Layout.of_head(self.load(table))
         except UnknownTable:
             return None
         return pa.schema([layout.arrow.field(name).remove_metadata() for name in published(layout)])
@@ -278,8 +393,9 @@ class Lake:
             iceberg = self.load(table)
         except UnknownTable:
             return None
-        fields = {field.name: str(field.field_type) for field in iceberg.schema().fields}
-        return {name: fields[name] for name in published(Layout.of(iceberg))}
+        layout = Layout.of_head(iceberg)
+        fields = {field.name: str(field.field_type) for field in layout.schema.fields}
+        return {name: fields[name] for name in published(layout)}
 
     def load(self, table: Source | str) -> IcebergTable:
         """The pyiceberg table behind a declaration or a name.
@@ -310,6 +426,11 @@ class Lake:
             return iceberg.metadata.refs[as_of].snapshot_id
         moment = _moment(name, as_of)
         before = [entry for entry in iceberg.metadata.snapshot_log if entry.timestamp_ms <= moment.timestamp() * 1000]
+        if moment.timestamp() * 1000 < remembered(iceberg).whole_from_ms:
+            raise UnknownSnapshot(
+                f"what {name} held at {moment.isoformat()} was expired, or cannot be told for certain any more; "
+                f"`foldhouse history {name}` lists what is kept"
+            )
         if not before:
             raise UnknownSnapshot(
                 f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them"
@@ -320,10 +441,10 @@ class Lake:
     def _workshop(self) -> Workshop:
         return Workshop(self.catalog, lambda: self.spark, self._compile, self.in_process_rows, self.run_id)
 
-    def _compile(self, table: Table, source: Layout) -> Compiled:
-        key = (id(table), source.schema_json)
+    def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
+        key = (id(table), tuple(source.schema_json for source in sources))
         if key not in self._compiled:
-            self._compiled[key] = compile_table(table, source, lambda: self.spark)
+            self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]
 
     def _retried(self, attempt: Callable[[], T]) -> T:

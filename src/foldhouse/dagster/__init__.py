@@ -1,4 +1,4 @@
-"""Dagster: a table becomes an asset, a landing folder a stream's asset and a sensor.
+"""Dagster: a table becomes an asset, and so does a stream; a landing folder its asset and a sensor.
 
 This is the only room of foldhouse that knows Dagster.
 """
@@ -6,6 +6,15 @@ This is the only room of foldhouse that knows Dagster.
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.sensor import landing_sensor
+from foldhouse.dagster.streams import stream_asset
 from foldhouse.dagster.tables import fold_asset
 
-__all__ = ["ForegroundRun", "fold_asset", "landing_asset", "landing_sensor", "run_in_foreground", "terminal"]
+__all__ = [
+    "ForegroundRun",
+    "fold_asset",
+    "landing_asset",
+    "landing_sensor",
+    "run_in_foreground",
+    "stream_asset",
+    "terminal",
+]

@@ -1,22 +1,19 @@
 """A landing folder becomes a stream and its quarantine: one asset each, landed together, day by day."""
 
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from foldhouse.dagster.quiet import without_beta_warnings
-from foldhouse.dagster.report import DayReport, Metadata, days_of, group_of, key_of, reporting_days
+from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
-from foldhouse.dagster.schema import schema_of_types
+from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, commit_metadata, spec_of
 from foldhouse.lake import Lake
 from foldhouse.landing import CsvFormat, Landed, Landing
-from foldhouse.refresh.append import Commit
 from foldhouse.values.definition import Stream
-
-DAYS_PER_COMMIT = 31
 
 
 def landing_asset(
@@ -52,7 +49,7 @@ def landing_asset(
 
         @dg.multi_asset(
             name="__".join(stream.name.split(".")),
-            specs=[_spec(one, partitions_def, group or group_of(stream.name)) for one in (stream, quarantine)],
+            specs=[spec_of(one, partitions_def, group or group_of(stream.name)) for one in (stream, quarantine)],
             backfill_policy=dg.BackfillPolicy.single_run(),
             required_resource_keys={lake_resource_key, landing_resource_key},
         )
@@ -61,23 +58,12 @@ def landing_asset(
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
             lake, landing = opener.open(), folder.open(format)
             with reporting_days(context) as report:
-                for days in _chunks(days_of(context), days_per_commit):
+                for days in chunks(days_of(context), days_per_commit):
                     _land(lake, landing, stream, quarantine, days, report)
             for one in (stream, quarantine):
                 yield dg.MaterializeResult(asset_key=key_of(one.name))
 
     return landed
-
-
-def _spec(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group: str) -> dg.AssetSpec:
-    return dg.AssetSpec(
-        key_of(stream.name),
-        group_name=group,
-        description=stream.description or f"The stream {stream.name}, landed day by day.",
-        kinds={"iceberg", "spark"},
-        metadata={"dagster/table_name": stream.name, "dagster/column_schema": schema_of_types(stream.schema)},
-        partitions_def=partitions_def,
-    )
 
 
 def _land(
@@ -96,7 +82,7 @@ def _land(
             file = files[day]
             name = file.name if file else "no file, an empty day"
             rows = len(landed[day].quarantined if one is quarantine else landed[day].events)
-            report.committed(one.name, day, {**_metadata(landed[day], name, rows), **_commit_metadata(commit, day)})
+            report.committed(one.name, day, {**_metadata(landed[day], name, rows), **commit_metadata(commit, day)})
 
 
 def _metadata(landed: Landed, file: str, rows: int) -> dict[str, Any]:
@@ -108,25 +94,3 @@ def _metadata(landed: Landed, file: str, rows: int) -> dict[str, Any]:
         "file": file,
         "digest": landed.digest,
     }
-
-
-def _commit_metadata(commit: Commit, day: date) -> Metadata:
-    counts = commit.partitions.get(day)
-    return {
-        "committed": commit.committed,
-        "snapshot_id": str(commit.snapshot_id),
-        "rows_added": counts.rows_written if counts else 0,
-        "rows_removed": counts.rows_deleted if counts else 0,
-    }
-
-
-def _chunks(days: list[date], size: int) -> Iterator[list[date]]:
-    """Days that follow one another, at most `size` of them."""
-    chunk: list[date] = []
-    for day in days:
-        if chunk and (len(chunk) == size or day - chunk[-1] > timedelta(days=1)):
-            yield chunk
-            chunk = []
-        chunk.append(day)
-    if chunk:
-        yield chunk

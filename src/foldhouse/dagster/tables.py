@@ -55,9 +55,9 @@ def fold_asset(
 
         @dg.asset(
             key=key_of(table.name),
-            deps=[key_of(table.source.name), *deps],
+            deps=[*(key_of(source.name) for source in table.sources), *deps],
             group_name=group or group_of(table.name),
-            description=table.description or f"The fold of {table.source.name}, by {', '.join(table.keys)}.",
+            description=table.description or f"The fold of {_sources(table)}, by {', '.join(table.keys)}.",
             kinds={"iceberg", "spark"},
             metadata=_definition_metadata(table),
             partitions_def=partitions_def,
@@ -107,8 +107,12 @@ def _definition_metadata(table: Table) -> Metadata:
         "dagster/table_name": table.name,
         "keys": ", ".join(table.keys),
         "fold": repr(table.fold),
-        "source": table.source.name,
+        "source": _sources(table),
     }
+
+
+def _sources(table: Table) -> str:
+    return ", ".join(source.name for source in table.sources)
 
 
 def _metadata(refreshed: Refreshed) -> dict[str, Any]:

@@ -3,79 +3,88 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.rowwise import NAN, map_rows, one_nan
-from foldhouse.kernel.sides import Sequenced, Types
+from foldhouse.kernel.canonical import canonical
+from foldhouse.kernel.multiset import COUNT, KEY, Order, added, entries, falling_short, known, lists, map_lists
+from foldhouse.kernel.sides import Sequenced, Types, flat
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
 
-def _top_fields(names: tuple[str, ...], types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _order(names: tuple[str, ...]) -> Order:
+    """By the last field from high to low, then by the others; fields are called by their place."""
+    fields = _places(names)
+    return Order((fields[-1], *fields[:-1]), descending=(True, *[False] * (len(fields) - 1)), nulls_last=True)
+
+
+def _places(names: tuple[str, ...]) -> list[str]:
+    return [f"field{place}" for place in range(len(names))]
+
+
+def _fields(names: tuple[str, ...], types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    flat("top, in `by`,", types[-1])
     return {"value0": pa.list_(pa.struct(list(zip(names, types, strict=True))))}
 
 
-def _top_delta(n: int, names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
-    whole = pl.struct([v.alias(n) for n, v in zip(names, row.values, strict=True)], __weight=row.weight)
-    ranked = row.values[-1].is_not_null()
-    order = [row.values[-1], *row.values[:-1]]
-    descending = [True] + [False] * (len(order) - 1)
-    added, gone = ranked & (row.weight > 0), ranked & (row.weight < 0)
-    best = whole.filter(added).sort_by([o.filter(added) for o in order], descending=descending, nulls_last=True).head(n)
-    return {"inserted": best.implode(), "retracted": whole.filter(gone).implode()}
+def _delta(names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
+    values = [canonical(value, kind) for value, kind in zip(row.values, row.types, strict=True)]
+    named = [value.alias(place) for place, value in zip(_places(names), values, strict=True)]
+    return {"changes": pl.struct(*named, row.weight.alias(COUNT)).filter(values[-1].is_not_null()).implode()}
 
 
-def _repeated(names: tuple[str, ...], entries: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    rows = [entry for entry in entries or () for _ in range(abs(entry["__weight"]))]
-    return [{name: one_nan(row[name]) for name in names} for row in rows]
+def _held(names: tuple[str, ...], published: pl.Series) -> pl.DataFrame:
+    return entries(published.list.eval(_by_place(names))).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
 
 
-def _held(names: tuple[str, ...], rows: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    return [{name: one_nan(row[name]) for name in names} for row in rows or ()]
+def _by_place(names: tuple[str, ...]) -> pl.Expr:
+    """A published row, its fields called by their place: a row may have a field of any name."""
+    fields = [pl.element().struct.field(name).alias(place) for name, place in zip(names, _places(names), strict=True)]
+    return pl.struct(fields)
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
-    """NaN after every number, null after everything."""
-    return (2,) if value is None else (1,) if value is NAN else (0, value)
+def _after(n: int, names: tuple[str, ...], held: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
+    """What is left of a key's list and what came to it. Of its last row more may exist than the list had room for."""
+    return known(added(held, changes, _order(names)), _full(n, held)).filter(pl.col(COUNT) > 0)
 
 
-def _best_first(names: tuple[str, ...], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    *values, by = names
-    ordered = sorted(rows, key=lambda one: [_rank(one[value]) for value in values])
-    return sorted(ordered, key=lambda one: _rank(one[by]), reverse=True)
+def _full(n: int, held: pl.DataFrame) -> pl.DataFrame:
+    return held.group_by(KEY).agg(pl.col(COUNT).sum()).filter(pl.col(COUNT) >= n).select(KEY)
 
 
-def _top_updated(n: int, names: tuple[str, ...], parts: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = _held(names, parts["old"])
-    for gone in _repeated(names, parts["retracted"]):
-        if gone in rows:
-            rows.remove(gone)
-    return _best_first(names, [*rows, *_repeated(names, parts["inserted"])])[:n]
+def _updated(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series) -> pl.Series:
+    left = _after(n, names, _held(names, old), entries(changes))
+    fields = _places(names)
+    rows = left.select(KEY, pl.struct(fields).repeat_by(pl.col(COUNT).clip(upper_bound=n)).alias("row")).explode("row")
+    best = rows.group_by(KEY, maintain_order=True).head(n)
+    renamed = pl.struct(
+        pl.col("row").struct.field(place).alias(name) for place, name in zip(fields, names, strict=True)
+    )
+    return lists(best, renamed, len(old))
 
 
-def _top_merge(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    held, updated = old["value0"], partial(_top_updated, n, names)
-    return {"value0": map_rows(updated, held, old=held, inserted=delta["inserted"], retracted=delta["retracted"])}
+def _loses_rows(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series) -> pl.Series:
+    held, came = _held(names, old), entries(changes)
+    return falling_short(held, came, len(old), partial(_full, n), partial(_after, n, names))
 
 
-def _loses_from_full_list(n: int, names: tuple[str, ...], parts: dict[str, Any]) -> bool:
-    held = _held(names, parts["old"])
-    return len(held) == n and any(gone in held for gone in _repeated(names, parts["retracted"]))
+def _merge(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    held = old["value0"]
+    return {"value0": map_lists(partial(_updated, n, names), held, old=held, changes=delta["changes"])}
 
 
-def _top_unresolved(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> pl.Expr:
-    loses = partial(_loses_from_full_list, n, names)
-    return map_rows(loses, pl.Boolean(), old=old["value0"], retracted=delta["retracted"])
+def _unresolved(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> pl.Expr:
+    loses = partial(_loses_rows, n, names)
+    return map_lists(loses, pl.lit(False), old=old["value0"], changes=delta["changes"])
 
 
 def best(n: int, names: tuple[str, ...]) -> Algebra:
     """The algebra of the `n` rows with the largest last argument, as structs of these field names."""
     return Algebra(
         name="top",
-        fields=partial(_top_fields, names),
-        delta=partial(_top_delta, n, names),
-        merge=partial(_top_merge, n, names),
-        unresolved=partial(_top_unresolved, n, names),
+        fields=partial(_fields, names),
+        delta=partial(_delta, names),
+        merge=partial(_merge, n, names),
+        unresolved=partial(_unresolved, n, names),
     )

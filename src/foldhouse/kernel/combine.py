@@ -9,12 +9,16 @@ rows of those keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.errors import InvalidData
+from foldhouse.errors import FoldhouseError, InvalidData
+from foldhouse.kernel.canonical import canonical, holds_floats
+from foldhouse.kernel.ordered import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
+from foldhouse.kernel.rowwise import comparable
 from foldhouse.values.fold import Inputs
 
 FILE, POSITION = "__file", "__position"
@@ -44,8 +48,21 @@ def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
 
 
+def newest_delete(plan: FoldPlan, rows: pl.DataFrame) -> tuple[Any, ...] | None:
+    """The sequence of the newest event that deletes its key, among rows that were added; `None` for none."""
+    if plan.delete_argument is None:
+        return None
+    sequence = [sequence_column(i) for i in range(len(plan.sequence))]
+    deletes = rows.filter((pl.col(WEIGHT) > 0) & pl.col(argument_column(plan.delete_argument)))
+    return None if deletes.is_empty() else deletes.select(sequence).sort(sequence, nulls_last=False).row(-1)
+
+
 def combine(
-    plan: FoldPlan, state: pl.DataFrame, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None
+    plan: FoldPlan,
+    state: pl.DataFrame,
+    rows: pl.DataFrame,
+    recomputed: pl.DataFrame | None = None,
+    deleted_upto: tuple[Any, ...] | None = None,
 ) -> Combined:
     """Fold signed rows into the rows a bucket holds.
 
@@ -55,27 +72,58 @@ def combine(
         rows: the signed rows of the window, none with a null key.
         recomputed: for the keys that were unresolved, all their source rows (weight +1). Where `__key_only` is
             true, a row only says that its key was recomputed, so that a key without any rows left disappears.
+        deleted_upto: the newest sequence of any delete that was folded into the table before, see `newest_delete`.
 
     Raises:
         InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.
     """
+    try:
+        return _combined(plan, state, _canonical(plan, rows), recomputed, deleted_upto)
+    except FoldhouseError as failure:  # raised inside an expression, Polars appends which
+        raise type(failure)(str(failure).partition("\n\nThis error occurred")[0]) from failure
+
+
+def _canonical(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with one zero and one NaN: of values that are equal, the same one is published whichever came first."""
+    floats = [f for f in plan.delta_schema if holds_floats(f.type)]
+    return rows.with_columns([canonical(pl.col(f.name), f.type).alias(f.name) for f in floats])
+
+
+def _combined(
+    plan: FoldPlan,
+    state: pl.DataFrame,
+    rows: pl.DataFrame,
+    recomputed: pl.DataFrame | None,
+    deleted_upto: tuple[Any, ...] | None,
+) -> Combined:
     held = _flat(plan, state)
     delta = _deltas(plan, cancelled(plan, rows))
     known = None if recomputed is None else recomputed.select(plan.key_names).unique()
     if known is not None:
         delta = delta.join(known, on=plan.key_names, how="anti")
     joined = delta.join(held, on=plan.key_names, how="left", suffix="__held")
+    joined = _with_deletes(plan, joined, deleted_upto)
     unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
     if not unresolved.is_empty():
         return Combined(state.clear().select(plan.table_schema.names), _places(state.clear()), unresolved)
     after = [_merged(plan, joined)]
     if recomputed is not None and known is not None:
-        full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
+        full = _canonical(plan, recomputed.filter(~pl.col("__key_only")).drop("__key_only"))
         fresh = _deltas(plan, full).join(_flat(plan, state.clear()), on=plan.key_names, how="left", suffix="__held")
-        after.append(_merged(plan, fresh))
+        after.append(_merged(plan, _with_deletes(plan, fresh, None)))
     touched = delta.select(plan.key_names)
     touched = touched if known is None else pl.concat([touched, known])
     return _difference(plan, held, pl.concat(after), touched)
+
+
+def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:
+    """The joined keys, each with the newest delete that may concern it: all that is known of a key that is absent."""
+    upto = deleted_upto or (None,) * len(plan.sequence)
+    parts = [
+        pl.lit(value, polars_type(kind)).alias(f"__{DELETED_UPTO}.{name}")
+        for value, (name, kind) in zip(upto, plan.sequence, strict=True)
+    ]
+    return joined if plan.counts_rows else joined.with_columns(parts)
 
 
 def _flat(plan: FoldPlan, state: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +149,11 @@ def _field_column(unit: Unit, name: str) -> str:
 def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
     wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
-    rows = rows.with_columns(wide)
+    nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
+    texts = [comparable(pl.col(argument_column(i)), plan.argument_types[i]).alias(f"__o{i}") for i in nested]
+    marker = plan.delete_argument
+    deleted = pl.lit(False) if marker is None else pl.col(argument_column(marker)).fill_null(False)
+    rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
     decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
     aggregated = [pl.col(WEIGHT).sum().alias("__rows"), *(_size(i).alias(f"__size{i}") for i in decimals)]
     for unit in plan.units:
@@ -111,6 +163,8 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
             sequence=[pl.col(sequence_column(i)) for i in range(len(plan.sequence))],
             weight=pl.col(WEIGHT),
             types=[plan.argument_types[i] for i in unit.arguments],
+            order=[pl.col(f"__o{i}" if i in nested else f"__a{i}") for i in unit.arguments],
+            deleted=pl.col("__deleted"),
         )
         aggregated += [expr.alias(f"__d_{unit.name}_{name}") for name, expr in unit.algebra.delta(inputs).items()]
     try:
@@ -148,8 +202,11 @@ def _signed(kind: pl.DataType, name: str) -> pl.Expr:
 
 def _accumulator(plan: FoldPlan, unit: Unit) -> dict[str, pl.Expr]:
     fields = {name: pl.col(_field_column(unit, name)) for name, _ in unit.fields}
-    if "sequence" in fields:
-        fields |= {f"sequence.{name}": fields["sequence"].struct.field(name) for name, _ in plan.sequence}
+    if unit.algebra.is_ordered:
+        for field, kind in unit.hidden:
+            if pa.types.is_struct(kind):
+                fields |= {f"{field}.{name}": fields[field].struct.field(name) for name, _ in plan.sequence}
+        fields |= {f"{DELETED_UPTO}.{name}": pl.col(f"__{DELETED_UPTO}.{name}") for name, _ in plan.sequence}
     return fields
 
 
@@ -158,6 +215,8 @@ def _is_unresolved(plan: FoldPlan) -> pl.Expr:
     for unit in plan.units:
         if unit.algebra.unresolved is not None:
             answer = answer | unit.algebra.unresolved(_accumulator(plan, unit), _Deltas(unit)).fill_null(False)
+    if not plan.counts_rows:
+        return answer
     return answer & pl.col(_hidden(ROWS)).is_not_null() & (pl.col(_hidden(ROWS)) + pl.col("__rows") > 0)
 
 
@@ -173,7 +232,22 @@ class _Deltas(dict[str, pl.Expr]):
 
 
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
-    """The rows afterwards, flat, of keys that still have rows behind them."""
+    """The rows afterwards, flat, of the keys that are there."""
+    return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
+
+
+def _living(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
+    columns: dict[str, pl.Expr] = {}
+    exists: pl.Expr = pl.lit(True)
+    for unit in plan.units:
+        merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
+        columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
+        exists = exists & unit.algebra.exists(merged) if unit.algebra.exists else exists
+    folded = joined.select(*plan.key_names, exists.alias("__exists"), **columns).filter("__exists")
+    return _typed(plan, folded)
+
+
+def _counted(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
     rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col("__rows")
     below = joined.filter(rows < 0)
     if not below.is_empty():
@@ -186,11 +260,15 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
     for unit in plan.units:
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
         columns += [merged[name].alias(_field_column(unit, name)) for name, _ in unit.fields]
-    types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
     try:
-        result = joined.select([*map(pl.col, plan.key_names), *columns]).cast(types)  # type: ignore[arg-type]
+        return _typed(plan, joined.select([*map(pl.col, plan.key_names), *columns]))
     except (pl.exceptions.PolarsError, RuntimeError) as failure:
         raise _as_overflow(failure) from failure
+
+
+def _typed(plan: FoldPlan, folded: pl.DataFrame) -> pl.DataFrame:
+    types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
+    result = folded.cast(types)  # type: ignore[arg-type]
     return result.select([*plan.key_names, *_published(plan), *_hidden_columns(plan)])
 
 

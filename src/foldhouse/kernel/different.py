@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel import sketch
-from foldhouse.kernel.rowwise import NAN, map_rows, one_nan
-from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted
+from foldhouse.kernel.canonical import canonical
+from foldhouse.kernel.multiset import COUNT, Order, added, entries, lists, map_lists, nothing_missing
+from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted, without_maps
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
 
 def _distinct_delta(row: Inputs) -> dict[str, pl.Expr]:
-    value = row.values[0]
+    value = canonical(row.values[0], row.types[0])
     return {
         "inserted": inserted(row, value).drop_nulls().unique().sort().implode(),
         "retracted": retracted(row, value).is_not_null().any(),
@@ -39,29 +39,27 @@ DISTINCT = Algebra(
     unresolved=lambda old, delta: delta["retracted"],
 )
 
+_BY_VALUE = Order(("value",), descending=(False,))
+
 
 def _multiset_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
-    entry = pa.struct([("value", flat("distinct_exact", types[0])), ("count", pa.int64())])
+    entry = pa.struct([("value", without_maps("distinct_exact", types[0])), (COUNT, pa.int64())])
     return {"value0": pa.int64(), "counts": pa.list_(entry)}
 
 
 def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
-    given = row.values[0].is_not_null()
-    return {"counts": pl.struct(value=row.values[0], count=row.weight).filter(given).implode()}
+    value = canonical(row.values[0], row.types[0])
+    return {"counts": pl.struct(value.alias("value"), row.weight.alias(COUNT)).filter(value.is_not_null()).implode()}
 
 
-def _multiset_added(parts: dict[str, Any]) -> list[dict[str, Any]]:
-    counts: dict[Any, int] = {}
-    for entry in (*(parts["old"] or ()), *(parts["new"] or ())):
-        value = one_nan(entry["value"])
-        counts[value] = counts.get(value, 0) + entry["count"]
-    in_order = sorted(counts, key=lambda value: (value is NAN, 0.0 if value is NAN else value))
-    return [{"value": value, "count": counts[value]} for value in in_order if counts[value] != 0]
+def _multiset_added(old: pl.Series, new: pl.Series) -> pl.Series:
+    after = nothing_missing(added(entries(old), entries(new), _BY_VALUE))
+    return lists(after, pl.struct("value", COUNT), len(old))
 
 
 def _multiset_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    merged = map_rows(_multiset_added, old["counts"], old=old["counts"], new=delta["counts"])
-    return {"value0": merged.list.len().cast(pl.Int64), "counts": merged}
+    counts = map_lists(_multiset_added, old["counts"], old=old["counts"], new=delta["counts"])
+    return {"value0": counts.list.len().cast(pl.Int64), "counts": counts}
 
 
 DISTINCT_EXACT = Algebra(

@@ -7,6 +7,7 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
+from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.sides import flat, inserted, retracted
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
@@ -17,7 +18,8 @@ def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
         largest = values.nan_max() if pa.types.is_floating(row.types[0]) else values.max()
         return largest if is_maximum else values.min()
 
-    return {"inserted": extreme(inserted(row, row.values[0])), "retracted": extreme(retracted(row, row.values[0]))}
+    value = canonical(row.values[0], row.types[0])
+    return {"inserted": extreme(inserted(row, value)), "retracted": extreme(retracted(row, value))}
 
 
 def _reaches(is_maximum: bool, value: pl.Expr, other: pl.Expr) -> pl.Expr:

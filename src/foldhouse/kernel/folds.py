@@ -4,9 +4,12 @@
 |---|---|---|
 | `count`, `total`, `average`, `distinct_exact` | merge | merge (subtract) |
 | `minimum`, `maximum` | merge | recompute the key when the retracted value is the extreme one |
+| `minimum_by`, `maximum_by` | merge | recompute the key when the retracted row is the one published |
 | `latest`, `earliest` | merge | recompute the key when the retracted row is the one published |
 | `distinct` (HLL sketch) | merge | recompute the key |
-| `top` | merge | recompute the key when the row is in a full list |
+| `collect` | merge | merge (subtract); with a limit, recompute the key when a full list loses a value |
+| `top` | merge | recompute the key when a full list loses a row |
+| `custom` | merge | merge (subtract) if it can, else recompute the key |
 
 A null argument is left out of every fold but `latest` and `earliest`, as SQL's aggregates do; a column without any
 value is null.
@@ -14,15 +17,40 @@ value is null.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import pyarrow as pa
+
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.best import best
+from foldhouse.kernel.collected import collected
+from foldhouse.kernel.custom import Functions, custom_algebra
 from foldhouse.kernel.different import DISTINCT, DISTINCT_EXACT
+from foldhouse.kernel.extreme_rows import MAXIMUM_BY, MINIMUM_BY
 from foldhouse.kernel.extremes import MAXIMUM, MINIMUM
-from foldhouse.kernel.ordered import EARLIEST, LATEST
+from foldhouse.kernel.ordered import EARLIEST, EARLIEST_GIVEN, LATEST, LATEST_GIVEN, LATEST_LIVE
 from foldhouse.kernel.sums import AVERAGE, COUNT, TOTAL
-from foldhouse.values.fold import ColumnFold, Expression
+from foldhouse.kernel.updates import LATEST_LIVE_GIVEN
+from foldhouse.values.fold import ColumnFold, Expression, RowFold
+from foldhouse.values.types import arrow_type
 
-__all__ = ["average", "count", "distinct", "distinct_exact", "earliest", "latest", "maximum", "minimum", "top", "total"]
+__all__ = [
+    "average",
+    "collect",
+    "count",
+    "custom",
+    "distinct",
+    "distinct_exact",
+    "earliest",
+    "latest",
+    "maximum",
+    "maximum_by",
+    "minimum",
+    "minimum_by",
+    "top",
+    "total",
+]
 
 
 def count(value: Expression | None = None) -> ColumnFold:
@@ -54,18 +82,94 @@ def maximum(value: Expression) -> ColumnFold:
     return ColumnFold(MAXIMUM, (value,))
 
 
-def latest(value: Expression) -> ColumnFold:
-    """The value in the row that is last by the table's `sequence_by`, null or not.
+def minimum_by(value: Expression, by: Expression) -> ColumnFold:
+    """The value in the row with the smallest `by`, null or not; rows without `by` are left out.
 
-    All columns of a table that are folded by `latest` come from one and the same row. Ties of the sequence go to the
-    greater row by value, so that no answer depends on the order of arrival.
+        minimum_by("price", "offered_at")   -> the first price of all
+
+    Ties of `by` go to the smaller value, null before every other and NaN last.
     """
-    return ColumnFold(LATEST, (value,))
+    return ColumnFold(MINIMUM_BY, (value, by))
 
 
-def earliest(value: Expression) -> ColumnFold:
-    """The value in the row that is first by the table's `sequence_by`; the mirror of `latest`."""
-    return ColumnFold(EARLIEST, (value,))
+def maximum_by(value: Expression, by: Expression) -> ColumnFold:
+    """The value in the row with the largest `by`; the mirror of `minimum_by`, ties go to the greater value."""
+    return ColumnFold(MAXIMUM_BY, (value, by))
+
+
+@overload
+def latest(value: Expression, *, ignore_nulls: bool = False) -> ColumnFold: ...
+@overload
+def latest(
+    *, columns: Sequence[str] = (), delete_when: Expression | None = None, ignore_nulls: bool = False
+) -> RowFold: ...
+def latest(
+    value: Expression | None = None,
+    *,
+    columns: Sequence[str] = (),
+    delete_when: Expression | None = None,
+    ignore_nulls: bool = False,
+) -> ColumnFold | RowFold:
+    """The last event of a key by the table's `sequence_by`: one value of it, or in place of a `fold` the whole row.
+
+        fold(status=latest("status"), paid=total("amount"))
+        table("shop.orders", source=order_events, fold=latest(delete_when="op = 'delete'"))
+
+    All columns of a table come from one and the same event. Ties of the sequence go to a delete, then to the greater
+    row by value, so that no answer depends on the order of arrival.
+
+    Args:
+        value: the one value to publish, null or not.
+        columns: of whole rows, the columns to publish; by default all but the keys.
+        delete_when: of whole rows, which events delete their key: it is absent while its last event is one of them.
+        ignore_nulls: each column has its own latest value that is not null, among the events since the last delete:
+            events are partial updates.
+
+    Raises:
+        DefinitionError: a value together with what is only for whole rows.
+    """
+    if value is None:
+        algebra = _LATEST_ROW[delete_when is not None, ignore_nulls]
+        return RowFold(algebra, _columns(columns), delete_when, _option(ignore_nulls))
+    if columns or delete_when is not None:
+        raise DefinitionError(
+            f"latest({value!r}) folds one column, and columns=... and delete_when=... are for whole rows: "
+            "fold=latest(delete_when=...) in place of fold=fold(...)"
+        )
+    return ColumnFold(LATEST_GIVEN if ignore_nulls else LATEST, (value,), _option(ignore_nulls))
+
+
+@overload
+def earliest(value: Expression, *, ignore_nulls: bool = False) -> ColumnFold: ...
+@overload
+def earliest(*, columns: Sequence[str] = (), ignore_nulls: bool = False) -> RowFold: ...
+def earliest(
+    value: Expression | None = None, *, columns: Sequence[str] = (), ignore_nulls: bool = False
+) -> ColumnFold | RowFold:
+    """The first event of a key by the table's `sequence_by`: the mirror of `latest`, without deletes."""
+    algebra = EARLIEST_GIVEN if ignore_nulls else EARLIEST
+    if value is None:
+        return RowFold(algebra, _columns(columns), None, _option(ignore_nulls))
+    if columns:
+        raise DefinitionError(f"earliest({value!r}) folds one column, and columns=... is for whole rows")
+    return ColumnFold(algebra, (value,), _option(ignore_nulls))
+
+
+_LATEST_ROW = {
+    (False, False): LATEST,
+    (False, True): LATEST_GIVEN,
+    (True, False): LATEST_LIVE,
+    (True, True): LATEST_LIVE_GIVEN,
+}
+"""(with delete_when, with ignore_nulls) -> the algebra of every column."""
+
+
+def _option(ignore_nulls: bool) -> tuple[tuple[str, object], ...]:
+    return (("ignore_nulls", True),) if ignore_nulls else ()
+
+
+def _columns(columns: Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def distinct(value: Expression) -> ColumnFold:
@@ -80,6 +184,38 @@ def distinct(value: Expression) -> ColumnFold:
 def distinct_exact(value: Expression) -> ColumnFold:
     """Exactly how many different values. A long; its state holds every value of a key with its number of rows."""
     return ColumnFold(DISTINCT_EXACT, (value,))
+
+
+def collect(
+    value: Expression, *, by: Expression | None = None, distinct: bool = False, limit: int | None = None
+) -> ColumnFold:
+    """The values of a key as a list, ordered by `by` and then by value; nulls are left out.
+
+        collect("word")                          -> ["a", "b", "b"]
+        collect("word", distinct=True)           -> ["a", "b"]
+        collect("word", by="said_at", limit=2)   -> ["b", "a"]
+
+    The order is ascending and does not depend on arrival: a null `by` comes first, NaN last. Its state holds the
+    values a second time, each with its number of rows; up to `limit` of them where there is a limit.
+
+    Args:
+        value: what to collect.
+        by: what to order it by; the value itself by default.
+        distinct: each value once, in the place of its smallest `by`.
+        limit: how many values the list has at the most: the first ones.
+
+    Raises:
+        DefinitionError: a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise DefinitionError(f"collect({value!r}, limit={limit}) needs a limit of at least 1, or none")
+    algebra = collected(has_order=by is not None, distinct=distinct, limit=limit)
+    options = (("distinct", True),) if distinct else ()
+    return ColumnFold(
+        algebra,
+        (value,) if by is None else (value, by),
+        options if limit is None else (*options, ("limit", limit)),
+    )
 
 
 def top(n: int, *values: str, by: str) -> ColumnFold:
@@ -103,3 +239,65 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
         )
     names = (*values, by)
     return ColumnFold(best(n, names), names, options=(("n", n), ("by", by)))
+
+
+def custom(
+    *arguments: Expression,
+    name: str,
+    prepare: Callable[..., Any],
+    merge: Callable[[Any, Any], Any],
+    present: Callable[[Any], Any] | None = None,
+    subtract: Callable[[Any, Any], Any] | None = None,
+    state: str | pa.DataType,
+    type: str | pa.DataType | None = None,
+    version: int = 1,
+) -> ColumnFold:
+    """A fold of your own, in plain Python.
+
+        longest = custom(
+            "word",
+            name="longest",
+            prepare=lambda word: word,                                            # a row -> its state; None: left out
+            merge=lambda one, other: max(one, other, key=lambda word: (len(word), word)),
+            state="string",
+        )
+
+    `merge` has to be associative and commutative: rows come in any order and are folded in batches of any size.
+    `foldhouse.testing.check_fold` tries both, and `subtract`. What the functions return has to be of the types
+    declared; they are given values as they are stored, so that a struct or a map is a dict and a list is a list. They
+    must depend on nothing but their arguments, and must not change them.
+
+    Functions cannot be hashed: a table's definition knows this fold by its name and version. Change the version with
+    the functions, or tables go on with what the old ones left.
+
+    Args:
+        arguments: what `prepare` is given of each row, null as `None`.
+        name: for the definition, and for messages.
+        prepare: the arguments of one row -> its state, or `None` to leave the row out.
+        merge: two states -> the state of the rows of both.
+        present: a state -> what is published; the state itself by default.
+        subtract: (state, state of rows among its own) -> the state of the others. Without it, retractions recompute
+            the key from the source.
+        state: the type of a state, as Iceberg says it (`struct<sum: decimal(18,4), rows: long>`) or as Arrow's.
+        type: the type of what is published; that of the state where there is no `present`.
+        version: of the functions.
+
+    Raises:
+        DefinitionError: a type or a function is missing or is none.
+    """
+    kept = arrow_type(state)
+    published = kept if type is None else arrow_type(type)
+    if present is None and published != kept:
+        raise DefinitionError(
+            f"custom fold {name!r} publishes its state, which is {kept} and not {published}; give present=..., which "
+            "makes one of the other"
+        )
+    if present is not None and type is None:
+        raise DefinitionError(f"custom fold {name!r} has present=..., and type=... has to say what that returns")
+    named = {"prepare": prepare, "merge": merge, "present": present or merge, "subtract": subtract or merge}
+    for role, function in named.items():
+        if not callable(function):
+            raise DefinitionError(f"custom fold {name!r}: {role} is {function!r}, not a function")
+    functions = Functions(name, prepare, merge, present, subtract, kept, published)
+    options = (("name", name), ("state", str(kept)), ("type", str(published)), ("version", version))
+    return ColumnFold(custom_algebra(functions), arguments, options)

@@ -1,36 +1,59 @@
-"""The latest and the earliest row: one accumulator for all such columns, with the row's sequence as its state."""
+"""The latest and the earliest event of a key, by a total order: sequence, a delete over an upsert, then the row.
+
+All such columns of a table have one accumulator, with the event's sequence as its state. With `ignore_nulls` each
+column has its own, because each may come from another event.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.sides import Sequenced, Types, flat
+from foldhouse.kernel.rowwise import comparable
+from foldhouse.kernel.sides import Sequenced, Types
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
-
-def _ordered_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
-    fields = {f"value{i}": flat("latest and earliest", kind) for i, kind in enumerate(types)}
-    return {**fields, "sequence": pa.struct(list(sequence.items()))}
+DELETED_UPTO = "deleted_upto"
+"""The accumulator field that is no field of the key: the newest sequence of any delete that was folded, or null."""
 
 
-def _edge(rows: pl.Expr, order: list[pl.Expr], is_latest: bool) -> pl.Expr:
-    return rows.sort_by(order, nulls_last=False).last() if is_latest else rows.sort_by(order, nulls_last=False).first()
+def _fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    return {**{f"value{i}": kind for i, kind in enumerate(types)}, "sequence": pa.struct(list(sequence.items()))}
 
 
-def _ordered_delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
-    fields = {f"s{i}": s for i, s in enumerate(row.sequence)} | {f"v{i}": v for i, v in enumerate(row.values)}
-    whole = pl.struct([expression.alias(name) for name, expression in fields.items()])
-    order = list(fields.values())
+# Events: structs of the sequence (s0, s1, ...), whether it deletes (d), and the values (v0, v1, ...).
+
+
+def _events(row: Inputs) -> pl.Expr:
+    sequence = {f"s{i}": part for i, part in enumerate(row.sequence)}
+    values = {f"v{i}": value for i, value in enumerate(row.values)}
+    return named(sequence | {"d": row.deleted} | values)
+
+
+def named(fields: Mapping[str, pl.Expr]) -> pl.Expr:
+    """A struct of these fields."""
+    return pl.struct([expression.alias(name) for name, expression in fields.items()])
+
+
+def _edge(events: pl.Expr, order: list[pl.Expr], chosen: pl.Expr, is_latest: bool) -> pl.Expr:
+    """The last, or the first, of the chosen events of a key; null where none is chosen."""
+    ordered = events.filter(chosen).sort_by([part.filter(chosen) for part in order], nulls_last=False)
+    return ordered.last() if is_latest else ordered.first()
+
+
+def _delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
+    order = [*row.sequence, row.deleted, *row.order]
     return {
-        side: _edge(whole.filter(chosen), [o.filter(chosen) for o in order], is_latest)
+        side: _edge(_events(row), order, chosen, is_latest)
         for side, chosen in (("inserted", row.weight > 0), ("retracted", row.weight < 0))
     }
 
 
-def _precedes(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
+def precedes(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
     """Whether the tuple `left` is before `right` or equal to it; null comes before every value."""
     answer: pl.Expr = pl.lit(True)
     for one, other in reversed(list(zip(left, right, strict=True))):
@@ -39,50 +62,114 @@ def _precedes(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
     return answer
 
 
-def _order_of(whole: pl.Expr, fields: Fields) -> list[pl.Expr]:
-    values = sum(name.startswith("value") for name in fields)
-    sequence = sum(name.startswith("sequence.") for name in fields)
-    return [whole.struct.field(f"s{i}") for i in range(sequence)] + [whole.struct.field(f"v{i}") for i in range(values)]
+def _named(fields: Fields, field: str) -> list[str]:
+    """The names of the sequence columns, from the fields `<field>.<name>` of an accumulator."""
+    return [name.removeprefix(f"{field}.") for name in fields if name.startswith(f"{field}.")]
 
 
-def _published_order(old: Fields) -> list[pl.Expr]:
-    sequence = [old[name] for name in old if name.startswith("sequence.")]
-    return sequence + [old[name] for name in old if name.startswith("value")]
+def _parts(fields: Fields, field: str) -> list[pl.Expr]:
+    return [fields[f"{field}.{name}"] for name in _named(fields, field)]
+
+
+def _sequence_of(event: pl.Expr, fields: Fields) -> list[pl.Expr]:
+    return [event.struct.field(f"s{i}") for i in range(len(_named(fields, "sequence")))]
+
+
+def _order_of(event: pl.Expr, types: Types, fields: Fields) -> list[pl.Expr]:
+    values = [comparable(event.struct.field(f"v{i}"), kind) for i, kind in enumerate(types)]
+    return [*_sequence_of(event, fields), event.struct.field("d"), *values]
+
+
+def _held_order(types: Types, old: Fields) -> list[pl.Expr]:
+    values = [comparable(old[f"value{i}"], kind) for i, kind in enumerate(types)]
+    return [*_parts(old, "sequence"), pl.lit(False), *values]
 
 
 def _wins(is_latest: bool, challenger: list[pl.Expr], holder: list[pl.Expr]) -> pl.Expr:
-    return _precedes(holder, challenger) if is_latest else _precedes(challenger, holder)
+    return precedes(holder, challenger) if is_latest else precedes(challenger, holder)
 
 
-def _ordered_merge(is_latest: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    new = delta["inserted"]
-    held = _published_order(old)
-    offered = _order_of(new, old)
-    takes = new.is_not_null() & (old["sequence"].is_null() | _wins(is_latest, offered, held))
-    merged = [pl.when(takes).then(n).otherwise(o) for n, o in zip(offered, held, strict=True)]
-    names = [name.removeprefix("sequence.") for name in old if name.startswith("sequence.")]
-    values = merged[len(names) :]
-    sequence = pl.struct([column.alias(name) for name, column in zip(names, merged, strict=False)])
-    return {**{f"value{i}": v for i, v in enumerate(values)}, "sequence": sequence}
+def _merge(types: Types, is_latest: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    new, names = delta["inserted"], _named(old, "sequence")
+    wins = _wins(is_latest, _order_of(new, types, old), _held_order(types, old))
+    takes = new.is_not_null() & (old["sequence"].is_null() | wins)
+    both = zip(_sequence_of(new, old), _parts(old, "sequence"), strict=True)
+    parts = [pl.when(takes).then(offered).otherwise(held) for offered, held in both]
+    values = [pl.when(takes).then(new.struct.field(f"v{i}")).otherwise(old[f"value{i}"]) for i in range(len(types))]
+    sequence = pl.struct([part.alias(name) for name, part in zip(names, parts, strict=True)])
+    return {
+        **{f"value{i}": value for i, value in enumerate(values)},
+        "sequence": pl.when(takes | old["sequence"].is_not_null()).then(sequence),
+        "exists": ~(takes & new.struct.field("d")).fill_null(False),
+    }
 
 
-def _ordered_unresolved(is_latest: bool, old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(types: Types, is_latest: bool, old: Fields, delta: Fields) -> pl.Expr:
+    """The published event, or one that would stand before it, was taken away, and nothing that came outdoes it."""
     gone, new = delta["retracted"], delta["inserted"]
-    lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, old), _published_order(old))
-    replaced = new.is_not_null() & _wins(is_latest, _order_of(new, old), _order_of(gone, old))
-    return lost & ~replaced
+    lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, types, old), _held_order(types, old))
+    outdone = new.is_not_null() & _wins(is_latest, _order_of(new, types, old), _order_of(gone, types, old))
+    return lost & ~outdone
 
 
-def _ordered(name: str, is_latest: bool) -> Algebra:
-    return Algebra(
-        name=name,
-        fields=_ordered_fields,
-        delta=partial(_ordered_delta, is_latest),
-        merge=partial(_ordered_merge, is_latest),
-        unresolved=partial(_ordered_unresolved, is_latest),
-        is_ordered=True,
+def _newer_than_deletes(sequence: list[pl.Expr], old: Fields) -> pl.Expr:
+    return ~precedes(sequence, _parts(old, DELETED_UPTO))
+
+
+def _live_unresolved(types: Types, is_latest: bool, old: Fields, delta: Fields) -> pl.Expr:
+    """Beside that: an absent key may have been deleted by an event newer than those that came."""
+    gone, new = delta["retracted"], delta["inserted"]
+    is_last = new.is_not_null() & _newer_than_deletes(_sequence_of(new, old), old)
+    stays_absent = gone.is_null() & new.struct.field("d")
+    absent = old["sequence"].is_null() & ~is_last & ~stays_absent.fill_null(False)
+    held = old["sequence"].is_not_null() & _unresolved(types, is_latest, old, delta)
+    return absent | held
+
+
+def _by_types(algebra: Algebra, is_latest: bool, types: Types) -> Algebra:
+    unresolved = _live_unresolved if algebra.exists else _unresolved
+    return replace(
+        algebra,
+        merge=partial(_merge, types, is_latest),
+        unresolved=partial(unresolved, types, is_latest),
+        specialised=None,
     )
+
+
+def _ordered(name: str, is_latest: bool, has_deletes: bool = False) -> Algebra:
+    algebra = Algebra(
+        name=name,
+        fields=_fields,
+        delta=partial(_delta, is_latest),
+        merge=partial(_merge, [], is_latest),
+        unresolved=partial(_unresolved, [], is_latest),
+        is_ordered=True,
+        is_shared=True,
+        exists=(lambda merged: merged["exists"]) if has_deletes else None,
+    )
+    return replace(algebra, specialised=partial(_by_types, algebra, is_latest))
 
 
 LATEST = _ordered("latest", is_latest=True)
 EARLIEST = _ordered("earliest", is_latest=False)
+LATEST_LIVE = _ordered("latest", is_latest=True, has_deletes=True)
+
+
+# ignore_nulls without deletes: the same, of a column's own events that have a value.
+
+
+def _given_delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
+    order, given = [*row.sequence, row.deleted, *row.order], row.values[0].is_not_null()
+    return {
+        side: _edge(_events(row), order, given & chosen, is_latest)
+        for side, chosen in (("inserted", row.weight > 0), ("retracted", row.weight < 0))
+    }
+
+
+def _ignoring_nulls(algebra: Algebra, is_latest: bool) -> Algebra:
+    alone = replace(algebra, delta=partial(_given_delta, is_latest), is_shared=False)
+    return replace(alone, specialised=partial(_by_types, alone, is_latest))
+
+
+LATEST_GIVEN = _ignoring_nulls(LATEST, is_latest=True)
+EARLIEST_GIVEN = _ignoring_nulls(EARLIEST, is_latest=False)

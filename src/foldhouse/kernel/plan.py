@@ -40,7 +40,11 @@ class Unit:
 
     def column(self, name: str) -> str:
         """What a field is called in a flat frame: the published column, or a name of the kernel's own."""
-        return self.outputs[int(name.removeprefix("value"))] if name.startswith("value") else f"{self.name}_{name}"
+        if name.startswith("value"):
+            return self.outputs[int(name.removeprefix("value"))]
+        if name.startswith("at"):  # the sequence that a column's value came with
+            return f"{self.outputs[int(name.removeprefix('at'))]}_sequence"
+        return f"{self.name}_{name}"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class FoldPlan:
         argument_types: of each distinct argument expression.
         units: the accumulators.
         outputs: the published columns, as declared.
+        delete_argument: which argument says that an event deletes its key; `None` where none does.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -60,6 +65,7 @@ class FoldPlan:
     argument_types: tuple[pa.DataType, ...]
     units: tuple[Unit, ...]
     outputs: tuple[str, ...]
+    delete_argument: int | None = None
 
     @property
     def key_names(self) -> list[str]:
@@ -70,6 +76,11 @@ class FoldPlan:
     def needs_recompute(self) -> bool:
         """Whether a retraction may leave a key that has to be recomputed from the source."""
         return any(unit.algebra.unresolved is not None for unit in self.units)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the table keeps how many rows stand behind a key; a deleted key would have no row to keep it in."""
+        return self.delete_argument is None
 
     @property
     def delta_schema(self) -> pa.Schema:
@@ -89,7 +100,7 @@ class FoldPlan:
     @property
     def _state_type(self) -> pa.DataType:
         hidden = [(unit.column(name), kind) for unit in self.units for name, kind in unit.hidden]
-        return pa.struct([(ROWS, pa.int64()), *hidden])
+        return pa.struct([*([(ROWS, pa.int64())] if self.counts_rows else []), *hidden])
 
 
 def argument_column(i: int) -> str:
@@ -103,10 +114,13 @@ def sequence_column(i: int) -> str:
 
 
 def arguments_of(fold: Fold) -> list[Expression]:
-    """The distinct argument expressions of a fold, in the order in which they are first named."""
+    """The distinct argument expressions of a fold, in the order in which they are first named; `delete_when` last."""
+    named = [argument for _, column in fold.columns for argument in column.arguments]
+    if fold.delete_when is not None:
+        named.append(fold.delete_when)
     found: list[Expression] = []
-    for _, column in fold.columns:
-        found += [argument for argument in column.arguments if argument not in found]
+    for argument in named:
+        found += [argument] if argument not in found else []
     return found
 
 
@@ -130,7 +144,7 @@ def plan_of(
     arguments = arguments_of(fold)
     groups: dict[str, list[int]] = {}
     for place, (name, column) in enumerate(fold.columns):
-        groups.setdefault(column.algebra.name if column.algebra.is_ordered else f"{name}#", []).append(place)
+        groups.setdefault(column.algebra.name if column.algebra.is_shared else f"{name}#", []).append(place)
     units = []
     for label, places in groups.items():
         columns = [fold.columns[place] for place in places]
@@ -142,7 +156,15 @@ def plan_of(
         fields = tuple(algebra.fields(types, sequence if algebra.is_ordered else {}).items())
         units.append(Unit(name, tuple(name for name, _ in columns), algebra, chosen, fields))
     outputs = tuple(name for name, _ in fold.columns)
-    plan = FoldPlan(tuple(keys.items()), tuple(sequence.items()), tuple(argument_types), tuple(units), outputs)
+    deleted = None if fold.delete_when is None else arguments.index(fold.delete_when)
+    if deleted is not None and not pa.types.is_boolean(argument_types[deleted]):
+        raise DefinitionError(f"delete_when={fold.delete_when!r} is {argument_types[deleted]}, not true or false")
+    nested = [name for name, kind in (*keys.items(), *sequence.items()) if pa.types.is_nested(kind)]
+    if nested:
+        raise DefinitionError(
+            f"{nested[0]!r} is a list, map or struct, which can be neither a key nor a sequence; name one of its fields"
+        )
+    plan = FoldPlan(tuple(keys.items()), tuple(sequence.items()), tuple(argument_types), tuple(units), outputs, deleted)
     names = [field.name for field in plan.table_schema.field(STATE).type]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

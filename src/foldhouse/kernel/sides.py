@@ -28,6 +28,22 @@ def flat(fold: str, kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def without_maps(fold: str, kind: pa.DataType) -> pa.DataType:
+    """The type, if two of its values are either equal or not: maps may hold the same entries in another order.
+
+    Raises:
+        DefinitionError: a map, or a map inside of a list or a struct.
+    """
+    if pa.types.is_map(kind):
+        raise DefinitionError(
+            f"{fold} cannot say whether two maps are equal, because their entries have no order; "
+            "name one of their entries, for example 'properties['colour']'"
+        )
+    for place in range(kind.num_fields):
+        without_maps(fold, kind.field(place).type)
+    return kind
+
+
 def inserted(row: Inputs, value: pl.Expr) -> pl.Expr:
     """The values of the rows that were added."""
     return value.filter(row.weight > 0)

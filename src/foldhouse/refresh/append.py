@@ -18,20 +18,23 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import TableUpdate
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict, InvalidData
+from foldhouse.refresh.evolution import commit_columns, pending
 from foldhouse.refresh.head import COVERAGE, RUN_ID
+from foldhouse.refresh.remembered import BATCH, holds_batch, newest_coverage
 from foldhouse.refresh.result import PartitionCounts
 from foldhouse.refresh.target import create_table
 from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
-BATCH = "foldhouse.batch-id"
 _EPOCH = date(1970, 1, 1)
 _ATTEMPTS = 10
 
@@ -56,18 +59,23 @@ class Commit:
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
 
 
-def load_stream(catalog: Catalog, stream: Stream) -> IcebergTable:
-    """The stream's table, created where it does not exist yet."""
+def load_stream(catalog: Catalog, stream: Stream) -> tuple[IcebergTable, tuple[TableUpdate, ...]]:
+    """The stream's table, created where it does not exist yet, and what its declaration adds to it and widens.
+
+    Raises:
+        DefinitionError: the declaration says a column that the table cannot have as it is.
+    """
     try:
-        return catalog.load_table(stream.name)
+        iceberg = catalog.load_table(stream.name)
     except NoSuchTableError:
         schema = schema_of_types(dict(stream.schema))
         properties = {**TABLE_PROPERTIES, "foldhouse.kind": "stream", "comment": stream.description}
-        return create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
+        iceberg = create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
+    return iceberg, pending(iceberg, stream)
 
 
 def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str) -> Commit:
-    """Append events in one commit.
+    """Append events in one commit; before it, in one of their own, the columns that the declaration adds and widens.
 
     Args:
         catalog: where the stream is registered.
@@ -77,16 +85,13 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
         run_id: for the summary.
 
     Raises:
+        DefinitionError: the declaration says a column that the stream cannot have as it is; nothing was written.
         InvalidData: columns are missing, unknown or of another type; nothing was written.
     """
-    iceberg = load_stream(catalog, stream)
-    layout = Layout.of(iceberg)
-    written = (
-        _written_by_spark(layout, stream, events) if isinstance(events, DataFrame) else _written(layout, stream, events)
-    )
+    iceberg, written = _prepared(catalog, stream, events)
     rows = sum(f.record_count for f in written)
     for _ in range(_ATTEMPTS):
-        if not written or (batch_id is not None and _holds_batch(iceberg, batch_id)):
+        if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
             return Commit(stream.name, False, iceberg.metadata.current_snapshot_id)
         properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
         try:
@@ -95,6 +100,24 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
         except CommitConflict:
             iceberg = catalog.load_table(stream.name)
     raise CommitConflict(f"{stream.name} was committed to by others {_ATTEMPTS} times in a row; nothing was appended")
+
+
+def _prepared(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame) -> tuple[IcebergTable, list[DataFile]]:
+    """The stream with the columns that are declared now, and the events in files that no commit names yet."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        iceberg, updates = load_stream(catalog, stream)
+        layout = Layout.of(evolved(iceberg, updates))
+        written = (
+            _written_by_spark(layout, stream, events)
+            if isinstance(events, DataFrame)
+            else _written(layout, stream, events)
+        )
+        try:
+            return commit_columns(catalog, iceberg, updates), written
+        except CommitConflict:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
 
 
 def replace_partitions(
@@ -116,14 +139,15 @@ def replace_partitions(
     """
     if stream.partition_column is None:
         raise InvalidData(f"{stream.name} is not partitioned, so that no partition of it can be replaced")
-    iceberg = load_stream(catalog, stream)
-    layout = Layout.of(iceberg)
+    iceberg, updates = load_stream(catalog, stream)
+    layout = Layout.of(evolved(iceberg, updates))
     new = _by_day(stream, checked(stream, layout, events))
     strange = sorted(set(new) - set(days), key=str)
     if strange:
         raise InvalidData(
             f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here"
         )
+    iceberg = commit_columns(catalog, iceberg, updates)
     held = _held_by_day(iceberg)
     covered = stream_coverage(iceberg)
     coverage = covered.union(Coverage.of(days))
@@ -149,22 +173,20 @@ def replace_partitions(
 
 def stream_coverage(iceberg: IcebergTable) -> Coverage:
     """The days that were landed in a stream, empty ones included; the newest of our commits says."""
-    snapshot = iceberg.current_snapshot()
-    while snapshot is not None:
-        if snapshot.summary is not None and COVERAGE in snapshot.summary.additional_properties:
-            return Coverage.parse(snapshot.summary.additional_properties[COVERAGE])
-        parent = snapshot.parent_snapshot_id
-        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
-    return Coverage()
+    said = newest_coverage(iceberg, iceberg.current_snapshot())
+    return Coverage() if said is None else Coverage.parse(said)
 
 
 def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     """The events in the stream's columns and types.
 
+    A column that is stored and not declared may be left out, where the declaration is behind the stream: it is null.
+
     Raises:
         InvalidData: columns are missing or unknown, or a value does not fit its type.
     """
-    missing = [name for name in layout.arrow.names if name not in events.column_names]
+    declared = {name for name, _ in stream.schema}
+    missing = [n for n in layout.arrow.names if n in declared and n not in events.column_names]
     unknown = [name for name in events.column_names if name not in layout.arrow.names]
     if missing or unknown:
         found = [f"lack {', '.join(missing)}"] if missing else []
@@ -174,6 +196,9 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
         )
     columns = []
     for target in layout.arrow:
+        if target.name not in events.column_names:
+            columns.append(pa.nulls(events.num_rows, target.type))
+            continue
         try:
             columns.append(events[target.name].cast(target.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
@@ -216,16 +241,6 @@ def _write_task(layout: Layout, stream: Stream, batches: Iterable[pa.RecordBatch
     if given:
         files = _written(layout, stream, pa.Table.from_batches(given))
         yield pa.record_batch({"file": pa.array([pickle.dumps(f) for f in files], pa.binary())})
-
-
-def _holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
-    snapshot = iceberg.current_snapshot()
-    while snapshot is not None:
-        if snapshot.summary is not None and snapshot.summary.additional_properties.get(BATCH) == batch_id:
-            return True
-        parent = snapshot.parent_snapshot_id
-        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
-    return False
 
 
 def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from foldhouse.kernel.combine import FILE, POSITION, combine
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
+from foldhouse.kernel.combine import FILE, POSITION, combine, newest_delete
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
 from foldhouse.refresh.cost import rewriting_pays
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
 from foldhouse.storage.live import Slice, pieces_of
@@ -26,6 +27,7 @@ BUCKET = "__bucket"
 KEY_ONLY = "__key_only"
 RECOMPUTED = "__recomputed"
 NULL_KEY = "null"
+NULL_SEQUENCE = "null sequence"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class BucketResult:
         unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
         rows_in: signed source rows folded.
         null_key_rows: rows (net) that were left out because a key is null.
+        null_sequence_rows: rows (net) that were left out because it is not known when they come.
+        deleted_upto: the newest sequence of an event that deletes its key.
         rows_written: new and changed rows of the table.
         rows_carried: unchanged rows that a rewritten file had to take along.
         rows_deleted: held rows that were changed or disappeared.
@@ -51,6 +55,8 @@ class BucketResult:
     unresolved: pa.Table | None = None
     rows_in: int = 0
     null_key_rows: int = 0
+    null_sequence_rows: int = 0
+    deleted_upto: tuple[Any, ...] | None = None
     rows_written: int = 0
     rows_carried: int = 0
     rows_deleted: int = 0
@@ -70,16 +76,23 @@ class BucketJob:
         plan: the compiled fold.
         layout: of the table.
         slices: partition -> what it holds.
+        deleted_upto: the newest sequence of any delete that was folded before.
     """
 
     plan: FoldPlan
     layout: Layout
     slices: Mapping[Partition, tuple[Slice, ...]] = field(repr=False)
+    deleted_upto: tuple[Any, ...] | None = None
 
 
 def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `__bucket`: the row's Iceberg partition as JSON, `null` where a key is null."""
-    rows = rows.with_columns(pl.any_horizontal(pl.col(key).is_null() for key in plan.key_names).alias("__has_null"))
+    """Add the column `__bucket`: the row's Iceberg partition as JSON; a word where a key, or the sequence, is null."""
+    sequence = [pl.col(sequence_column(i)).is_null() for i in range(len(plan.sequence))]
+    is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
+    rows = rows.with_columns(
+        pl.any_horizontal(pl.col(key).is_null() for key in plan.key_names).alias("__has_null"),
+        (pl.any_horizontal(pl.lit(False), *sequence) & is_event).alias("__no_sequence"),
+    )
     values: list[pl.Series] = []
     for place, partition_field in enumerate(layout.spec.fields):
         source = layout.schema.find_field(partition_field.source_id)
@@ -88,13 +101,14 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
         assert isinstance(transformed, pl.Series)
         values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
     inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
-    bucket = pl.when(pl.col("__has_null")).then(pl.lit(NULL_KEY)).otherwise(inside)
-    return rows.with_columns(bucket.alias(BUCKET)).drop("__has_null")
+    unordered = pl.when(pl.col("__no_sequence")).then(pl.lit(NULL_SEQUENCE)).otherwise(inside)
+    bucket = pl.when(pl.col("__has_null")).then(pl.lit(NULL_KEY)).otherwise(unordered)
+    return rows.with_columns(bucket.alias(BUCKET)).drop("__has_null", "__no_sequence")
 
 
 def partition_of(bucket: str) -> Partition:
-    """The partition that a `__bucket` text names; that of null keys has no values."""
-    return Partition(tuple(json.loads(bucket) or ()))
+    """The partition that a `__bucket` text names; that of rows which are not folded has no values."""
+    return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
 def fold_bucket(
@@ -110,15 +124,19 @@ def fold_bucket(
     """
     if bucket == NULL_KEY:
         return BucketResult(NULL_KEY, null_key_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
+    if bucket == NULL_SEQUENCE:
+        return BucketResult(NULL_SEQUENCE, null_sequence_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
     partition = partition_of(bucket)
     slices = job.slices.get(partition, ())
     held, files = _held(job, slices)
-    combined = combine(job.plan, held, rows.select(job.plan.delta_schema.names), recomputed)
+    rows = rows.select(job.plan.delta_schema.names)
+    combined = combine(job.plan, held, rows, recomputed, job.deleted_upto)
     if not combined.unresolved.is_empty():
         return BucketResult(bucket, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
     counted = BucketResult(
         bucket,
         rows_in=rows.height,
+        deleted_upto=newest_delete(job.plan, rows),
         rows_written=combined.rows.height,
         rows_deleted=combined.replaced.height,
         rows_live=held.height - combined.replaced.height + combined.rows.height,

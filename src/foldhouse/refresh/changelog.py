@@ -22,8 +22,15 @@ _SIGN = "__sign"
 
 
 def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a snapshot, without `_state`, as an Arrow table; at the schema the snapshot was written with."""
-    layout = Layout.of(iceberg, snapshot_id)
+    """The rows of a snapshot, without `_state`, as an Arrow table; at the schema the snapshot was written with.
+
+    Args:
+        iceberg: the table.
+        snapshot_id: which snapshot; `None` for the head, at its present schema.
+        columns: top-level columns, all by default.
+    """
+    layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
+    snapshot_id = iceberg.metadata.current_snapshot_id if snapshot_id is None else snapshot_id
     names = published(layout) if columns is None else columns
     return _rows(layout, pieces_of(live_slices(iceberg, snapshot_id).values()), names)
 
@@ -59,7 +66,7 @@ def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, 
     frames = [_step(iceberg, before, now, ordinal) for ordinal, (before, now) in enumerate(steps)]
     if not frames:
         frames = [_step(iceberg, upto, upto, 0)]
-    return pl.concat(frames).to_arrow().cast(_schema(Layout.of(iceberg)))
+    return pl.concat(frames).to_arrow().cast(_schema(Layout.of_head(iceberg)))
 
 
 def _schema(layout: Layout) -> pa.Schema:
@@ -90,7 +97,7 @@ def _lineage(iceberg: IcebergTable, after: int | None, upto: int | None) -> list
 
 
 def _step(iceberg: IcebergTable, before: int | None, now: int | None, ordinal: int) -> pl.DataFrame:
-    layout = Layout.of(iceberg)
+    layout = Layout.of_head(iceberg)
     names = published(layout)
     pieces = difference(live_slices(iceberg, before), live_slices(iceberg, now))
     sides = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,11 +15,14 @@ from pyspark.sql import functions as F
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.spark.lineage import Origin, analysed_plan, normalised, origins
+from foldhouse.spark.shape import LINEAR, Shape, check_repeatable, key_origins, shape_of, source_name
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.storage.schema import STATE, Layout
 from foldhouse.values.definition import Table
-from foldhouse.values.fold import Expression
+from foldhouse.values.fold import Expression, Fold
+
+_LOG = logging.getLogger("foldhouse")
 
 
 @dataclass(frozen=True)
@@ -27,91 +31,135 @@ class Compiled:
 
     Args:
         table: the declaration.
+        fold: its fold over columns that are named; of a fold of whole rows, those the source has.
         plan: the compiled fold.
-        source_columns: the columns `rows` is given.
+        inputs: of each source, the columns that `rows` is given.
+        shape: how output rows hang together with input rows.
         origins: output column -> the source column it is, or is the day of; only where the plan says so for certain.
         definition_hash: equal for equal logic, layout and folds.
         is_plain: no `rows`, and only column names as arguments: foldable without Spark.
     """
 
     table: Table
+    fold: Fold
     plan: FoldPlan
-    source_columns: list[str]
+    inputs: tuple[tuple[str, ...], ...]
     origins: dict[str, Origin] = field(repr=False)
     definition_hash: str = ""
     is_plain: bool = False
+    shape: Shape = LINEAR
+
+    @property
+    def source_columns(self) -> list[str]:
+        """The columns of the source that `rows` is given; of the first of several."""
+        return list(self.inputs[0])
 
     def plain_keys(self, keys: pa.Table) -> dict[str, pa.Array]:
         """Source column -> wanted values, for the key columns that are source columns as they are."""
         plain = {name: origin.column for name, origin in self.origins.items() if not origin.is_day}
         return {column: keys[name].combine_chunks().unique() for name, column in plain.items()}
 
-    def signed_rows(self, frame: DataFrame) -> DataFrame:
-        """The source's rows as the kernel takes them, without the weight."""
-        return _projected(self.table, frame)
+    def signed_rows(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """What the logic makes of the rows of each source, as the kernel takes it, without the weight."""
+        return _projected(self.table, _rows(self.table, frames), self.fold)
 
 
-def compile_table(table: Table, source: Layout, session: Callable[[], SparkSession]) -> Compiled:
-    """Compile a declaration against the schema of its source.
+def compile_table(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
+    """Compile a declaration against the schemas of its sources.
 
     Args:
         table: the declaration.
-        source: the source's layout.
+        sources: the sources' layouts.
         session: gives the Spark session; called only where `rows` or an expression needs Spark to be understood.
 
     Raises:
         DefinitionError: `rows` fails, or a column that is named does not exist.
     """
     try:
-        return _compiled(table, source, session)
+        return _compiled(table, sources, session)
     except DefinitionError as failure:
         if str(failure).startswith(table.name):
             raise
         raise DefinitionError(f"{table.name}: {failure}") from failure
 
 
-def _compiled(table: Table, source: Layout, session: Callable[[], SparkSession]) -> Compiled:
-    columns = [name for name in source.schema.column_names if "." not in name and name != STATE]
-    if _is_plain(table, columns):
-        types = {name: _plain_type(source.arrow.field(name).type) for name in columns}
+def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
+    inputs = tuple(tuple(f.name for f in source.schema.fields if f.name != STATE) for source in sources)
+    columns = list(inputs[0])
+    if table.rows is None and _is_plain(table, fold := table.fold.over(columns, table.keys), columns):
+        types = {name: _plain_type(sources[0].arrow.field(name).type) for name in columns}
         keys = {name: types[name] for name in table.keys}
         sequence = {name: types[name] for name in table.sequence_by}
-        arguments = [types[str(argument)] for argument in arguments_of(table.fold)]
-        plan = plan_of(table.fold, keys, sequence, arguments)
+        arguments = [types[str(argument)] for argument in arguments_of(fold)]
+        plan = plan_of(fold, keys, sequence, arguments)
         found = {name: Origin(name) for name in table.keys}
-        return Compiled(table, plan, columns, found, _hash(table, "plain"), is_plain=True)
-    frame = _projected(table, empty_frame(session(), source, columns))
+        return Compiled(table, fold, plan, inputs, found, _hash(table, "plain"), is_plain=True)
+    frames = [empty_frame(session(), one, list(names)) for one, names in zip(sources, inputs, strict=True)]
+    rows = _rows(table, frames)
+    fold = table.fold.over(rows.columns, table.keys)
+    frame = _projected(table, rows, fold)
+    logic = analysed_plan(frame)
+    check_repeatable(logic)
     types_of = arrow_schema(frame.schema)
     plan = plan_of(
-        table.fold,
+        fold,
         {name: types_of.field(name).type for name in table.keys},
         {name: types_of.field(sequence_column(i)).type for i, name in enumerate(table.sequence_by)},
-        [types_of.field(argument_column(i)).type for i in range(len(arguments_of(table.fold)))],
+        [types_of.field(argument_column(i)).type for i in range(len(arguments_of(fold)))],
     )
-    text = analysed_plan(frame.select(*table.keys))
-    return Compiled(
-        table, plan, columns, origins(text, list(table.keys)), _hash(table, normalised(analysed_plan(frame)))
-    )
+    shape, found = _understood(table, frames, logic)
+    if len(sources) == 1 and shape.is_linear:
+        found = origins(analysed_plan(frame.select(*table.keys)), list(table.keys))
+    return Compiled(table, fold, plan, inputs, found, _hash(table, normalised(logic)), shape=shape)
 
 
-def _is_plain(table: Table, columns: list[str]) -> bool:
-    named = [*table.keys, *table.sequence_by, *arguments_of(table.fold)]
-    return table.rows is None and all(isinstance(name, str) and name in columns for name in named)
+def _understood(table: Table, frames: Sequence[DataFrame], logic: str) -> tuple[Shape, dict[str, Origin]]:
+    """The shape of the logic, and for logic that is not linear the source columns that keys are."""
+    shape = shape_of(logic, len(frames))
+    if shape.is_linear:
+        return shape, {}
+    named = [frame.alias(source_name(place)) for place, frame in enumerate(frames)]
+    keyed = analysed_plan(_rows(table, named).select(*table.keys))
+    shape = shape_of(keyed, len(frames))
+    if shape == Shape():
+        _LOG.warning(
+            "%s: how the rows of its sources meet was not understood, so every refresh evaluates all of them; joins on "
+            "columns that are equal as they are, and aggregations by those columns, cost less",
+            table.name,
+        )
+    return shape, key_origins(keyed, list(table.keys), len(frames))
+
+
+def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:
+    named = [*table.keys, *table.sequence_by, *arguments_of(fold)]
+    return all(isinstance(name, str) and name in columns for name in named)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type without Arrow's `large` variants, which are no types of Iceberg's."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _plain_type(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
     return pa.string() if pa.types.is_large_string(kind) else pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def _projected(table: Table, frame: DataFrame) -> DataFrame:
+def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
+    """What `rows` makes of the sources' rows."""
     try:
-        rows = frame if table.rows is None else table.rows(frame)
+        rows = frames[0] if table.rows is None else table.rows(*frames)
     except Exception as failure:
-        raise DefinitionError(
-            f"{table.name}: `rows` failed on the columns of {table.source.name}: {failure}"
-        ) from failure
+        names = ", ".join(source.name for source in table.sources)
+        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {names}: {failure}") from failure
     if not isinstance(rows, DataFrame):
         raise DefinitionError(f"{table.name}: `rows` returned {type(rows).__name__}, not a DataFrame")
+    return rows
+
+
+def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
+    """The columns the kernel takes: keys, arguments of the fold, sequence."""
     for column in (*table.keys, *table.sequence_by):
         if column not in rows.columns:
             role = "key" if column in table.keys else "sequence"
@@ -119,7 +167,7 @@ def _projected(table: Table, frame: DataFrame) -> DataFrame:
                 f"{table.name}: the {role} column {column!r} is not among the rows to fold "
                 f"({', '.join(rows.columns)}); keep it in `rows`"
             )
-    arguments = [_column(a).alias(argument_column(i)) for i, a in enumerate(arguments_of(table.fold))]
+    arguments = [_column(rows, a).alias(argument_column(i)) for i, a in enumerate(arguments_of(fold))]
     sequence = [rows[name].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
     try:
         projected = rows.select(*[rows[name] for name in table.keys], *arguments, *sequence)
@@ -130,8 +178,11 @@ def _projected(table: Table, frame: DataFrame) -> DataFrame:
     return projected
 
 
-def _column(expression: Expression) -> Column:
-    return F.expr(expression) if isinstance(expression, str) else expression()
+def _column(rows: DataFrame, expression: Expression) -> Column:
+    if not isinstance(expression, str):
+        made: Column = expression()
+        return made
+    return rows[f"`{expression}`"] if expression in rows.columns else F.expr(expression)
 
 
 def _hash(table: Table, rows: str) -> str:
@@ -140,7 +191,7 @@ def _hash(table: Table, rows: str) -> str:
         "keys": table.keys,
         "sequence_by": table.sequence_by,
         "fold": repr(table.fold),
-        "source": table.source.name,
+        "source": table.source.name if len(table.sources) == 1 else [source.name for source in table.sources],
         "partition_by": table.partition_by,
         "buckets": table.buckets,
         "rows": rows,

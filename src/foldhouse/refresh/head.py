@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.errors import ForeignCommit
@@ -17,6 +18,8 @@ DEFINITION = "foldhouse.definition"
 RUN_ID = "foldhouse.run-id"
 ROWS_IN = "foldhouse.rows-in"
 NULL_KEYS = "foldhouse.null-key-rows"
+NULL_SEQUENCES = "foldhouse.null-sequence-rows"
+DELETED_UPTO = "foldhouse.deleted-upto"
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,16 @@ class Head:
         coverage: which partitions exist.
         definition_hash: of the declaration it was folded under; `None` before the first fold.
         null_key_rows: source rows left out so far because a key is null.
+        null_sequence_rows: source rows left out so far because a part of their sequence is null.
+        deleted_upto: the newest sequence of any event that deleted its key, as `sequence_to_json` gives it.
     """
 
     positions: dict[str, Position] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     definition_hash: str | None = None
     null_key_rows: int = 0
+    null_sequence_rows: int = 0
+    deleted_upto: str | None = None
 
     @property
     def is_folded(self) -> bool:
@@ -49,8 +56,23 @@ def read_head(iceberg: IcebergTable) -> Head:
     Raises:
         ForeignCommit: a commit that is not ours changed rows.
     """
+    return _parsed(_newest_of_ours(iceberg))
+
+
+def head_properties(iceberg: IcebergTable) -> dict[str, str]:
+    """What a derived table's head says under `foldhouse.`; nothing before the first fold.
+
+    Raises:
+        ForeignCommit: a commit that is not ours changed rows.
+    """
+    snapshot = _newest_of_ours(iceberg)
+    said = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary is not None else {}
+    return {name: value for name, value in said.items() if name.startswith("foldhouse.")}
+
+
+def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
     snapshot = iceberg.current_snapshot()
-    while snapshot is not None and not _is_ours(snapshot):
+    while snapshot is not None and not is_ours(snapshot):
         if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:
             raise ForeignCommit(_who(iceberg, snapshot))
         parent = snapshot.parent_snapshot_id
@@ -58,13 +80,13 @@ def read_head(iceberg: IcebergTable) -> Head:
         if below is None:
             raise ForeignCommit(_who(iceberg, snapshot))
         snapshot = below
-    return _parsed(snapshot)
+    return snapshot
 
 
-def last_head(iceberg: IcebergTable) -> Head:
-    """What the newest commit of ours says, whatever others committed since."""
-    snapshot = iceberg.current_snapshot()
-    while snapshot is not None and not _is_ours(snapshot):
+def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
+    """What the newest commit of ours behind a branch says, whatever others committed since."""
+    snapshot = iceberg.snapshot_by_name(branch)
+    while snapshot is not None and not is_ours(snapshot):
         parent = snapshot.parent_snapshot_id
         snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
     return _parsed(snapshot)
@@ -79,10 +101,13 @@ def _parsed(snapshot: Snapshot | None) -> Head:
         coverage=Coverage.parse(summary[COVERAGE]),
         definition_hash=summary[DEFINITION],
         null_key_rows=int(summary.get(NULL_KEYS, "0")),
+        null_sequence_rows=int(summary.get(NULL_SEQUENCES, "0")),
+        deleted_upto=summary.get(DELETED_UPTO),
     )
 
 
-def _is_ours(snapshot: Snapshot) -> bool:
+def is_ours(snapshot: Snapshot) -> bool:
+    """Whether a snapshot of a derived table says of what it is the fold."""
     return snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
 
 

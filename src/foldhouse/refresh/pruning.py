@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -65,7 +65,7 @@ def _is_timestamp(kind: IcebergType) -> bool:
 
 
 def pieces_with_keys(
-    pieces: Sequence[Piece], schema: Schema, origins: dict[str, Origin], keys: dict[str, Sequence[Any]]
+    pieces: Sequence[Piece], schema: Schema, origins: dict[str, Origin], keys: Mapping[str, Sequence[Any]]
 ) -> list[Piece]:
     """The pieces that may hold rows of some keys.
 

@@ -7,27 +7,40 @@ running it again; a lost race starts over from what the winner left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyspark.sql import SparkSession
 
-from foldhouse.errors import DefinitionChanged, SourceReplaced, UnknownSnapshot, UnknownTable
+from foldhouse.errors import (
+    CommitConflict,
+    DefinitionChanged,
+    DefinitionError,
+    SourceReplaced,
+    UnknownSnapshot,
+    UnknownTable,
+)
 from foldhouse.refresh import head as summary
+from foldhouse.refresh.affected import as_frame, of_keys, of_state, of_window
+from foldhouse.refresh.between import pieces_between
 from foldhouse.refresh.bucket import BucketJob, BucketResult
 from foldhouse.refresh.compiled import Compiled
+from foldhouse.refresh.deletes import newest, sequence_from_json, sequence_to_json
+from foldhouse.refresh.evaluate import Evaluation, Logic
+from foldhouse.refresh.following import check_definition, check_names, columns_since, explained
 from foldhouse.refresh.head import Head, last_head, read_head
-from foldhouse.refresh.pruning import pieces_with_days, pieces_with_keys
+from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
 from foldhouse.refresh.result import Refreshed, by_partition, partition_counts, row_count
-from foldhouse.refresh.runners import Part, Recompute, Run, fold_in_process, fold_on_spark
-from foldhouse.refresh.target import Target, load_anew, load_or_create
+from foldhouse.refresh.runners import Recompute, Run, fold_in_process, fold_on_spark
+from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import selected_positions
-from foldhouse.storage.live import Piece, Slice, difference, live_slices, pieces_of
+from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.window import Coverage, Position, positions_to_json
@@ -43,14 +56,14 @@ class Workshop:
     Args:
         catalog: where tables are registered.
         session: gives the Spark session, started at the first call.
-        compiled: compiles a declaration against a source's layout.
+        compiled: compiles a declaration against its sources' layouts.
         in_process_rows: windows up to so many source rows are folded in this process.
         run_id: who is running, for the summary.
     """
 
     catalog: Catalog
     session: Callable[[], SparkSession]
-    compiled: Callable[[Table, Layout], Compiled]
+    compiled: Callable[[Table, Sequence[Layout]], Compiled]
     in_process_rows: int
     run_id: str
 
@@ -59,6 +72,7 @@ class Workshop:
 class _Source:
     """A source, pinned at the head that was read."""
 
+    name: str
     iceberg: IcebergTable
     layout: Layout
     slices: dict[str, Slice]
@@ -74,11 +88,13 @@ class _Work:
     target: Target
     held: dict[str, Slice]
     found: Head
-    source: _Source
-    parts: list[Part]
+    sources: tuple[_Source, ...]
+    logic: Logic
+    evaluations: list[Evaluation]
     coverage: Coverage
     asked: Coverage | None
     dropped: frozenset[str] = frozenset()
+    branch: str = MAIN_BRANCH
 
 
 def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Refreshed:
@@ -98,70 +114,124 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         CommitConflict: somebody else committed meanwhile; starting over is safe.
     """
     started = time.monotonic()
-    source = _pinned(workshop.catalog, table)
-    compiled = workshop.compiled(table, source.layout)
-    target = load_or_create(workshop.catalog, compiled)
+    earlier = loaded(workshop.catalog, table)  # before its sources: its position is in what they say then
+    sources = _pinned(workshop.catalog, table)
+    compiled = _compiled(workshop, table, sources)
+    target = load_or_create(workshop.catalog, compiled, earlier)
     found = read_head(target.iceberg)
-    before = _checked(table, found, source, compiled)
+    if earlier is None and found.is_folded:
+        raise CommitConflict(f"{table.name} was made and folded by somebody else meanwhile; starting over is safe")
+    before = _checked(workshop, table, found, sources, compiled)
+    target = following(target, compiled, is_folded=found.is_folded)
     added = _added_coverage(table, found, asked)
-    if before == source.position and not added:
+    if before == [source.position for source in sources] and not added:
         return _nothing_new(target.iceberg, table, found, asked, started)
-    parts = _parts(source, compiled, found, before, added)
+    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
+    evaluations = _evaluations(logic, sources, found, before, added)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
-    return _done(workshop, _Work(table, compiled, target, held, found, source, parts, coverage, asked), started)
+    work = _Work(table, compiled, target, held, found, sources, logic, evaluations, coverage, asked)
+    return _done(workshop, work, started)
 
 
-def rebuild(workshop: Workshop, table: Table) -> Refreshed:
-    """Fold everything again from the source's present state, in the shape that is declared now, in one commit.
+def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
+    """Fold everything again from the source's present state, in the shape that is declared now, into a branch.
 
-    The coverage stays. Readers see the old table until the commit, the new one after it; history stays readable.
+    The coverage stays. Readers see the old table until it is published, in one fast-forward, and the new one after
+    it; history stays readable.
+
+    Args:
+        workshop: the lake's tools.
+        table: the declaration.
+        and_publish: whether the branch becomes the head at once.
 
     Raises:
         UnknownTable: the source does not exist yet.
         CommitConflict: somebody else committed meanwhile; nothing was written.
     """
     started = time.monotonic()
-    source = _pinned(workshop.catalog, table)
-    compiled = workshop.compiled(table, source.layout)
-    target = load_anew(workshop.catalog, compiled)
+    earlier = loaded(workshop.catalog, table)
+    sources = _pinned(workshop.catalog, table)
+    compiled = _compiled(workshop, table, sources)
+    target = load_anew(workshop.catalog, compiled, earlier)
     last = last_head(target.iceberg)
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
-    parts = _parts(source, compiled, Head(), None, coverage)
+    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
+    evaluations = _evaluations(logic, sources, Head(), None, coverage)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     dropped = frozenset(path for one in held.values() for path in (one.file.path, *one.deletes))
-    return _done(workshop, _Work(table, compiled, target, {}, Head(), source, parts, coverage, None, dropped), started)
+    found = Head()
+    work = _Work(
+        table, compiled, target, {}, found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
+    )
+    rebuilt = _done(workshop, work, started)
+    if and_publish:
+        publish(workshop.catalog, workshop.catalog.load_table(table.name), rebuilt.snapshot_id)
+    return rebuilt
 
 
-def _pinned(catalog: Catalog, table: Table) -> _Source:
+def _pinned(catalog: Catalog, table: Table) -> tuple[_Source, ...]:
+    return tuple(_pinned_source(catalog, table, source.name) for source in table.sources)
+
+
+def _pinned_source(catalog: Catalog, table: Table, name: str) -> _Source:
     try:
-        iceberg = catalog.load_table(table.source.name)
+        iceberg = catalog.load_table(name)
     except NoSuchTableError:
         raise UnknownTable(
-            f"{table.name} is folded from {table.source.name}, which does not exist in the lake yet; "
+            f"{table.name} is folded from {name}, which does not exist in the lake yet; "
             "append to it, or materialize it, first"
         ) from None
     head = iceberg.metadata.current_snapshot_id
-    position = Position(str(iceberg.metadata.table_uuid), head)
-    return _Source(iceberg, Layout.of(iceberg), live_slices(iceberg, head), position)
+    layout = Layout.of_head(iceberg)
+    position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)
+    return _Source(name, iceberg, layout, live_slices(iceberg, head), position)
 
 
-def _checked(table: Table, found: Head, source: _Source, compiled: Compiled) -> Position | None:
-    """The position the table was folded up to, if it was folded from this source under this declaration."""
+def _compiled(workshop: Workshop, table: Table, sources: Sequence[_Source]) -> Compiled:
+    """The declaration over the sources' present columns; one it names that went away is refused with what became of it.
+
+    Raises:
+        DefinitionError: see `compile_table`.
+    """
+    try:
+        check_names(table, sources[0].iceberg)
+        return workshop.compiled(table, [source.layout for source in sources])
+    except DefinitionError as failure:
+        said = failure
+        for source in sources:
+            said = explained(said, source.iceberg)
+        raise said from failure
+
+
+def _checked(
+    workshop: Workshop, table: Table, found: Head, sources: Sequence[_Source], compiled: Compiled
+) -> list[Position] | None:
+    """The positions the table was folded up to, if it was folded from these sources under this declaration."""
     if not found.is_folded:
         return None
-    if found.definition_hash != compiled.definition_hash:
+    if set(found.positions) != {source.name for source in sources}:
         raise DefinitionChanged(
-            f"{table.name} was folded under the definition {found.definition_hash}, and is declared as "
-            f"{compiled.definition_hash} now; run `foldhouse rebuild {table.name}` to fold it anew"
+            f"{table.name} was folded from {', '.join(found.positions)}, and is declared over "
+            f"{', '.join(source.name for source in sources)} now; run `foldhouse rebuild {table.name}` to fold it anew"
         )
-    before = found.positions[table.source.name]
-    if before.uuid != source.position.uuid:
-        raise SourceReplaced(
-            f"{table.name} was folded from {table.source.name} with uuid {before.uuid}; the table of that name now has "
-            f"uuid {source.position.uuid}; run `foldhouse rebuild {table.name}` to fold it from the new one"
-        )
-    return before
+    for source in sources:
+        before = found.positions[source.name]
+        if before.uuid != source.position.uuid:
+            raise SourceReplaced(
+                f"{table.name} was folded from {source.name} with uuid {before.uuid}; the table of that name now has "
+                f"uuid {source.position.uuid}; run `foldhouse rebuild {table.name}` to fold it from the new one"
+            )
+    columns = [columns_since(source.iceberg, source.layout, found.positions[source.name]) for source in sources]
+    check_definition(
+        table,
+        found.definition_hash,
+        compiled,
+        columns,
+        lambda layouts: workshop.compiled(table, layouts),
+        workshop.session,
+    )
+    return [found.positions[source.name] for source in sources]
 
 
 def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:
@@ -174,107 +244,123 @@ def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Covera
     return asked.minus(found.coverage)
 
 
-def _parts(source: _Source, compiled: Compiled, found: Head, before: Position | None, added: Coverage) -> list[Part]:
-    """What to fold: the window for the partitions that are covered, the source's state for those that are added."""
-    origin = compiled.origins.get(compiled.table.partition_by or "")
-    schema = source.layout.schema
-    parts = []
-    if before is not None and before != source.position:
-        if before.snapshot_id is not None and source.iceberg.snapshot_by_id(before.snapshot_id) is None:
-            name, head = compiled.table.name, source.position.snapshot_id
-            raise UnknownSnapshot(
-                f"position {before.snapshot_id} of {name} is not in the history of {compiled.table.source.name} "
-                f"(head {head}) any more; run `foldhouse rebuild {name}` to fold it from what there is"
-            )
-        _check_columns(source, compiled, before)
-        window = difference(live_slices(source.iceberg, before.snapshot_id), source.slices)
-        parts.append(Part(pieces_with_days(window, schema, origin, found.coverage), found.coverage))
+def _evaluations(
+    logic: Logic, sources: Sequence[_Source], found: Head, before: list[Position] | None, added: Coverage
+) -> list[Evaluation]:
+    """What to fold: the window for the partitions that are covered, the sources' state for those that are added."""
+    after = [source.slices for source in sources]
+    evaluations = []
+    if before is not None:
+        then = [_slices_at(logic, source, position) for source, position in zip(sources, before, strict=True)]
+        deltas = [
+            pieces_between(source.iceberg, position.snapshot_id, source.position.snapshot_id)
+            for source, position in zip(sources, before, strict=True)
+        ]
+        evaluations += of_window(logic, deltas, then, after, found.coverage)
     if added:
-        state = pieces_of(source.slices.values())
-        parts.append(Part(pieces_with_days(state, schema, origin, added), added))
-    return parts
+        evaluations.append(of_state(logic, after, added))
+    return evaluations
 
 
-def _check_columns(source: _Source, compiled: Compiled, before: Position) -> None:
-    """Refuse a window over which a column got another type: its old rows cannot be read as the new column."""
-    then = Layout.of(source.iceberg, before.snapshot_id).schema
-    ids = {field.name: field.field_id for field in then.fields}
-    now = {field.name: field.field_id for field in source.layout.schema.fields}
-    for name in compiled.source_columns:
-        if name in ids and ids[name] != now[name]:
-            table = compiled.table.name
-            raise DefinitionChanged(
-                f"{compiled.table.source.name} was rebuilt with another type of {name!r} since {table} was folded; "
-                f"run `foldhouse rebuild {table}` to fold it anew"
-            )
+def _slices_at(logic: Logic, source: _Source, position: Position) -> Mapping[str, Slice]:
+    if position.snapshot_id is not None and source.iceberg.snapshot_by_id(position.snapshot_id) is None:
+        name, head = logic.compiled.table.name, source.position.snapshot_id
+        raise UnknownSnapshot(
+            f"position {position.snapshot_id} of {name} is not in the history of {source.name} "
+            f"(head {head}) any more; run `foldhouse rebuild {name}` to fold it from what there is"
+        )
+    return live_slices(source.iceberg, position.snapshot_id)
 
 
 def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     """Fold, commit, and say what came of it."""
-    pieces = [piece for part in work.parts for piece in part.pieces]
     results: list[BucketResult] = []
     recomputed = 0
-    if pieces:
-        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held))
-        run = Run(work.compiled, job, work.source.layout, work.parts, workshop.session)
-        results, recomputed = _fold(workshop, run, work.source)
-    rows_read = sum(_rows_of(work.source.layout, piece) for piece in pieces)
+    sequence = work.compiled.plan.sequence
+    deleted_upto = sequence_from_json(work.found.deleted_upto, sequence)
+    if any(any(evaluation.pieces) for evaluation in work.evaluations):
+        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), deleted_upto)
+        results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
+    read = _read(work.evaluations)
+    rows_read = sum(_rows_of(work.logic.layouts[place], piece) for place, piece in read)
     nulls = sum(r.null_key_rows for r in results)
+    unordered = sum(r.null_sequence_rows for r in results)
+    deleted_upto = newest([deleted_upto, *(r.deleted_upto for r in results)])
     changes = FileChanges(
         added=[data_file for r in results for data_file in r.added],
         removed=work.dropped.union(path for r in results for path in r.removed),
         updates=work.target.updates,
     )
     properties = {
-        summary.POSITION: positions_to_json({work.table.source.name: work.source.position}),
+        summary.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
         summary.COVERAGE: str(work.coverage),
         summary.DEFINITION: work.compiled.definition_hash,
         summary.RUN_ID: workshop.run_id,
         summary.ROWS_IN: str(rows_read),
         summary.NULL_KEYS: str(work.found.null_key_rows + nulls),
     }
-    snapshot_id = commit(workshop.catalog, work.target.iceberg, changes, properties)
+    if sequence:
+        properties[summary.NULL_SEQUENCES] = str(work.found.null_sequence_rows + unordered)
+    if deleted_upto is not None:
+        properties[summary.DELETED_UPTO] = sequence_to_json(deleted_upto, sequence) or ""
+    if work.branch == REBUILD_BRANCH:
+        properties[SPEC] = str(work.target.layout.spec.spec_id)
+    snapshot_id = commit(workshop.catalog, work.target.iceberg, changes, properties, branch=work.branch)
     after = workshop.catalog.load_table(work.table.name)
     return Refreshed(
         table=work.table.name,
         committed=True,
         snapshot_id=snapshot_id,
-        position={work.table.source.name: work.source.position.snapshot_id},
+        position={source.name: source.position.snapshot_id for source in work.sources},
         coverage=work.coverage,
         rows_read=rows_read,
-        files_read=len({piece.file.path for piece in pieces}),
+        files_read=len({piece.file.path for _, piece in read}),
         rows_recomputed=recomputed,
         rows_written=sum(r.rows_written for r in results),
         rows_carried=sum(r.rows_carried for r in results),
         rows_deleted=sum(r.rows_deleted for r in results),
-        rows=row_count(after),
+        rows=row_count(after, snapshot_id),
         null_key_rows=nulls,
-        partitions=partition_counts(work.table, after, results, work.asked),
+        null_sequence_rows=unordered,
+        partitions=partition_counts(work.table, after, snapshot_id, results, work.asked),
         seconds=time.monotonic() - started,
     )
 
 
-def _fold(workshop: Workshop, run: Run, source: _Source) -> tuple[list[BucketResult], int]:
+def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[list[BucketResult], int]:
     """Fold, and recompute what stays unresolved; the buckets without unresolved keys are folded once."""
-    window = sum(piece.file.rows for part in run.parts for piece in part.pieces)
+    window = _cost(run.evaluations)
     results = _runner(workshop, window)(run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
         return results, 0
-    keys = pa.concat_tables([r.unresolved for r in unresolved if r.unresolved is not None])
-    values = {name: keys[name].unique().to_pylist() for name in run.plan.key_names}
-    everything = pieces_of(source.slices.values())
-    pieces = pieces_with_keys(everything, run.source.schema, run.compiled.origins, values)
-    again = replace(run, recompute=Recompute(keys, pieces, frozenset(r.bucket for r in unresolved)))
-    # Keys that are source columns are picked out while reading, and only their rows go through `rows`.
-    weight = _PICKED_ROWS_WEIGHT if run.compiled.plain_keys(keys) else 1
-    scanned = sum(piece.file.rows for piece in pieces)
+    keys = as_frame(pa.concat_tables([r.unresolved for r in unresolved if r.unresolved is not None]))
+    evaluation = of_keys(run.logic, [source.slices for source in sources], keys)
+    again = replace(run, recompute=Recompute(keys, evaluation, frozenset(r.bucket for r in unresolved)))
     done = [r for r in results if r.unresolved is None]
-    return [*done, *_runner(workshop, window + int(scanned * weight))(again)], scanned
+    scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
+    return [*done, *_runner(workshop, window + _cost([evaluation]))(again)], scanned
 
 
 def _runner(workshop: Workshop, rows: int) -> Callable[[Run], list[BucketResult]]:
     return fold_in_process if rows <= workshop.in_process_rows else fold_on_spark
+
+
+def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
+    """The pieces that some evaluations go over, each once, with the source they are of."""
+    found = {
+        (place, piece.file.path, piece.only, piece.without): (place, piece)
+        for evaluation in evaluations
+        for place, pieces in enumerate(evaluation.pieces)
+        for piece in pieces
+    }
+    return list(found.values())
+
+
+def _cost(evaluations: Sequence[Evaluation]) -> int:
+    """What evaluating costs, in rows folded; rows that only some are picked of while reading count less."""
+    picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
+    return sum(int(p.file.rows * (_PICKED_ROWS_WEIGHT if place in picked else 1)) for place, p in _read(evaluations))
 
 
 def _rows_of(layout: Layout, piece: Piece) -> int:
@@ -289,7 +375,7 @@ def _nothing_new(iceberg: IcebergTable, table: Table, found: Head, asked: Covera
         snapshot_id=iceberg.metadata.current_snapshot_id,
         position={name: position.snapshot_id for name, position in found.positions.items()},
         coverage=found.coverage,
-        rows=row_count(iceberg),
-        partitions=partition_counts(table, iceberg, [], asked),
+        rows=row_count(iceberg, iceberg.metadata.current_snapshot_id),
+        partitions=partition_counts(table, iceberg, iceberg.metadata.current_snapshot_id, [], asked),
         seconds=time.monotonic() - started,
     )

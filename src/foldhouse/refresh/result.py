@@ -33,7 +33,7 @@ class Refreshed:
     Args:
         table: its name.
         committed: whether a snapshot was committed; a run that finds nothing new commits none.
-        snapshot_id: the table's head afterwards.
+        snapshot_id: the table's head afterwards; of a rebuild that is not published, the head of its branch.
         position: source name -> snapshot id up to which it is folded now.
         coverage: the partitions that exist now.
         rows_read, files_read: of the source.
@@ -43,6 +43,7 @@ class Refreshed:
         rows_deleted: held rows that were changed or disappeared.
         rows: rows of the table now.
         null_key_rows: source rows (net, of this run) left out because a key is null.
+        null_sequence_rows: source rows (net, of this run) left out because a part of their sequence is null.
         partitions: by day, for the partitions that were touched or asked for.
         seconds: how long it took.
     """
@@ -60,18 +61,19 @@ class Refreshed:
     rows_deleted: int = 0
     rows: int = 0
     null_key_rows: int = 0
+    null_sequence_rows: int = 0
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
     seconds: float = 0.0
 
 
-def row_count(iceberg: IcebergTable) -> int:
-    """The rows of a table's head: from its summary, else from its files (delete files are read, data files are not)."""
-    snapshot = iceberg.current_snapshot()
+def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
+    """The rows of a snapshot: from its summary, else from its files (delete files are read, data files are not)."""
+    snapshot = iceberg.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     counts = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     if "total-records" in counts:
         return int(counts["total-records"]) - int(counts.get("total-position-deletes", "0"))
     layout = Layout.of(iceberg)
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    slices = live_slices(iceberg, snapshot_id).values()
     return sum(_live_rows(layout, one) for one in slices)
 
 
@@ -80,7 +82,11 @@ def _live_rows(layout: Layout, one: Slice) -> int:
 
 
 def partition_counts(
-    table: Table, iceberg: IcebergTable, results: list[BucketResult], asked: Coverage | None
+    table: Table,
+    iceberg: IcebergTable,
+    snapshot_id: int | None,
+    results: list[BucketResult],
+    asked: Coverage | None,
 ) -> dict[date, PartitionCounts]:
     """Rows by day, of the days that a run touched or was asked for; empty for a table without partitions."""
     if table.partition_by is None:
@@ -94,7 +100,7 @@ def partition_counts(
     days = set(written) | (set(asked.days()) if asked is not None and not asked.is_everything else set())
     layout = Layout.of(iceberg)
     rows = dict.fromkeys(days, 0)
-    for partition, slices in by_partition(live_slices(iceberg, iceberg.metadata.current_snapshot_id)).items():
+    for partition, slices in by_partition(live_slices(iceberg, snapshot_id)).items():
         if (day := _day(partition)) in rows:
             rows[day] += sum(_live_rows(layout, one) for one in slices)
     return {day: PartitionCounts(rows[day], *written.get(day, (0, 0))) for day in sorted(days)}

@@ -9,51 +9,33 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from foldhouse.errors import InvalidData
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
+from foldhouse.kernel.plan import FoldPlan, polars_type, sequence_column
 from foldhouse.refresh.bucket import (
     BUCKET,
     KEY_ONLY,
     NULL_KEY,
+    NULL_SEQUENCE,
     RECOMPUTED,
     BucketJob,
     BucketResult,
     fold_bucket,
     with_bucket,
 )
-from foldhouse.refresh.compiled import Compiled
+from foldhouse.refresh.evaluate import Evaluation, Logic, any_of, evaluated_here, evaluated_on_spark
 from foldhouse.spark.failures import in_our_words
-from foldhouse.spark.source import frame_of
-from foldhouse.storage.files import read_piece
-from foldhouse.storage.live import Piece
-from foldhouse.storage.schema import Layout
-from foldhouse.values.window import Coverage
 
 _ROWS_PER_TASK = 100_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """Pieces of the source with what to keep of them.
-
-    Args:
-        pieces: of one sign each (`Piece.weight`).
-        coverage: rows of other partitions of the table are left out.
-    """
-
-    pieces: Sequence[Piece]
-    coverage: Coverage
 
 
 @dataclass(frozen=True)
@@ -62,12 +44,12 @@ class Recompute:
 
     Args:
         keys: the unresolved keys.
-        pieces: where in the source their rows may be.
+        evaluation: has all rows of these keys among its own.
         buckets: the buckets of these keys; the others are done.
     """
 
-    keys: pa.Table
-    pieces: Sequence[Piece]
+    keys: pl.DataFrame
+    evaluation: Evaluation
     buckets: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -75,32 +57,30 @@ class Recompute:
 class Run:
     """One table's fold of one window: everything a runner needs but the way to run it."""
 
-    compiled: Compiled
+    logic: Logic
     job: BucketJob
-    source: Layout
-    parts: Sequence[Part]
-    session: Callable[[], SparkSession] = field(repr=False)
+    evaluations: Sequence[Evaluation]
     recompute: Recompute | None = None
 
     @property
     def plan(self) -> FoldPlan:
         """The compiled fold."""
-        return self.compiled.plan
+        return self.logic.plan
+
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self.logic.compiled.table.name
 
 
 def fold_in_process(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, run `rows` in Spark where there is one, and fold here."""
-    frames = [_empty(run.plan)]
-    for part in run.parts:
-        for weight in (1, -1):
-            chosen = [piece for piece in part.pieces if piece.weight == weight]
-            if chosen:
-                frames.append(_covered(run, _rows_here(run, chosen), part.coverage).with_columns(_weight(weight)))
-    rows = with_bucket(run.job.layout, run.plan, pl.concat(frames))
+    rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
     recomputed: dict[str, pl.DataFrame] = {}
     if run.recompute is not None:
         rows = rows.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets)))
-        recomputed = _by_bucket(_recomputed_here(run, run.recompute))
+        full = _recomputed_here(run, run.recompute)
+        recomputed = _by_bucket(full.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets))))
     changed = _by_bucket(rows)
     try:
         return [
@@ -108,51 +88,7 @@ def fold_in_process(run: Run) -> list[BucketResult]:
             for bucket in sorted({*changed, *recomputed})
         ]
     except InvalidData as failure:
-        raise InvalidData(f"{run.compiled.table.name}: {failure}") from failure
-
-
-def _weight(weight: int) -> pl.Expr:
-    return pl.lit(weight, dtype=pl.Int64).alias(WEIGHT)
-
-
-def _empty(plan: FoldPlan) -> pl.DataFrame:
-    return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
-
-
-def _rows_here(run: Run, pieces: Sequence[Piece], keys: Mapping[str, pa.Array] | None = None) -> pl.DataFrame:
-    """The pieces' rows as the kernel takes them; of some keys only, as far as source columns can tell."""
-    columns = run.compiled.source_columns
-    tables = []
-    for piece in pieces:
-        rows = read_piece(run.source, piece, columns)[0].select(columns)
-        for column, values in (keys or {}).items():
-            rows = rows.filter(pc.is_in(rows[column], value_set=values.cast(rows.schema.field(column).type)))
-        tables.append(rows)
-    given = pa.concat_tables(tables)
-    if run.compiled.is_plain:
-        return _plain_rows(run, given)
-    frame = run.session().createDataFrame(given)
-    with in_our_words(run.compiled.table.name):
-        projected = pl.from_arrow(run.compiled.signed_rows(frame).toArrow())
-    assert isinstance(projected, pl.DataFrame)
-    return projected.cast({n: t for n, t in _empty(run.plan).schema.items() if n != WEIGHT})
-
-
-def _plain_rows(run: Run, given: pa.Table) -> pl.DataFrame:
-    table = run.compiled.table
-    frame = pl.from_arrow(given)
-    assert isinstance(frame, pl.DataFrame)
-    arguments = [pl.col(str(a)).alias(argument_column(i)) for i, a in enumerate(arguments_of(table.fold))]
-    sequence = [pl.col(name).alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
-    return frame.select([*map(pl.col, table.keys), *arguments, *sequence])
-
-
-def _covered(run: Run, rows: pl.DataFrame, coverage: Coverage) -> pl.DataFrame:
-    day = run.compiled.table.partition_by
-    if day is None or coverage.is_everything:
-        return rows
-    inside = pl.any_horizontal(pl.col(day).is_between(r.first, r.last) for r in coverage.ranges)
-    return rows.filter(inside)
+        raise InvalidData(f"{run.name}: {failure}") from failure
 
 
 def _by_bucket(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -160,60 +96,35 @@ def _by_bucket(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def _recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
-    wanted = pl.from_arrow(recompute.keys)
-    assert isinstance(wanted, pl.DataFrame)
-    full = _empty(run.plan)
-    if recompute.pieces:
-        rows = _rows_here(run, recompute.pieces, run.compiled.plain_keys(recompute.keys))
-        rows = rows.join(wanted, on=run.plan.key_names, how="semi")
-        full = rows.with_columns(_weight(1)).select(full.columns)
-    marked = [full.with_columns(pl.lit(False).alias(KEY_ONLY)), wanted.with_columns(pl.lit(True).alias(KEY_ONLY))]
+    rows = evaluated_here(run.logic, [recompute.evaluation])
+    full = rows.join(recompute.keys, on=run.plan.key_names, how="semi").with_columns(pl.lit(False).alias(KEY_ONLY))
+    marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]
     return with_bucket(run.job.layout, run.plan, pl.concat(marked, how="diagonal"))
 
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
     """Read the pieces with Spark, run `rows`, shuffle to one task a bucket, and fold there."""
-    session = run.session()
-    frames = []
-    for part in run.parts:
-        for weight in (1, -1):
-            chosen = [piece for piece in part.pieces if piece.weight == weight]
-            if chosen:
-                rows = run.compiled.signed_rows(frame_of(session, run.source, run.compiled.source_columns, chosen))
-                covered = _covered_on_spark(run, rows, part.coverage)
-                frames.append(covered.withColumn(WEIGHT, F.lit(weight).cast("long")))
+    frames = evaluated_on_spark(run.logic, run.evaluations)
     tagged = [frame.withColumn(RECOMPUTED, F.lit(False)).withColumn(KEY_ONLY, F.lit(False)) for frame in frames]
     if run.recompute is not None:
-        tagged += _recomputed_on_spark(run, run.recompute, session)
+        tagged += _recomputed_on_spark(run, run.recompute)
     signed = functools.reduce(DataFrame.unionByName, tagged)
     buckets = frozenset() if run.recompute is None else run.recompute.buckets
     bucketed = _bucketed(run, signed, buckets)
-    with in_our_words(run.compiled.table.name):
+    with in_our_words(run.name):
         folded = bucketed.mapInArrow(functools.partial(_fold_task, run.job), "result binary").toArrow()
     return [pickle.loads(value) for value in folded["result"].to_pylist()]
 
 
-def _covered_on_spark(run: Run, rows: DataFrame, coverage: Coverage) -> DataFrame:
-    day = run.compiled.table.partition_by
-    if day is None or coverage.is_everything:
-        return rows
-    ranges = [F.col(day).between(F.lit(r.first), F.lit(r.last)) for r in coverage.ranges]
-    return rows.where(functools.reduce(lambda one, other: one | other, ranges, F.lit(False)))
-
-
-def _recomputed_on_spark(run: Run, recompute: Recompute, session: SparkSession) -> list[DataFrame]:
-    wanted = session.createDataFrame(recompute.keys)
-    frames = []
-    if recompute.pieces:
-        given = frame_of(session, run.source, run.compiled.source_columns, recompute.pieces)
-        rows = run.compiled.signed_rows(given).join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi")
-        frames.append(rows.withColumn(WEIGHT, F.lit(1).cast("long")).withColumn(KEY_ONLY, F.lit(False)))
+def _recomputed_on_spark(run: Run, recompute: Recompute) -> list[DataFrame]:
+    wanted = run.logic.session().createDataFrame(recompute.keys.to_arrow())
+    (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
+    full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
     marks = wanted
     for column in run.plan.delta_schema:
         if column.name not in run.plan.key_names:
             marks = marks.withColumn(column.name, F.lit(None).cast(_spark_text(column.type)))
-    frames.append(marks.withColumn(KEY_ONLY, F.lit(True)))
-    return [frame.withColumn(RECOMPUTED, F.lit(True)) for frame in frames]
+    return [frame.withColumn(RECOMPUTED, F.lit(True)) for frame in (full, marks.withColumn(KEY_ONLY, F.lit(True)))]
 
 
 def _spark_text(kind: pa.DataType) -> str:
@@ -236,10 +147,9 @@ def _bucketed(run: Run, signed: DataFrame, buckets: frozenset[str]) -> DataFrame
 
 def _tasks(run: Run) -> int:
     """How many tasks fold: by the rows there are, up to what the session allows a shuffle."""
-    pieces = [piece for part in run.parts for piece in part.pieces] + list(
-        run.recompute.pieces if run.recompute else ()
-    )
-    allowed = int(run.session().conf.get("spark.sql.shuffle.partitions") or "200")
+    evaluations = [*run.evaluations, *([run.recompute.evaluation] if run.recompute else [])]
+    pieces = [piece for evaluation in evaluations for source in evaluation.pieces for piece in source]
+    allowed = int(run.logic.session().conf.get("spark.sql.shuffle.partitions") or "200")
     return min(allowed, 2 + sum(piece.file.rows for piece in pieces) // _ROWS_PER_TASK)
 
 
@@ -250,8 +160,10 @@ def _bucket_column(run: Run) -> Column | None:
         return None
     days = [F.col(schema.find_field(one.source_id).name) for one in spec.fields]
     parts = [F.datediff(day, F.lit("1970-01-01").cast("date")).cast("string") for day in days]
-    has_null = functools.reduce(lambda one, other: one | other, [F.col(key).isNull() for key in run.plan.key_names])
-    return F.when(has_null, F.lit(NULL_KEY)).otherwise(F.concat(F.lit("["), F.concat_ws(",", *parts), F.lit("]")))
+    has_null = any_of([F.col(key).isNull() for key in run.plan.key_names])
+    unordered = any_of([F.col(sequence_column(i)).isNull() for i in range(len(run.plan.sequence))]) & ~F.col(KEY_ONLY)
+    inside = F.concat(F.lit("["), F.concat_ws(",", *parts), F.lit("]"))
+    return F.when(has_null, F.lit(NULL_KEY)).when(unordered, F.lit(NULL_SEQUENCE)).otherwise(inside)
 
 
 def _route_task(job: BucketJob, buckets: frozenset[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import TableUpdate
 
+from foldhouse.errors import DefinitionChanged
 from foldhouse.refresh.compiled import Compiled
-from foldhouse.storage.evolve import evolved, replacing
+from foldhouse.storage.columns import continues, followed
+from foldhouse.storage.evolve import evolved, is_partitioned, moved_to, replacing
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
+from foldhouse.values.definition import Table
 
 
 @dataclass(frozen=True)
@@ -33,24 +36,62 @@ class Target:
     updates: tuple[TableUpdate, ...] = ()
 
 
-def load_or_create(catalog: Catalog, compiled: Compiled) -> Target:
-    """The table of a declaration, created where it does not exist yet."""
-    table = compiled.table
+def loaded(catalog: Catalog, table: Table) -> IcebergTable | None:
+    """The table of a declaration; `None` where it does not exist yet."""
     try:
-        iceberg = catalog.load_table(table.name)
+        return catalog.load_table(table.name)
     except NoSuchTableError:
+        return None
+
+
+def load_or_create(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None) -> Target:
+    """The table of a declaration as it was loaded earlier, created where it did not exist."""
+    table, iceberg = compiled.table, earlier
+    if iceberg is None:
         schema, spec = _shape(compiled)
         properties = {**TABLE_PROPERTIES, "foldhouse.kind": "table", "comment": table.description}
         iceberg = create_table(catalog, table.name, schema, spec, properties)
     return Target(iceberg, Layout.of(iceberg))
 
 
-def load_anew(catalog: Catalog, compiled: Compiled) -> Target:
+def load_anew(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None) -> Target:
     """The table of a declaration in the shape that is declared now, whatever shape it has."""
-    target = load_or_create(catalog, compiled)
+    target = load_or_create(catalog, compiled, earlier)
     schema, spec = _shape(compiled)
     updates = replacing(target.iceberg, schema, spec)
     return Target(target.iceberg, Layout.of(evolved(target.iceberg, updates)), updates)
+
+
+def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
+    """The table with the columns that its fold has now, if the rows it holds are right with them.
+
+    Columns that are added (null in every row there is) and types that are widened go with the next commit, by field id.
+    A head that was rolled back to may have had other columns than there are now; then its own are gone on with.
+
+    Raises:
+        DefinitionChanged: the columns differ in another way, or the head is of before a rebuild into other partitions.
+    """
+    schema, spec = _shape(compiled)
+    iceberg = target.iceberg
+    if not is_folded:
+        updates = replacing(iceberg, schema, spec)
+        return Target(iceberg, Layout.of(evolved(iceberg, updates)), updates)
+    written = Layout.of(iceberg, iceberg.metadata.current_snapshot_id).schema
+    stored = [iceberg.schema(), written] if continues(iceberg.schema(), written) else [written]
+    evolutions = [followed(one, schema, iceberg.metadata.last_column_id, keeps_missing=False) for one in stored]
+    chosen = next((one for one in evolutions if not one.refused), evolutions[0])
+    refused = list(chosen.refused)
+    held = {field.field_id for field in chosen.schema.fields}
+    if not is_partitioned(iceberg, schema, spec) or not held.issuperset(f.source_id for f in iceberg.spec().fields):
+        refused.append("its head is of before a rebuild into other partitions")
+    if refused:
+        name = compiled.table.name
+        raise DefinitionChanged(
+            f"{name} cannot go on in the shape that its fold has now: {'; '.join(refused)}; "
+            f"run `foldhouse rebuild {name}` to fold it anew"
+        )
+    updates = moved_to(iceberg, chosen.schema)
+    return Target(iceberg, Layout.of(evolved(iceberg, updates)), updates)
 
 
 def _shape(compiled: Compiled) -> tuple[Schema, PartitionSpec]:

@@ -1,10 +1,13 @@
-"""The catalog of a local lake: SQLite, safe for several processes."""
+"""The catalog of a local lake: SQLite, safe for several processes; and what a catalog holds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.typedef import Identifier
 from sqlalchemy import event
 
 CATALOG_NAME = "foldhouse"
@@ -33,3 +36,15 @@ def open_local_catalog(lake: Path) -> SqlCatalog:
 
     catalog.engine.dispose()
     return catalog
+
+
+def table_names(catalog: Catalog) -> list[str]:
+    """The names of all tables of a catalog, those in namespaces within namespaces among them, sorted."""
+    found = {table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)}
+    return sorted(".".join(name) for name in found)
+
+
+def _namespaces(catalog: Catalog, within: Identifier) -> Iterator[Identifier]:
+    for namespace in catalog.list_namespaces(within):
+        yield namespace
+        yield from _namespaces(catalog, namespace)

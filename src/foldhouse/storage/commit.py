@@ -16,7 +16,6 @@ from typing import Literal
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -40,19 +39,18 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    SetSnapshotRefUpdate,
-    TableRequirement,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
     TableUpdate,
 )
 
-from foldhouse.errors import CommitConflict, FoldhouseError
+from foldhouse.errors import CommitConflict
 from foldhouse.storage.evolve import evolved
+from foldhouse.storage.swap import branch_is, swap, unmoved
 
 _CODEC: Literal["deflate"] = "deflate"
 _MERGE_MANIFESTS_ABOVE = 16
-_PATIENCE_MS = 2000
+_MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
 
 @dataclass(frozen=True)
@@ -229,14 +227,23 @@ def _now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
     return max(int(time.time() * 1000), last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
 
 
-def commit(catalog: Catalog, iceberg: IcebergTable, changes: FileChanges, properties: Mapping[str, str]) -> int:
-    """Commit file changes as one snapshot on `main`, on top of exactly the head in `iceberg`.
+def commit(
+    catalog: Catalog,
+    iceberg: IcebergTable,
+    changes: FileChanges,
+    properties: Mapping[str, str],
+    *,
+    branch: str = MAIN_BRANCH,
+) -> int:
+    """Commit file changes as one snapshot, on top of exactly the head of `main` in `iceberg`.
 
     Args:
         catalog: where the table is registered.
         iceberg: the table as it was read; its head is the requirement.
         changes: the files added and removed.
         properties: what the summary says beside Iceberg's own counts; keys under `foldhouse.`.
+        branch: which branch then points to it. Another one than `main` leaves the head, the schema and the
+            partitioning of the table as they are, until `publish.fast_forward`.
 
     Returns:
         The snapshot id. Exactly once: a failure after the commit landed is noticed and counts as success.
@@ -247,102 +254,20 @@ def commit(catalog: Catalog, iceberg: IcebergTable, changes: FileChanges, proper
     head = iceberg.current_snapshot()
     producer = _Producer(evolved(iceberg, changes.updates), changes)
     snapshot = producer.snapshot(head, properties)
-    requirements = (
-        AssertTableUUID(uuid=iceberg.metadata.table_uuid),
-        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head else None),
+    updates = [u for u in changes.updates if branch == MAIN_BRANCH or not isinstance(u, _MAKES_CURRENT)]
+    swap(
+        catalog,
+        iceberg,
+        (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ())),
+        (*updates, AddSnapshotUpdate(snapshot=snapshot), branch_is(snapshot.snapshot_id, branch)),
+        lambda now: _in_history(now, snapshot.snapshot_id, branch),
+        f"snapshot {snapshot.snapshot_id}",
     )
-    updates = (
-        *changes.updates,
-        AddSnapshotUpdate(snapshot=snapshot),
-        _main_is(snapshot.snapshot_id),
-    )
-    swap(catalog, iceberg, requirements, updates, snapshot.snapshot_id)
     return snapshot.snapshot_id
 
 
-def swap(
-    catalog: Catalog,
-    iceberg: IcebergTable,
-    requirements: tuple[TableRequirement, ...],
-    updates: tuple[TableUpdate, ...],
-    snapshot_id: int,
-) -> None:
-    """Send one compare-and-swap, and on any failure let the table itself say whether it landed.
-
-    Raises:
-        CommitConflict: it did not land, because a requirement no longer held.
-    """
-    try:
-        catalog.commit_table(iceberg, requirements, updates)
-    except Exception as failure:
-        name = ".".join(iceberg.name())
-        current = _looked_at(catalog, iceberg, snapshot_id, failure)
-        if current.metadata.table_uuid == iceberg.metadata.table_uuid and _in_history(current, snapshot_id):
-            return
-        if isinstance(failure, CommitFailedException):
-            name = ".".join(iceberg.name())
-            raise CommitConflict(
-                f"{name} was committed to by somebody else meanwhile; nothing was written"
-            ) from failure
-        raise
-
-
-def _looked_at(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int, failure: Exception) -> IcebergTable:
-    """The table as it is now, to see whether a commit landed that was reported as failed."""
-    name = ".".join(iceberg.name())
-    try:
-        return catalog.load_table(iceberg.name())
-    except NoSuchTableError:
-        raise CommitConflict(f"{name} was dropped meanwhile; nothing was written") from failure
-    except Exception as unreachable:
-        raise FoldhouseError(
-            f"whether snapshot {snapshot_id} of {name} was committed is unknown: the commit failed ({failure}), and "
-            f"the catalog cannot be asked ({unreachable}). Run it again: what was committed is not repeated"
-        ) from failure
-
-
-def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None:
-    """Make another snapshot the head of `main`, if the head is still the one in `iceberg`.
-
-    Raises:
-        CommitConflict: somebody else committed first; the head was not moved.
-        FoldhouseError: the clock is behind the table's last commit.
-    """
-    _wait_for_the_clock(iceberg)
-    requirements = (
-        AssertTableUUID(uuid=iceberg.metadata.table_uuid),
-        AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=iceberg.metadata.current_snapshot_id),
-    )
-    update = _main_is(snapshot_id)
-    try:
-        catalog.commit_table(iceberg, requirements, (update,))
-    except Exception as failure:
-        if catalog.load_table(iceberg.name()).metadata.current_snapshot_id == snapshot_id:
-            return
-        if isinstance(failure, CommitFailedException):
-            raise CommitConflict(
-                f"{'.'.join(iceberg.name())} was committed to meanwhile; it was not moved"
-            ) from failure
-        raise
-
-
-def _wait_for_the_clock(iceberg: IcebergTable) -> None:
-    """The catalog stamps a moved branch by the clock, and readers refuse a history that goes back in time."""
-    behind_ms = iceberg.metadata.last_updated_ms - int(time.time() * 1000)
-    if behind_ms > _PATIENCE_MS:
-        name = ".".join(iceberg.name())
-        raise FoldhouseError(
-            f"the clock of this machine is {behind_ms / 1000:.0f} s behind the last commit to {name}; set it right"
-        )
-    time.sleep(max(behind_ms, 0) / 1000)
-
-
-def _main_is(snapshot_id: int) -> SetSnapshotRefUpdate:
-    return SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id})
-
-
-def _in_history(iceberg: IcebergTable, snapshot_id: int) -> bool:
-    seen = iceberg.current_snapshot()
+def _in_history(iceberg: IcebergTable, snapshot_id: int, branch: str) -> bool:
+    seen = iceberg.snapshot_by_name(branch)
     while seen is not None:
         if seen.snapshot_id == snapshot_id:
             return True

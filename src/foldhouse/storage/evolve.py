@@ -1,4 +1,4 @@
-"""A new schema and partitioning for a table whose rows are all written again in the same commit."""
+"""A new schema or partitioning as the updates of a commit, and the table as it will be once they are committed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tup
     id.
     """
     current = iceberg.schema()
-    if _shape(current) == _shape(schema) and _partitioning(current, iceberg.spec()) == _partitioning(schema, spec):
+    if _shape(current) == _shape(schema) and is_partitioned(iceberg, schema, spec):
         return ()
-    numbered = _numbered(current, schema, iceberg.metadata.last_column_id)
+    numbered = _numbered(current, schema, iceberg.metadata.last_column_id, max(iceberg.schemas()) + 1)
     last_field_id = max(iceberg.metadata.last_partition_id or 0, PARTITION_FIELD_ID_START - 1)
     fields = [
         PartitionField(
@@ -46,12 +46,27 @@ def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tup
     )
 
 
+def moved_to(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
+    """The updates that make a schema of the table's own field ids the current one; none where it is."""
+    if schema.as_struct() == iceberg.schema().as_struct():
+        return ()
+    numbered = Schema(
+        *schema.fields, schema_id=max(iceberg.schemas()) + 1, identifier_field_ids=schema.identifier_field_ids
+    )
+    return (AddSchemaUpdate(schema_=numbered), SetCurrentSchemaUpdate(schema_id=_LAST_ADDED))
+
+
 def evolved(iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:
     """The table as it will be once the updates are committed; nothing is written."""
     if not updates:
         return iceberg
     metadata = update_table_metadata(iceberg.metadata, updates)
     return IcebergTable(iceberg.name(), metadata, iceberg.metadata_location, iceberg.io, iceberg.catalog)
+
+
+def is_partitioned(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> bool:
+    """Whether a table is partitioned as a spec over another schema says, by the names of the columns."""
+    return _partitioning(iceberg.schema(), iceberg.spec()) == _partitioning(schema, spec)
 
 
 def _shape(schema: Schema) -> list[tuple[str, str, bool]]:
@@ -63,7 +78,7 @@ def _partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None,
     return [(schema.find_column_name(field.source_id), str(field.transform)) for field in spec.fields]
 
 
-def _numbered(current: Schema, wanted: Schema, last_column_id: int) -> Schema:
+def _numbered(current: Schema, wanted: Schema, last_column_id: int, schema_id: int) -> Schema:
     counter = iter(range(last_column_id + 1, 2**31))
     fresh = assign_fresh_schema_ids(wanted, lambda: next(counter))
     held = {(f.name, str(p.field_type)): f for f, p in zip(current.fields, _plain(current), strict=True)}
@@ -72,7 +87,7 @@ def _numbered(current: Schema, wanted: Schema, last_column_id: int) -> Schema:
         known = held.get((given.name, str(plain.field_type)))
         fields.append(known.model_copy(update={"required": given.required}) if known is not None else given)
     keys = [f.field_id for f in fields if f.name in wanted.identifier_field_names()]
-    return Schema(*fields, schema_id=current.schema_id + 1, identifier_field_ids=keys)
+    return Schema(*fields, schema_id=schema_id, identifier_field_ids=keys)
 
 
 def _plain(schema: Schema):  # type: ignore[no-untyped-def]

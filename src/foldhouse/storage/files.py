@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io.pyarrow import (
-    _to_requested_schema,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -29,6 +28,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.storage.live import Piece
+from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
 
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
@@ -165,11 +165,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
         held = pyarrow_to_schema(parquet.schema_arrow)
         ids = {f.field_id for f in wanted.fields}
         rows = parquet.read(columns=[f.name for f in held.fields if f.field_id in ids], use_threads=False)
-    if held.select(*[f.name for f in held.fields if f.field_id in ids]).fields != wanted.fields:
-        read_as = pyarrow_to_schema(rows.schema)
-        parts = [_to_requested_schema(wanted, read_as, batch) for batch in rows.to_batches()]
-        target = pa.schema([layout.arrow.field(f.name).remove_metadata() for f in wanted.fields])
-        rows = pa.Table.from_batches(parts) if parts else target.empty_table()
+    rows = projected(rows, held, wanted)
     positions = selected_positions(layout, piece)
     if positions is None:
         return rows, np.arange(rows.num_rows)

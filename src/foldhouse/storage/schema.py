@@ -17,6 +17,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import BooleanType, DateType, DoubleType, FloatType, NestedField, TimestampType, TimestamptzType
 
 from foldhouse.errors import DefinitionError
+from foldhouse.storage.columns import continues
 
 STATE = "_state"
 """The struct column in which folds keep what their published values do not hold."""
@@ -129,6 +130,17 @@ class Layout:
             properties=tuple(sorted(iceberg.properties.items())),
             io_properties=tuple(sorted((k, str(v)) for k, v in iceberg.io.properties.items())),
         )
+
+    @classmethod
+    def of_head(cls, iceberg: IcebergTable) -> Layout:
+        """The layout by which the rows of the head are read.
+
+        The newest columns there are. But a table of ours that was rolled back behind a rebuild into other columns is
+        read as it was written: the newest columns are not those of its rows.
+        """
+        written = cls.of(iceberg, iceberg.metadata.current_snapshot_id)
+        is_table = iceberg.properties.get("foldhouse.kind") == "table"
+        return written if is_table and not continues(iceberg.schema(), written.schema) else cls.of(iceberg)
 
     @cached_property
     def schema(self) -> Schema:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from foldhouse.errors import DefinitionError
-from foldhouse.values.fold import Fold
+from foldhouse.values.fold import Fold, RowFold
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 _DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")
 
-Rows = Callable[[Any], Any]
-"""DataFrame in, DataFrame out, row by row: the stateless half of a fold."""
+Rows = Callable[..., Any]
+"""A DataFrame of each source in, a DataFrame out: the stateless half of a fold."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,19 @@ class Table:
     """The fold of a stream, or of another table's changes: what is believed now. Made by `table`."""
 
     name: str
-    source: Stream | Table
-    fold: Fold
+    sources: tuple[Stream | Table, ...]
+    fold: Fold | RowFold
     keys: tuple[str, ...]
     sequence_by: tuple[str, ...] = ()
     rows: Rows | None = None
     partition_by: str | None = None
     buckets: int = 1
     description: str = ""
+
+    @property
+    def source(self) -> Stream | Table:
+        """The source; the first of several."""
+        return self.sources[0]
 
 
 Source = Stream | Table
@@ -116,8 +121,8 @@ def stream(
 def table(
     name: str,
     *,
-    source: Source,
-    fold: Fold,
+    source: Source | Sequence[Source],
+    fold: Fold | RowFold,
     keys: str | Sequence[str] = (),
     sequence_by: str | Sequence[str] = (),
     rows: Rows | None = None,
@@ -129,12 +134,14 @@ def table(
 
     Args:
         name: `namespace.name`, in letters, digits and underscores.
-        source: a stream, or another table, which is read as the stream of its changes.
-        fold: output column -> fold, made by `fold`.
+        source: a stream, or another table, which is read as the stream of its changes; or several of them, for
+            `rows` to join.
+        fold: output column -> fold, made by `fold`; or one whole row a key, by `latest` or `earliest` without a value.
         keys: the columns of `rows`' output that identify a row of this table; the source's keys where it names none.
         sequence_by: the columns that say which of two rows is later, for ordered folds; the source's where none is
         named.
-        rows: DataFrame -> DataFrame, row by row (filters, new columns); no aggregation, join or randomness in it.
+        rows: DataFrame -> DataFrame, one DataFrame for each source: filters, new columns, joins, aggregations; no time
+            of day and no random number. Row by row is what costs the least.
         partition_by: one of the keys, a date: the table is partitioned by it and can be backfilled day by day.
         buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out.
         description: a sentence for people.
@@ -143,38 +150,57 @@ def table(
         DefinitionError: a name, missing keys, or a `partition_by` that is not a key.
     """
     _check_name(name)
-    if not isinstance(source, Stream | Table):
-        raise DefinitionError(f"table {name}: source is {source!r}, not a stream or a table")
-    if not isinstance(fold, Fold):
+    sources = _sources(name, source, rows)
+    if not isinstance(fold, Fold | RowFold):
         raise DefinitionError(
             f"table {name}: fold is {fold!r}; combine column folds with fold(column=total('amount'), ...)"
         )
-    key_columns = _names(keys) or source.keys
+    first = sources[0]
+    key_columns = _names(keys) or first.keys
     if not key_columns:
-        raise DefinitionError(f"table {name} has no keys: declare keys=[...] here or on {source.name}")
+        raise DefinitionError(f"table {name} has no keys: declare keys=[...] here or on {first.name}")
     if partition_by is not None and partition_by not in key_columns:
         raise DefinitionError(f"table {name}: partition_by={partition_by!r} is not one of its keys {list(key_columns)}")
-    published = [column for column, _ in fold.columns]
+    published = fold.columns if isinstance(fold, RowFold) else [column for column, _ in fold.columns]
     _check_columns(name, [*key_columns, *published])
     if buckets < 1:
         raise DefinitionError(f"table {name}: buckets={buckets}; at least 1 is needed")
-    ordered = [column for column, one in fold.columns if one.algebra.is_ordered]
-    sequence = _names(sequence_by) or (source.sequence_by if isinstance(source, Stream) else ())
-    if ordered and not sequence:
+    sequence = _names(sequence_by) or (first.sequence_by if isinstance(first, Stream) else ())
+    if fold.is_ordered and not sequence:
         raise DefinitionError(
-            f"table {name}: {ordered[0]!r} takes the latest row but no sequence_by says which one is later"
+            f"table {name}: {fold!r} goes by the order of events, but no sequence_by says which of two is later"
         )
     return Table(
         name=name,
-        source=source,
+        sources=sources,
         fold=fold,
         keys=key_columns,
-        sequence_by=sequence if ordered else (),
+        sequence_by=sequence if fold.is_ordered else (),
         rows=rows,
         partition_by=partition_by,
         buckets=buckets,
         description=description,
     )
+
+
+def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) -> tuple[Source, ...]:
+    sources = (source,) if isinstance(source, Stream | Table) else tuple(source)
+    for one in sources:
+        if not isinstance(one, Stream | Table):
+            raise DefinitionError(f"table {name}: source is {one!r}, not a stream or a table")
+    if not sources:
+        raise DefinitionError(f"table {name} has no source")
+    names = [one.name for one in sources]
+    if len(set(names)) < len(names):
+        raise DefinitionError(
+            f"table {name}: a source is named twice among {', '.join(names)}; `rows` can use it twice"
+        )
+    if len(sources) > 1 and rows is None:
+        raise DefinitionError(
+            f"table {name} has {len(sources)} sources and no `rows` to join them: "
+            f"rows=lambda {', '.join(one.rpartition('.')[2] for one in names)}: ..."
+        )
+    return sources
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

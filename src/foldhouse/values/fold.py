@@ -6,7 +6,7 @@ This module knows only its shape; the stock folds are in `foldhouse.kernel.folds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,17 @@ class Inputs:
         sequence: the table's `sequence_by`, most significant first.
         weight: how often the row is added (above 0) or taken away (below 0).
         types: of the values.
+        order: what the values are ordered by where sequences tie: the values themselves, or for nested ones a text that
+            stands for them.
+        deleted: whether the event deletes its key; never null, false where the fold has no `delete_when`.
     """
 
     values: list[pl.Expr]
     sequence: list[pl.Expr]
     weight: pl.Expr
     types: list[pa.DataType]
+    order: list[pl.Expr]
+    deleted: pl.Expr
 
 
 Fields = Mapping[str, "pl.Expr"]
@@ -59,10 +64,11 @@ class Algebra:
         merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
         unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
             recomputed from the source; `None` for a fold that can subtract everything it added.
-        is_ordered: whether the fold goes by the table's `sequence_by`; all such columns of a table share one
-        accumulator.
+        is_ordered: whether the fold goes by the table's `sequence_by`.
+        is_shared: whether all columns of a table with this algebra have one accumulator together.
         specialised: value types -> the algebra to use in this one's place, for a fold that differs by type.
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
+        exists: where events can delete a key, whether it is there afterwards: the fields that `merge` gave -> boolean.
     """
 
     name: str
@@ -71,8 +77,10 @@ class Algebra:
     merge: Callable[[Fields, Fields], dict[str, pl.Expr]]
     unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
     is_ordered: bool = False
+    is_shared: bool = False
     is_additive: bool = False
     specialised: Callable[[list[pa.DataType]], Algebra] | None = None
+    exists: Callable[[Fields], pl.Expr] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,12 +102,66 @@ class ColumnFold:
 
 @dataclass(frozen=True)
 class Fold:
-    """Published columns, each with its fold, over the same rows and keys. Made by `fold`."""
+    """Published columns, each with its fold, over the same rows and keys. Made by `fold`, or from a `RowFold`.
+
+    `delete_when` says which events delete their key; only a fold of whole rows has one.
+    """
 
     columns: tuple[tuple[str, ColumnFold], ...]
+    delete_when: Expression | None = None
 
     def __repr__(self) -> str:
         return f"fold({', '.join(f'{name}={column!r}' for name, column in self.columns)})"
+
+    def over(self, columns: Sequence[str], keys: Sequence[str]) -> Fold:
+        """The fold itself: its columns are named."""
+        return self
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it goes by the table's `sequence_by`."""
+        return any(column.algebra.is_ordered for _, column in self.columns)
+
+
+@dataclass(frozen=True)
+class RowFold:
+    """One whole row of a key, in place of a `Fold` of single columns. Made by `latest` and `earliest`.
+
+    Args:
+        algebra: how each column is folded.
+        columns: the columns to publish; none for every column of the rows but the keys.
+        delete_when: which events delete their key.
+        options: what `repr` and the definition hash show.
+    """
+
+    algebra: Algebra = field(repr=False)
+    columns: tuple[str, ...] = ()
+    delete_when: Expression | None = None
+    options: tuple[tuple[str, object], ...] = ()
+    is_ordered: bool = field(default=True, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        words = [f"columns={list(self.columns)!r}"] if self.columns else []
+        if self.delete_when is not None:
+            words.append(f"delete_when={self.delete_when if isinstance(self.delete_when, str) else '<column>'!r}")
+        words += [f"{name}={value!r}" for name, value in self.options]
+        return f"{self.algebra.name}({', '.join(words)})"
+
+    def over(self, columns: Sequence[str], keys: Sequence[str]) -> Fold:
+        """The columns that are published of rows with these columns, each with its fold.
+
+        Raises:
+            DefinitionError: a column is not there, or there is none to publish.
+        """
+        chosen = self.columns or tuple(name for name in columns if name not in keys)
+        for name in chosen:
+            if name not in columns:
+                raise DefinitionError(f"{self!r} names the column {name!r}; the rows have {', '.join(columns)}")
+        hidden = [name for name in chosen if name.startswith("_")]
+        if hidden or not chosen:
+            found = f"the column {hidden[0]!r} begins with an underscore" if hidden else "the rows have only keys"
+            raise DefinitionError(f"{self!r} cannot publish whole rows: {found}; name columns=[...] to publish")
+        return Fold(tuple((name, ColumnFold(self.algebra, (name,))) for name in chosen), self.delete_when)
 
 
 def fold(**columns: ColumnFold) -> Fold:

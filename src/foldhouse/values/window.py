@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from foldhouse.errors import InvalidData
@@ -19,20 +19,28 @@ class Position:
     Args:
         uuid: the source's table uuid; a source created again under its name has another.
         snapshot_id: the source's snapshot up to which rows were folded; `None` for a source without one.
+        schema_id: the source's schema at which they were read; `None` where that was not recorded. A change of columns
+            alone is no reason to fold, so that it does not count where positions are compared.
     """
 
     uuid: str
     snapshot_id: int | None
+    schema_id: int | None = field(default=None, compare=False)
 
 
 def positions_to_json(positions: Mapping[str, Position]) -> str:
     """Positions by source name, as the text kept in a snapshot summary."""
-    return json.dumps({name: {"uuid": p.uuid, "snapshot": p.snapshot_id} for name, p in sorted(positions.items())})
+    return json.dumps({name: _plain(position) for name, position in sorted(positions.items())})
+
+
+def _plain(position: Position) -> dict[str, str | int | None]:
+    read_at = {} if position.schema_id is None else {"schema": position.schema_id}
+    return {"uuid": position.uuid, "snapshot": position.snapshot_id, **read_at}
 
 
 def positions_from_json(text: str) -> dict[str, Position]:
     """The inverse of `positions_to_json`."""
-    return {name: Position(p["uuid"], p["snapshot"]) for name, p in json.loads(text).items()}
+    return {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
 
 
 @dataclass(frozen=True)

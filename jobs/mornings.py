@@ -1,0 +1,31 @@
+"""A schedule that asks for yesterday each morning."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from resources.landing import daily
+
+
+def each_morning(job_name: str, hour: int) -> dg.ScheduleDefinition:
+    """Run a job on yesterday at a full hour, UTC; off until it is switched on.
+
+    Args:
+        job_name: a job over the days of this deployment; the schedule is named `<job_name>_daily`.
+        hour: 0 to 23.
+    """
+
+    @dg.schedule(
+        name=f"{job_name}_daily",
+        cron_schedule=f"0 {hour} * * *",
+        execution_timezone="UTC",
+        job_name=job_name,
+        description=f"Lands yesterday at {hour}:00 UTC, with or without events.",
+    )
+    def morning(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        yesterday = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
+        if not daily.has_partition_key(yesterday):
+            return dg.SkipReason(f"{yesterday} is not among the days of this deployment")
+        return dg.RunRequest(run_key=yesterday, partition_key=yesterday)
+
+    return morning

@@ -1,0 +1,114 @@
+"""A stream whose days come from a function becomes an asset: what a stream's days, and landing folders, have in common.
+
+| a run of | what it does |
+|---|---|
+| a day or a range | replaces these days of the stream by what the function gives for them |
+| the same again | commits nothing |
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+
+import dagster as dg
+import pyarrow as pa
+
+from foldhouse.dagster.quiet import without_beta_warnings
+from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
+from foldhouse.dagster.resources import LakeOpener
+from foldhouse.dagster.schema import schema_of_types
+from foldhouse.errors import DefinitionError
+from foldhouse.refresh.append import Commit
+from foldhouse.values.definition import Stream
+
+DAYS_PER_COMMIT = 31
+
+EventsOfDay = Callable[[date], pa.Table]
+"""A day -> all events of it, in the stream's columns; an empty table for a day without any."""
+
+
+def stream_asset(
+    stream: Stream,
+    events: EventsOfDay,
+    *,
+    partitions_def: dg.DailyPartitionsDefinition,
+    group: str | None = None,
+    days_per_commit: int = DAYS_PER_COMMIT,
+    lake_resource_key: str = "lake",
+) -> dg.AssetsDefinition:
+    """Make an asset of a stream: a run replaces its days by what `events` gives for them now.
+
+        stream_asset(order_events, lambda day: queue.between(day, day + one_day), partitions_def=daily)
+
+    Exactly once: a day is replaced as a whole, so doing it twice changes nothing, and a run killed at any moment is
+    repaired by running it again. `events` has to give a day's events in the same order each time, or the day is
+    committed again.
+
+    Args:
+        stream: the events, partitioned by day: where events come late, by the day on which they arrive.
+        events: what is asked for a day's events.
+        partitions_def: the days, in UTC.
+        group: the asset's group, by default the namespace of the stream.
+        days_per_commit: how many days are read, and then committed together.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+
+    Raises:
+        DefinitionError: the stream is not partitioned by day.
+    """
+    if stream.partition_by is None:
+        raise DefinitionError(f"{stream.name} has no partition_by, so it has no days that could be replaced")
+    with without_beta_warnings():
+
+        @dg.multi_asset(
+            name="__".join(stream.name.split(".")),
+            specs=[spec_of(stream, partitions_def, group or group_of(stream.name))],
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            required_resource_keys={lake_resource_key},
+        )
+        def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+            opener: LakeOpener = getattr(context.resources, lake_resource_key)
+            lake = opener.open()
+            with reporting_days(context) as report:
+                for days in chunks(days_of(context), days_per_commit):
+                    of_the_days = {day: events(day) for day in days}
+                    commit = lake.replace(stream, pa.concat_tables(of_the_days.values()), partitions=days)
+                    for day, given in of_the_days.items():
+                        rows = {"dagster/partition_row_count": given.num_rows}
+                        report.committed(stream.name, day, {**rows, **commit_metadata(commit, day)})
+            return dg.MaterializeResult(asset_key=key_of(stream.name))
+
+    return landed
+
+
+def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group: str) -> dg.AssetSpec:
+    """What the page says of a stream's asset."""
+    return dg.AssetSpec(
+        key_of(stream.name),
+        group_name=group,
+        description=stream.description or f"The stream {stream.name}, landed day by day.",
+        kinds={"iceberg", "spark"},
+        metadata={"dagster/table_name": stream.name, "dagster/column_schema": schema_of_types(stream.schema)},
+        partitions_def=partitions_def,
+    )
+
+
+def commit_metadata(commit: Commit, day: date) -> Metadata:
+    """What the page says of one day that a commit replaced."""
+    counts = commit.partitions.get(day)
+    return {
+        "committed": commit.committed,
+        "snapshot_id": str(commit.snapshot_id),
+        "rows_added": counts.rows_written if counts else 0,
+        "rows_removed": counts.rows_deleted if counts else 0,
+    }
+
+
+def chunks(days: list[date], size: int) -> Iterator[list[date]]:
+    """Days that follow one another, at most `size` of them."""
+    chunk: list[date] = []
+    for day in days:
+        if chunk and (len(chunk) == size or day - chunk[-1] > timedelta(days=1)):
+            yield chunk
+            chunk = []
+        chunk.append(day)
+    if chunk:
+        yield chunk

@@ -1,0 +1,84 @@
+"""The value in the row with the smallest or the largest of another column.
+
+Rows are compared as pairs `(by, value)`, so that a tie of `by` goes to the smaller or the greater value, and no answer
+depends on the order of arrival. Within `value` null is lowest and NaN greatest. The state keeps the `by` of the
+published row.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.canonical import canonical
+from foldhouse.kernel.sides import Sequenced, Types, flat
+from foldhouse.values.fold import Algebra, Fields, Inputs
+
+
+def _fields(name: str, types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    value, by = types
+    return {"value0": value, "by": flat(f"{name}, in `by`,", by)}
+
+
+def _delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
+    value, by = (canonical(one, kind) for one, kind in zip(row.values, row.types, strict=True))
+
+    def edge(chosen: pl.Expr) -> pl.Expr:
+        order = [by.filter(chosen), value.filter(chosen)]
+        rows = _pair(by, value).filter(chosen).sort_by(order, nulls_last=False)
+        return rows.last() if is_maximum else rows.first()
+
+    ranked = by.is_not_null()
+    return {"inserted": edge(ranked & (row.weight > 0)), "retracted": edge(ranked & (row.weight < 0))}
+
+
+def _pair(by: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return pl.struct(by.alias("by"), value.alias("value"))
+
+
+def _held(old: Fields) -> pl.Expr:
+    """The published pair; null before the first ranked row."""
+    return pl.when(old["by"].is_not_null()).then(_pair(old["by"], old["value0"]))
+
+
+def _winner(is_maximum: bool, one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The more extreme of two pairs; the one that is there where the other is null."""
+    both = pl.struct(one.alias("one"), other.alias("other"))
+    return both.map_batches(partial(_more_extreme, is_maximum), return_dtype=pl.dtype_of(one))
+
+
+def _more_extreme(is_maximum: bool, pairs: pl.Series) -> pl.Series:
+    both = pairs.struct.unnest()
+    # Polars compares no structs, lists or maps by `<`, but it ranks them.
+    ranks = pl.concat([both["one"], both["other"]]).rank("dense")
+    one, other = ranks.head(both.height), ranks.tail(both.height)
+    is_one = other.is_null() | ((one >= other) if is_maximum else (one <= other)).fill_null(False)
+    return both.select(pl.when(is_one).then("one").otherwise("other").alias(pairs.name)).to_series()
+
+
+def _merge(is_maximum: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    published = _winner(is_maximum, _held(old), delta["inserted"])
+    return {"value0": published.struct.field("value"), "by": published.struct.field("by")}
+
+
+def _unresolved(is_maximum: bool, old: Fields, delta: Fields) -> pl.Expr:
+    gone = delta["retracted"]
+    is_lost = _winner(is_maximum, _held(old), gone).eq_missing(gone)
+    is_outdone = _winner(is_maximum, delta["inserted"], gone).eq_missing(delta["inserted"])
+    return gone.is_not_null() & is_lost & ~is_outdone
+
+
+def _extreme_row(name: str, is_maximum: bool) -> Algebra:
+    return Algebra(
+        name=name,
+        fields=partial(_fields, name),
+        delta=partial(_delta, is_maximum),
+        merge=partial(_merge, is_maximum),
+        unresolved=partial(_unresolved, is_maximum),
+    )
+
+
+MINIMUM_BY = _extreme_row("minimum_by", is_maximum=False)
+MAXIMUM_BY = _extreme_row("maximum_by", is_maximum=True)

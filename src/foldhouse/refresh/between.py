@@ -1,0 +1,54 @@
+"""The pieces of a source that changed between two snapshots, where our own compactions are known to change no row."""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from foldhouse.refresh.head import RUN_ID
+from foldhouse.storage.live import Piece, difference, live_slices
+
+
+def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Piece]:
+    """What was taken away (-1) and what was added (+1) in `(after, upto]`.
+
+        append, append, compaction, append  ->  the files of the three appends
+
+    The difference of the two states says the same: the rows of rewritten files stand on both sides there, and cancel
+    once they are read. That is what happens to compactions by others, and where the history between the two
+    snapshots is gone or does not lead from one to the other.
+
+    Args:
+        iceberg: the source.
+        after: a snapshot id; `None` for the empty table.
+        upto: a snapshot id.
+
+    Raises:
+        UnknownSnapshot: one of them is not there (any more).
+    """
+    pieces: list[Piece] = []
+    start = after
+    for compaction in _compactions(iceberg, after, upto):
+        pieces += difference(live_slices(iceberg, start), live_slices(iceberg, compaction.parent_snapshot_id))
+        start = compaction.snapshot_id
+    return pieces + difference(live_slices(iceberg, start), live_slices(iceberg, upto))
+
+
+def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Snapshot]:
+    """Our compactions on the way from one snapshot to another, oldest first; none where there is no way."""
+    found: list[Snapshot] = []
+    current = upto
+    while current is not None and current != after:
+        snapshot = iceberg.snapshot_by_id(current)
+        if snapshot is None:
+            return []
+        parent = snapshot.parent_snapshot_id
+        if _is_our_compaction(snapshot) and parent is not None and iceberg.snapshot_by_id(parent) is not None:
+            found.append(snapshot)
+        current = parent
+    return found[::-1] if current == after else []
+
+
+def _is_our_compaction(snapshot: Snapshot) -> bool:
+    summary = snapshot.summary
+    return summary is not None and summary.operation == Operation.REPLACE and RUN_ID in summary.additional_properties

@@ -1,0 +1,44 @@
+"""The newest delete that a table has folded, as text in its snapshots: events of absent keys are held against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Sequenced = Sequence[tuple[str, pa.DataType]]
+"""Sequence column -> type, in order."""
+
+
+def sequence_to_json(sequence: tuple[Any, ...] | None, types: Sequenced) -> str | None:
+    """A sequence as a JSON list of texts: ISO 8601 for moments, hexadecimal for bytes."""
+    if sequence is None:
+        return None
+    return json.dumps([_text(value, kind) for value, (_, kind) in zip(sequence, types, strict=True)])
+
+
+def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | None:
+    """The inverse of `sequence_to_json`, at the types of now (a column may have been widened since)."""
+    if text is None:
+        return None
+    return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
+
+
+def newest(sequences: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    """The greatest sequence, NaN above every number; `None` where there is none."""
+    given = [sequence for sequence in sequences if sequence is not None]
+    return max(given, key=lambda sequence: [(value != value, value) for value in sequence], default=None)
+
+
+def _text(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(pa.scalar(value, kind).cast(pa.string()).as_py())
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return bytes.fromhex(text)
+    return pa.scalar(text).cast(kind).as_py()

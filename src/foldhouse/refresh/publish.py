@@ -1,0 +1,50 @@
+"""The second step of a rebuild: the branch it was folded into becomes the head.
+
+Guarantee: readers see the old table until one compare-and-swap, the new one after it. Publishing what is published
+already changes nothing.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
+
+from foldhouse.errors import CommitConflict, UnknownSnapshot
+from foldhouse.storage.publish import fast_forward
+
+REBUILD_BRANCH = "foldhouse-rebuild"
+SPEC = "foldhouse.rebuilt-in-spec"
+"""In the summary of a rebuild: the id of the partitioning it was written in, which a snapshot itself does not say."""
+
+
+def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) -> int:
+    """Make the rebuild in the branch `foldhouse-rebuild` the head of a table.
+
+    Args:
+        catalog: where the table is registered.
+        iceberg: the table as it was read, with the branch.
+        only: the snapshot it has to be; whatever the branch holds where none is given.
+
+    Returns:
+        The snapshot id of the head.
+
+    Raises:
+        UnknownSnapshot: there is no rebuild to publish.
+        CommitConflict: somebody else committed since it was folded; nothing was moved.
+    """
+    rebuilt = iceberg.snapshot_by_name(REBUILD_BRANCH)
+    head = iceberg.current_snapshot()
+    name = ".".join(iceberg.name())
+    if only is not None and head is not None and head.snapshot_id == only:
+        return only
+    if only is not None and (rebuilt is None or rebuilt.snapshot_id != only):
+        raise CommitConflict(f"{name} was rebuilt by somebody else meanwhile; nothing of this rebuild was published")
+    if rebuilt is None and head is not None and head.summary is not None and SPEC in head.summary.additional_properties:
+        return head.snapshot_id
+    if rebuilt is None or rebuilt.summary is None:
+        raise UnknownSnapshot(
+            f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); `foldhouse rebuild --no-publish {name}` "
+            "folds one"
+        )
+    spec_id = int(rebuilt.summary.additional_properties.get(SPEC, iceberg.metadata.default_spec_id))
+    return fast_forward(catalog, iceberg, REBUILD_BRANCH, spec_id)

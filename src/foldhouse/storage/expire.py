@@ -1,0 +1,232 @@
+"""Expiry: snapshots leave a table in one compare-and-swap, and the files that nothing names any more are deleted.
+
+Guarantee: a crash leaves files that no snapshot names, never a snapshot that names a missing file. What a crash left
+is deleted by the next expiry, as long as the table's metadata log still names the metadata before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+from pydantic import Field
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    ManifestEntryStatus,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from foldhouse.storage.swap import swap
+
+_SCHEME = re.compile(r"^\w+:/*")
+_ENTRY, _LIST = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION], MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
+_FILE = _ENTRY.find_field("data_file").field_type
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What one commit takes out of a table's metadata.
+
+    Args:
+        removed: snapshot ids.
+        tags: tags to set or move, with their snapshots.
+        dropped: tags to drop.
+        properties: table properties to set.
+    """
+
+    removed: frozenset[int] = frozenset()
+    tags: Mapping[str, int] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class _RefsUnmoved(AssertTableUUID):
+    """That it is this table, with exactly these tags and branches: removing a snapshot would take a new tag with it.
+
+    Iceberg has no such requirement; a catalog in another process checks the uuid alone.
+    """
+
+    refs: dict[str, int] = Field(exclude=True)
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        super().validate(base_metadata)
+        if base_metadata is not None and _refs(base_metadata) != self.refs:
+            raise CommitFailedException("Requirement failed: a tag or branch was set, moved or dropped meanwhile")
+
+
+def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
+    """Commit an expiry, if head, tags and branches are those in `iceberg`. No file is deleted.
+
+    Raises:
+        CommitConflict: somebody else committed, or set a tag or branch, first; nothing was removed.
+    """
+    metadata = iceberg.metadata
+    uuid: UUID = metadata.table_uuid
+    requirements: list[TableRequirement] = [_RefsUnmoved(uuid=uuid, refs=_refs(metadata))]
+    requirements += [AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in _refs(metadata).items()]
+    updates: list[TableUpdate] = [
+        SetSnapshotRefUpdate.model_validate({"ref-name": tag, "type": "tag", "snapshot-id": snapshot_id})
+        for tag, snapshot_id in sorted(expiry.tags.items())
+    ]
+    updates += [RemoveSnapshotRefUpdate.model_validate({"ref-name": tag}) for tag in sorted(expiry.dropped)]
+    if expiry.removed:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(expiry.removed)}))
+    if expiry.properties:
+        updates.append(SetPropertiesUpdate(updates=dict(expiry.properties)))
+
+    def landed(now: IcebergTable) -> bool:
+        left, refs = {snapshot.snapshot_id for snapshot in now.snapshots()}, _refs(now.metadata)
+        return (
+            not left & expiry.removed
+            and not expiry.dropped & set(refs)
+            and all(refs.get(tag) == snapshot_id for tag, snapshot_id in expiry.tags.items())
+        )
+
+    swap(catalog, iceberg, tuple(requirements), tuple(updates), landed, "the expiry of snapshots")
+
+
+def _refs(metadata: TableMetadata) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """Files that were deleted, and their size."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
+    """Delete the files of expired snapshots that no snapshot of the table names.
+
+    Data files go first, then manifests, then manifest lists, so that what is left after a crash is found again.
+
+    Args:
+        before: the table as it was; what it and the metadata before it held and `after` does not is expired.
+        after: the table as it is now, read after the commit. Whatever any of its snapshots names stays.
+
+    Raises:
+        OSError: what is still named cannot be told for certain; nothing was deleted.
+    """
+    lists = {one.manifest_list for metadata in _earlier(before, after) for one in metadata.snapshots}
+    lists -= {one.manifest_list for one in after.metadata.snapshots}
+    if not lists:
+        return Deleted()
+    io = after.io
+    named_lists = [one.manifest_list for one in after.metadata.snapshots]
+    named = {_plain(path): path for one in named_lists for path, _ in _manifests(io, one)}
+    manifests = {
+        path: size for one in lists for path, size in _if_there(_manifests, io, one) if _plain(path) not in named
+    }
+    live = {_plain(path) for one in named.values() for path, _ in _files(io, one, only_live=True)}
+    files = {path: size for one in manifests for path, size in _if_there(_files, io, one) if _plain(path) not in live}
+    sizes = {path: _size(io, path) for path in lists}
+    done = [size for path, size in (*files.items(), *manifests.items(), *sizes.items()) if _delete(io, path)]
+    return Deleted(len(done), sum(done))
+
+
+def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadata]:
+    """The metadata that may name what `after` does not: the one it replaced, and those in its log."""
+    yield before.metadata
+    for entry in after.metadata.metadata_log:
+        if entry.metadata_file != before.metadata_location:
+            with contextlib.suppress(OSError):  # an old one that is gone
+                yield FromInputFile.table_metadata(after.io.new_input(entry.metadata_file))
+
+
+def _plain(path: str) -> str:
+    """A path without its scheme: some writers say `file:/x` where others say `file:///x`, of one and the same file."""
+    return _SCHEME.sub("/", path)
+
+
+class _Records(AvroFile[Any]):
+    """An Avro file as records. Files of one schema share its reader: making it costs ten times what reading costs."""
+
+    _readers: ClassVar[dict[tuple[str, int], Reader]] = {}
+
+    def __enter__(self) -> _Records:
+        with self.input_file.open() as source:
+            self.decoder = new_decoder(source.read())
+        self.header = self._read_header()
+        assert self.read_schema is not None
+        key = self.header.meta["avro.schema"], id(self.read_schema)
+        if key not in self._readers:
+            self._readers[key] = resolve_reader(self.header.get_schema(), self.read_schema)
+        self.reader = self._readers[key]
+        return self
+
+
+def _records(io: FileIO, path: str, schema: Schema) -> list[Any]:
+    with _Records(io.new_input(path), schema) as records:
+        return list(records)
+
+
+def _place(schema: Any, name: str) -> int:
+    return [one.name for one in schema.fields].index(name)
+
+
+def _manifests(io: FileIO, manifest_list: str) -> list[tuple[str, int]]:
+    path, size = _place(_LIST, "manifest_path"), _place(_LIST, "manifest_length")
+    return [(one[path], one[size]) for one in _records(io, manifest_list, _LIST)]
+
+
+def _files(io: FileIO, manifest: str, *, only_live: bool = False) -> list[tuple[str, int]]:
+    status, file = _place(_ENTRY, "status"), _place(_ENTRY, "data_file")
+    path, size = _place(_FILE, "file_path"), _place(_FILE, "file_size_in_bytes")
+    return [
+        (one[file][path], one[file][size])
+        for one in _records(io, manifest, _ENTRY)
+        if not only_live or one[status] != ManifestEntryStatus.DELETED
+    ]
+
+
+def _if_there(read: Any, io: FileIO, path: str) -> Iterable[tuple[str, int]]:
+    """What an expired list or manifest names; nothing where it is gone, because what it names goes before it."""
+    try:
+        named: list[tuple[str, int]] = read(io, path)
+    except FileNotFoundError:
+        return []
+    return named
+
+
+def _size(io: FileIO, path: str) -> int:
+    try:
+        return len(io.new_input(path))
+    except OSError:
+        return 0
+
+
+def _delete(io: FileIO, path: str) -> bool:
+    """Whether a file was there and is gone now. One that cannot be deleted is left: it is only an orphan."""
+    try:
+        io.delete(path)
+    except OSError:
+        return False
+    return True

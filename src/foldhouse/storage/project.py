@@ -1,0 +1,90 @@
+"""Arrow rows of a file as rows of a later schema: columns found by field id, widened, null where the file lacks them.
+
+Nested fields, too. A null list stays null, which pyiceberg's own projection turns into an empty one.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+
+def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
+    """Rows as they were written -> rows of another schema of the same table.
+
+    Args:
+        rows: top-level columns of a file, none of them renamed.
+        held: the file's schema; it may have more columns than `rows`.
+        wanted: the columns to give, in this order.
+
+    Returns:
+        The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader gives them.
+    """
+    known = {field.field_id: field for field in held.fields if field.name in rows.column_names}
+    if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
+        return rows.select([field.name for field in wanted.fields])
+    columns, fields = [], []
+    for field in wanted.fields:
+        source = known.get(field.field_id)
+        chunks = None if source is None else [_as(chunk, source, field) for chunk in rows[source.name].chunks]
+        kind = chunks[0].type if chunks else plain_type(field.field_type)
+        columns.append(pa.nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
+        fields.append(pa.field(field.name, kind, nullable=not field.required))
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def plain_type(kind: IcebergType) -> pa.DataType:
+    """The Arrow type that a Parquet reader gives for an Iceberg type."""
+    return _small(schema_to_pyarrow(kind, include_field_ids=False))
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([_small_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_small_field(kind.value_field))
+    return kind
+
+
+def _small_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_small(field.type)).remove_metadata()
+
+
+def _as(values: pa.Array, held: NestedField, wanted: NestedField) -> pa.Array:
+    have, want = held.field_type, wanted.field_type
+    if have == want:
+        return values
+    if values.offset:  # a slice: nested parts would be seen whole
+        values = values.take(pa.array(range(len(values)), pa.int64()))
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        return _as_struct(values, have, want)
+    if isinstance(have, ListType) and isinstance(want, ListType):
+        elements = _as(values.values, have.element_field, want.element_field)
+        kind = pa.list_(pa.field("element", elements.type, nullable=not want.element_required))
+        return pa.ListArray.from_arrays(values.offsets, elements, type=kind, mask=values.is_null())
+    if isinstance(have, MapType) and isinstance(want, MapType):
+        items = _as(values.items, have.value_field, want.value_field)
+        kind = pa.map_(values.keys.type, pa.field("value", items.type, nullable=not want.value_required))
+        return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=values.is_null())
+    return values.cast(plain_type(want))
+
+
+def _as_struct(values: pa.Array, held: StructType, wanted: StructType) -> pa.Array:
+    places = {field.field_id: place for place, field in enumerate(held.fields)}
+    children, fields = [], []
+    for field in wanted.fields:
+        place = places.get(field.field_id)
+        if place is None:
+            children.append(pa.nulls(len(values), plain_type(field.field_type)))
+        else:
+            children.append(_as(values.field(place), held.fields[place], field))
+        fields.append(pa.field(field.name, children[-1].type, nullable=not field.required))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())

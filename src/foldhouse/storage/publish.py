@@ -1,0 +1,57 @@
+"""A branch becomes the head: one fast-forward, which cannot drop what others committed."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import (
+    RemoveSnapshotRefUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    TableUpdate,
+)
+
+from foldhouse.errors import CommitConflict
+from foldhouse.storage.swap import branch_is, swap, unmoved, wait_for_the_clock
+
+
+def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: int) -> int:
+    """Make the snapshot of a branch the head, with the schema and partitioning it was written in; the branch goes.
+
+    Args:
+        catalog: where the table is registered.
+        iceberg: the table as it was read, with the branch.
+        branch: its snapshot stands on what has to be the head still.
+        spec_id: the partitioning the snapshot was written in.
+
+    Returns:
+        The snapshot id.
+
+    Raises:
+        CommitConflict: the head is another one by now, or the branch is; nothing was moved.
+        FoldhouseError: the clock is behind the table's last commit.
+    """
+    snapshot = iceberg.snapshot_by_name(branch)
+    assert snapshot is not None
+    head = iceberg.metadata.current_snapshot_id
+    if snapshot.parent_snapshot_id != head:
+        raise CommitConflict(
+            f"{'.'.join(iceberg.name())} has moved on to snapshot {head} since its branch {branch} was made on "
+            f"{snapshot.parent_snapshot_id}; nothing was published, and both are as they were: rebuild it again"
+        )
+    wait_for_the_clock(iceberg)
+    updates: list[TableUpdate] = [branch_is(snapshot.snapshot_id)]
+    if snapshot.schema_id is not None and snapshot.schema_id != iceberg.metadata.current_schema_id:
+        updates.append(SetCurrentSchemaUpdate(schema_id=snapshot.schema_id))
+    if spec_id != iceberg.metadata.default_spec_id:
+        updates.append(SetDefaultSpecUpdate(spec_id=spec_id))
+    updates.append(RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}))
+    swap(
+        catalog,
+        iceberg,
+        (*unmoved(iceberg), *unmoved(iceberg, branch)),
+        tuple(updates),
+        lambda now: now.metadata.current_snapshot_id == snapshot.snapshot_id,
+        f"the publication of snapshot {snapshot.snapshot_id}",
+    )
+    return snapshot.snapshot_id

@@ -1,0 +1,141 @@
+"""One compare-and-swap on a table, and the table itself as the witness of whether it landed.
+
+Guarantee: exactly once. What landed is never sent again, nothing is retried blindly, and nothing is deleted on doubt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from foldhouse.errors import CommitConflict, FoldhouseError
+
+_PATIENCE_MS = 2000
+
+
+def unmoved(iceberg: IcebergTable, ref: str = MAIN_BRANCH) -> tuple[TableRequirement, ...]:
+    """The requirements that it is still this table, and that a branch or tag is where it was read."""
+    is_this = AssertTableUUID(uuid=iceberg.metadata.table_uuid)
+    if ref != MAIN_BRANCH and not iceberg.metadata.snapshots:  # pyiceberg: such a table has no other branch to look at
+        return (is_this,)
+    held = iceberg.metadata.refs.get(ref)
+    return is_this, AssertRefSnapshotId(ref=ref, snapshot_id=held.snapshot_id if held else None)
+
+
+def swap(
+    catalog: Catalog,
+    iceberg: IcebergTable,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+    landed: Callable[[IcebergTable], bool],
+    what: str,
+) -> None:
+    """Send one compare-and-swap, and on any failure let the table itself say whether it landed.
+
+    Args:
+        catalog: where the table is registered.
+        iceberg: the table as it was read.
+        requirements: what must hold of the table that is replaced.
+        updates: what is changed.
+        landed: whether the table, read again after a failure, holds these updates.
+        what: what is committed, for messages.
+
+    Raises:
+        CommitConflict: it did not land, because a requirement no longer held.
+        FoldhouseError: it failed, and the catalog cannot be asked whether it landed.
+    """
+    try:
+        landed_as = catalog.commit_table(iceberg, requirements, updates)
+    except Exception as failure:
+        current = _looked_at(catalog, iceberg, what, failure)
+        if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
+            return
+        # A head that moved on and back again passes the requirement, and fails later on: its sequence number is taken.
+        moved = current.metadata.next_sequence_number() != iceberg.metadata.next_sequence_number()
+        if moved or isinstance(failure, CommitFailedException):
+            name = ".".join(iceberg.name())
+            raise CommitConflict(
+                f"{name} was committed to by somebody else meanwhile; nothing was written"
+            ) from failure
+        raise
+    _drop_old_metadata(iceberg, landed_as.metadata)
+
+
+def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
+    """Delete the metadata files that the table's log no longer names, where its properties say so.
+
+    pyiceberg does this for its own commits, and for none that is sent to the catalog directly.
+    """
+    if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    for entry in before.metadata.metadata_log:
+        if entry.metadata_file not in kept:
+            with contextlib.suppress(OSError):  # gone, or only an orphan
+                before.io.delete(entry.metadata_file)
+
+
+def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exception) -> IcebergTable:
+    """The table as it is now, to see whether a commit landed that was reported as failed."""
+    name = ".".join(iceberg.name())
+    try:
+        return catalog.load_table(iceberg.name())
+    except NoSuchTableError:
+        raise CommitConflict(f"{name} was dropped meanwhile; nothing was written") from failure
+    except Exception as unreachable:
+        raise FoldhouseError(
+            f"whether {what} of {name} was committed is unknown: the commit failed ({failure}), and "
+            f"the catalog cannot be asked ({unreachable}). Run it again: what was committed is not repeated"
+        ) from failure
+
+
+def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None:
+    """Make another snapshot the head of `main`, if the head is still the one in `iceberg`.
+
+    Raises:
+        CommitConflict: somebody else committed first; the head was not moved.
+        FoldhouseError: the clock is behind the table's last commit.
+    """
+    wait_for_the_clock(iceberg)
+    swap(
+        catalog,
+        iceberg,
+        unmoved(iceberg),
+        (branch_is(snapshot_id),),
+        lambda now: now.metadata.current_snapshot_id == snapshot_id,
+        f"the way back to snapshot {snapshot_id}",
+    )
+
+
+def wait_for_the_clock(iceberg: IcebergTable) -> None:
+    """Wait until a moved branch is stamped no earlier than the last commit; readers refuse a history that goes back.
+
+    Raises:
+        FoldhouseError: the clock is further behind than a moment's waiting makes good.
+    """
+    behind_ms = iceberg.metadata.last_updated_ms - int(time.time() * 1000)
+    if behind_ms > _PATIENCE_MS:
+        name = ".".join(iceberg.name())
+        raise FoldhouseError(
+            f"the clock of this machine is {behind_ms / 1000:.0f} s behind the last commit to {name}; set it right"
+        )
+    time.sleep(max(behind_ms, 0) / 1000)
+
+
+def branch_is(snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
+    """The update that points a branch to a snapshot."""
+    return SetSnapshotRefUpdate.model_validate({"ref-name": branch, "type": "branch", "snapshot-id": snapshot_id})

@@ -1,0 +1,212 @@
+"""What tests of your own folds need: the laws of a fold, tried on rows of yours, without Spark and without a lake."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import DefinitionError
+from foldhouse.kernel.combine import FILE, POSITION, combine
+from foldhouse.kernel.plan import (
+    STATE,
+    WEIGHT,
+    FoldPlan,
+    argument_column,
+    arguments_of,
+    plan_of,
+    polars_type,
+    sequence_column,
+)
+from foldhouse.values.fold import ColumnFold, Fold, fold
+from foldhouse.values.types import arrow_type
+
+__all__ = ["check_fold"]
+
+_WAY = "__way"
+_VALUE = "value"
+
+
+def check_fold(
+    folded: ColumnFold | Fold,
+    rows: pa.Table | Sequence[Mapping[str, Any]],
+    *,
+    types: Mapping[str, str | pa.DataType] | None = None,
+    sequence_by: Sequence[str] = (),
+    ways: int = 200,
+    relative: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    """Fold rows in many ways and see that each comes to the same answer.
+
+        assert check_fold(longest, [{"word": "a"}, {"word": "ccc"}, {"word": None}]) == "ccc"
+
+    A way is a random order of the rows, cut into random batches, with other rows of the same kind coming and going in
+    between. That finds a `merge` that is not associative or not commutative, a state that does not fit its type, and a
+    `subtract` that leaves something behind. It finds them in the rows it is given: give ties, nulls, and extremes.
+
+    Args:
+        folded: what `fh.custom` or any other fold gives, or several of them in `fh.fold`; over columns by name.
+        rows: at least one, as an Arrow table or as dicts.
+        types: column -> type, for dicts whose types cannot be inferred.
+        sequence_by: columns that order the rows, for folds such as `latest`.
+        ways: how many to try.
+        relative: by how much floats may differ, relative to the larger; for totals of floats.
+        seed: of the random choices; the same seed, the same ways.
+
+    Returns:
+        The published value; of several folds, column -> value.
+
+    Raises:
+        AssertionError: two ways, two answers; the message shows the shortest way that was found.
+        InvalidData: a function of the fold failed, or returned a value of another type.
+        DefinitionError: an argument is not a column of the rows.
+    """
+    whole = folded if isinstance(folded, Fold) else fold(**{_VALUE: folded})
+    given = rows if isinstance(rows, pa.Table) else _table(rows, types or {})
+    if given.num_rows == 0:
+        raise DefinitionError("check_fold needs at least one row")
+    bench = _Bench(whole, given, tuple(sequence_by))
+    chance = random.Random(seed)
+    tried = [[[(1, row) for row in range(given.num_rows)]], *(_way(chance, given.num_rows) for _ in range(ways))]
+    expected, *answers = bench.answers(tried)
+    wrong = [place for place, answer in enumerate(answers, start=1) if not _same(expected, answer, relative)]
+    if wrong:
+        shortest = min(wrong, key=lambda place: (sum(map(len, tried[place])), len(tried[place])))
+        raise AssertionError(
+            f"{folded!r} gives {_shown(folded, expected)} for these {given.num_rows} rows in one batch, and "
+            f"{_shown(folded, answers[shortest - 1])} in another way (seed {seed}); {len(wrong)} of {ways} ways differ:"
+            + bench.told(tried[shortest])
+        )
+    return expected if isinstance(folded, Fold) else expected[_VALUE]
+
+
+_Way = list[list[tuple[int, int]]]
+"""Batches of (weight, number of a row)."""
+
+
+def _table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str | pa.DataType]) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {
+        name: pa.array([row.get(name) for row in rows], arrow_type(types[name]) if name in types else None)
+        for name in names
+    }
+    return pa.table(columns)
+
+
+def _way(chance: random.Random, rows: int) -> _Way:
+    """Every row once, in any order; some other rows that come and go; cut into batches."""
+    steps = [(chance.random(), 1, row) for row in range(rows)]
+    for row in chance.choices(range(rows), k=chance.randint(0, rows)):
+        comes = chance.random()
+        steps += [(comes, 1, row), (chance.uniform(comes, 1), -1, row)]
+    signed = [(weight, row) for _, weight, row in sorted(steps)]
+    cuts = sorted(chance.randint(0, len(signed)) for _ in range(chance.choice([0, 1, 3, len(signed)])))
+    return [signed[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(signed)], strict=True)]
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Where the ways are folded: each is a key of its own, so that all are folded together."""
+
+    fold: Fold
+    rows: pa.Table
+    sequence_by: tuple[str, ...]
+
+    @property
+    def _called(self) -> dict[str, str]:
+        """The kernel's name of a column -> what it is called in the rows."""
+        arguments = {argument_column(i): str(name) for i, name in enumerate(arguments_of(self.fold))}
+        return arguments | {sequence_column(i): name for i, name in enumerate(self.sequence_by)}
+
+    @property
+    def _plan(self) -> FoldPlan:
+        for name in self._called.values():
+            if name not in self.rows.column_names:
+                raise DefinitionError(
+                    f"{self.fold!r} goes by {name!r}; the rows have {', '.join(self.rows.column_names)}. "
+                    "check_fold starts no Spark, so it takes columns by name and no expressions"
+                )
+        kinds = {name: self.rows.schema.field(name).type for name in self._called.values()}
+        arguments = [kinds[str(argument)] for argument in arguments_of(self.fold)]
+        return plan_of(self.fold, {_WAY: pa.int64()}, {name: kinds[name] for name in self.sequence_by}, arguments)
+
+    def answers(self, ways: list[_Way]) -> list[dict[str, Any]]:
+        """What is published at the end of each way."""
+        plan = self._plan
+        schema = {f.name: polars_type(f.type) for f in plan.table_schema} | {FILE: pl.UInt32(), POSITION: pl.Int64()}
+        held = pl.DataFrame(schema=schema)
+        for number in range(max(map(len, ways))):
+            batches = {way: batches[number] for way, batches in enumerate(ways) if number < len(batches)}
+            before = {way: [step for batch in ways[way][: number + 1] for step in batch] for way in batches}
+            held = self._taken(plan, held, self._signed(plan, batches), before)
+        published = held.sort(_WAY).drop(_WAY, STATE, FILE, POSITION).to_dicts()
+        assert len(published) == len(ways), "a key with rows is not in the table"
+        return published
+
+    def _signed(self, plan: FoldPlan, batches: Mapping[int, list[tuple[int, int]]]) -> pl.DataFrame:
+        steps = [(way, weight, row) for way, batch in batches.items() for weight, row in batch]
+        chosen = self.rows.take(pa.array([row for _, _, row in steps], pa.int64()))
+        columns = {_WAY: pa.array([way for way, _, _ in steps], pa.int64())}
+        columns |= {column: chosen[name] for column, name in self._called.items()}
+        columns[WEIGHT] = pa.array([weight for _, weight, _ in steps], pa.int64())
+        return _frame(pa.table(columns).select(plan.delta_schema.names).cast(plan.delta_schema))
+
+    def _taken(
+        self, plan: FoldPlan, held: pl.DataFrame, signed: pl.DataFrame, before: Mapping[int, list[tuple[int, int]]]
+    ) -> pl.DataFrame:
+        """The rows held after a batch; keys that need it are folded again from all their rows, as a refresh does."""
+        combined = combine(plan, held, signed)
+        if not combined.unresolved.is_empty():
+            keys = combined.unresolved.with_columns(pl.lit(True).alias("__key_only"))
+            left = {way: _left(before[way]) for way in combined.unresolved[_WAY]}
+            again = self._signed(plan, left).with_columns(pl.lit(False).alias("__key_only"))
+            combined = combine(plan, held, signed, pl.concat([again, keys], how="diagonal"))
+        stored = _frame(combined.rows.to_arrow().cast(plan.table_schema))  # as it comes back from a file
+        places = pl.int_range(held.height, held.height + stored.height, dtype=pl.Int64, eager=True).alias(POSITION)
+        kept = held.join(combined.replaced, on=[FILE, POSITION], how="anti")
+        after = pl.concat([kept, stored.with_columns(pl.lit(0, pl.UInt32).alias(FILE), places)])
+        return after.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(POSITION))
+
+    def told(self, way: _Way) -> str:
+        """A way for people: a line a step."""
+        names = list(dict.fromkeys(self._called.values()))
+        shown = self.rows.select(names).to_pylist()
+        return "".join(
+            f"\n  batch {number}: {'adds' if weight > 0 else 'takes away'} {shown[row]}"
+            for number, batch in enumerate(way, start=1)
+            for weight, row in batch
+        )
+
+
+def _left(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    counts: Counter[int] = Counter()
+    for weight, row in steps:
+        counts[row] += weight
+    return [(1, row) for row, times in counts.items() for _ in range(times)]
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _shown(folded: ColumnFold | Fold, answer: dict[str, Any]) -> str:
+    return repr(answer if isinstance(folded, Fold) else answer[_VALUE])
+
+
+def _same(one: Any, other: Any, relative: float) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name], relative) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_same(a, b, relative) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=relative)
+    return type(one) is type(other) and bool(one == other)

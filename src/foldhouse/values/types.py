@@ -1,0 +1,90 @@
+"""Types as text, in Iceberg's words: `decimal(18,4)`, `list<string>`, `struct<word: string, units: int>`."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from foldhouse.errors import DefinitionError
+
+_PLAIN = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "uuid": pa.binary(16),
+}
+_SIZED = re.compile(r"(decimal)\((\d+),(\d+)\)|(fixed)[\[(](\d+)[\])]")
+_NESTED = re.compile(r"(list|map|struct)<(.*)>")
+_FIELD = re.compile(r"(\w+):(.+)")
+
+
+def arrow_type(kind: str | pa.DataType) -> pa.DataType:
+    """An Iceberg type as Arrow has it.
+
+        decimal(18,4)                          -> decimal128(18, 4)
+        map<string, list<int>>                 -> map<string, list<int32>>
+        struct<word: string, units: long>      -> struct<word: string, units: int64>
+
+    Args:
+        kind: the type as text, or as Arrow's own, which is given back.
+
+    Raises:
+        DefinitionError: a text that is not a type.
+    """
+    if isinstance(kind, pa.DataType):
+        return kind
+    found = _parsed(re.sub(r"\s", "", kind)) if isinstance(kind, str) else None
+    if found is None:
+        raise DefinitionError(
+            f"{kind!r} is not a type; an Iceberg type is needed, such as {', '.join(_PLAIN)}, decimal(18,4), "
+            "fixed[16], list<string>, map<string, long> or struct<word: string, units: int>"
+        )
+    return found
+
+
+def _parsed(text: str) -> pa.DataType | None:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    sized, nested = _SIZED.fullmatch(text), _NESTED.fullmatch(text)
+    if sized and sized[1]:
+        return _decimal(int(sized[2]), int(sized[3]))
+    if sized:
+        return pa.binary(int(sized[5]))
+    return _nested(nested[1], _parts(nested[2])) if nested else None
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType | None:
+    return pa.decimal128(precision, scale) if scale <= precision and 0 < precision <= 38 else None
+
+
+def _nested(shape: str, parts: list[str]) -> pa.DataType | None:
+    if shape == "struct":
+        fields = [_FIELD.fullmatch(part) for part in parts]
+        named = [(field[1], _parsed(field[2])) for field in fields if field]
+        is_whole = len(named) == len(parts) and all(kind is not None for _, kind in named)
+        return pa.struct(named) if is_whole and len({name for name, _ in named}) == len(parts) else None
+    kinds = [_parsed(part) for part in parts]
+    if None in kinds or len(kinds) != (1 if shape == "list" else 2):
+        return None
+    return pa.list_(kinds[0]) if shape == "list" else pa.map_(*kinds)
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are not inside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<([") - (letter in ">)]")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts

@@ -1,0 +1,224 @@
+"""What every snapshot has to hold: a stream what the test put there, a table what DuckDB makes of its source.
+
+The oracle of a chain is DuckDB all the way down: a table over a table is folded from what DuckDB says of that one, not
+from what was read of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from laws.definitions import Defined, Definitions, deliveries
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+import foldhouse as fh
+
+Row = dict[str, Any]
+_SHOWN_KEYS = 3
+
+
+@functools.cache
+def duck() -> duckdb.DuckDBPyConnection:
+    """The one oracle of this process."""
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def folded(sql: str, source: pa.Table) -> pa.Table:
+    """What DuckDB makes of some rows."""
+    duck().register("source", source)
+    try:
+        return duck().sql(sql).to_arrow_table()
+    finally:
+        duck().unregister("source")
+
+
+class Ledger:
+    """The truth about one lake, kept by the test: of each snapshot of each table, its rows.
+
+    Args:
+        lake: read only for what a snapshot says of itself: position and coverage.
+        definitions: of its tables; a table whose definition changes gets another one by `redefine`.
+        empty: a stream without events.
+    """
+
+    def __init__(self, lake: fh.Lake, definitions: Definitions, empty: pa.Table) -> None:
+        self.lake = lake
+        self.stream = definitions.stream
+        self.defined = {one.name: one for one in definitions.tables}
+        self.by_snapshot: dict[int, Defined] = {}
+        """Under which definition a snapshot of a table was folded."""
+        self._rows: dict[tuple[str, int], pa.Table] = {}
+        self._folds: dict[tuple[str, int | None, str], pa.Table] = {}
+        self._empty = empty
+        self._checked: dict[str, str] = {}
+        self._loaded: dict[str, tuple[str, IcebergTable]] = {}
+
+    def put(self, name: str, snapshot_id: int, rows: pa.Table) -> None:
+        """Say what a snapshot has to hold that the test made itself."""
+        self._rows[name, snapshot_id] = rows
+
+    def knows(self, name: str, snapshot_id: int) -> bool:
+        """Whether it is said what a snapshot has to hold."""
+        return (name, snapshot_id) in self._rows
+
+    def rows(self, name: str, snapshot_id: int | None) -> pa.Table:
+        """What a snapshot has to hold; of `None`, nothing."""
+        if snapshot_id is not None:
+            return self._rows[name, snapshot_id]
+        if name == self.stream.name:
+            return self._empty
+        defined = self.defined[name]
+        return folded(defined.sql.replace("{covered}", "false"), self._source_rows(defined, None))
+
+    def load(self, name: str) -> IcebergTable | None:
+        """A table or stream as the catalog has it now; read again only where its metadata moved."""
+        location = self._locations().get(name)
+        if location is None:
+            return None
+        if name not in self._loaded or self._loaded[name][0] != location:
+            self._loaded[name] = (location, self.lake.load(name))
+        return self._loaded[name][1]
+
+    def _locations(self) -> dict[str, str]:
+        with self.lake.catalog.engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables"
+            )
+            return {f"{namespace}.{name}": location for namespace, name, location in found}
+
+    def check_step(self) -> None:
+        """Check what a step could have changed: the heads that moved, and the snapshots that are new."""
+        locations = self._locations()
+        for name in (self.stream.name, *self.defined):
+            iceberg = self.load(name) if self._checked.get(name) != locations.get(name) else None
+            if iceberg is None:
+                continue
+            self._checked[name] = locations[name]
+            head = iceberg.current_snapshot()
+            for snapshot in iceberg.metadata.snapshots:
+                if not self.knows(name, snapshot.snapshot_id):
+                    assert name in self.defined, f"{name} has a snapshot {snapshot.snapshot_id} that nobody committed"
+                    self._learn(iceberg, snapshot)
+                    if snapshot is not head:
+                        self.check(name, snapshot.snapshot_id)
+            if head is not None:
+                self.check(name, head.snapshot_id, self.lake.to_arrow(name))
+
+    def check_history(self, chance: random.Random) -> None:
+        """Check every snapshot that the lake still has of a table, and some of the stream."""
+        for name in (self.stream.name, *self.defined):
+            iceberg = self.load(name)
+            snapshots = iceberg.metadata.snapshots if iceberg is not None else []
+            if name == self.stream.name:
+                snapshots = chance.sample(snapshots, min(len(snapshots), 3))
+            for snapshot in snapshots:
+                self.check(name, snapshot.snapshot_id)
+
+    def check(self, name: str, snapshot_id: int, actual: pa.Table | None = None) -> None:
+        """A snapshot holds what it has to hold."""
+        actual = self.lake.to_arrow(name, as_of=snapshot_id) if actual is None else actual
+        keys = list(self.by_snapshot[snapshot_id].table.keys) if snapshot_id in self.by_snapshot else []
+        found = differences(actual, self._rows[name, snapshot_id], keys)
+        assert not found, f"{name} at its snapshot {snapshot_id}: {found}"
+
+    def _learn(self, iceberg: IcebergTable, snapshot: Snapshot) -> None:
+        """Fold what a new snapshot of a table has to hold, by the position and the coverage it says."""
+        name = ".".join(iceberg.name())
+        ours = commit_of_ours(iceberg, snapshot)
+        assert ours is not None, f"{name} has a snapshot {snapshot.snapshot_id} that nobody committed"
+        if ours is not snapshot:
+            self.put(name, snapshot.snapshot_id, self._rows[name, ours.snapshot_id])
+            self.by_snapshot[snapshot.snapshot_id] = self.by_snapshot[ours.snapshot_id]
+            return
+        defined = self.defined[name]
+        summary = snapshot.summary.additional_properties
+        position = json.loads(summary["foldhouse.position"])[defined.table.source.name]["snapshot"]
+        coverage = summary["foldhouse.coverage"]
+        source = self._source_rows(defined, position)
+        key = (defined.sql, position, coverage)
+        if key not in self._folds:
+            self._folds[key] = folded(defined.sql.replace("{covered}", covered(defined.table, coverage)), source)
+        self.put(name, snapshot.snapshot_id, self._folds[key])
+        self.by_snapshot[snapshot.snapshot_id] = defined
+        if coverage == "*":
+            for what, sql in (("keys", defined.null_keys_sql), ("sequences", defined.null_sequences_sql)):
+                said = int(summary.get(f"foldhouse.null-{what[:-1]}-rows", "0"))
+                (found,) = folded(sql, source).to_pylist()[0].values()
+                assert said == found, f"{name} says it left out {said} rows with null {what}; there are {found}"
+
+    def _source_rows(self, defined: Defined, position: int | None) -> pa.Table:
+        """The rows that a table is folded from: those of a table, or the events of a stream."""
+        source = defined.table.source
+        rows = self.rows(source.name, position)
+        if source.name != self.stream.name:
+            return rows
+        key = ("events", position, "")
+        if key not in self._folds:
+            self._folds[key] = folded(deliveries(self.stream), rows)
+        return self._folds[key]
+
+
+def commit_of_ours(iceberg: IcebergTable, snapshot: Snapshot | None) -> Snapshot | None:
+    """The commit of ours that says the position of a snapshot: itself, or what others compacted since."""
+    while snapshot is not None and "foldhouse.position" not in snapshot.summary.additional_properties:
+        if snapshot.summary.operation != Operation.REPLACE or snapshot.parent_snapshot_id is None:
+            return None
+        snapshot = iceberg.snapshot_by_id(snapshot.parent_snapshot_id)
+    return snapshot
+
+
+def covered(table: fh.Table, coverage: str) -> str:
+    """A coverage as the condition in SQL: `*`, or days and ranges of days."""
+    if table.partition_by is None or coverage == "*":
+        return "true"
+    ranges = [text.split("..") for text in coverage.split(",") if text]
+    between = [f"\"{table.partition_by}\" BETWEEN DATE '{days[0]}' AND DATE '{days[-1]}'" for days in ranges]
+    return f"({' OR '.join(between) or 'false'})"
+
+
+def differences(actual: pa.Table, expected: pa.Table, keys: Sequence[str]) -> str:
+    """What differs between two tables, in whatever order of rows and columns; nothing where they are the same.
+
+    Args:
+        actual: what was read.
+        expected: what it has to be.
+        keys: what tells rows apart; without any, equal rows are counted.
+    """
+    if set(actual.column_names) != set(expected.column_names):
+        return f"columns {actual.column_names}, expected {expected.column_names}"
+    names = [*keys, *(name for name in expected.column_names if name not in keys)]
+    have = sorted((tuple(row[name] for name in names) for row in actual.to_pylist()), key=_order)
+    want = sorted((tuple(row[name] for name in names) for row in expected.to_pylist()), key=_order)
+    if len(have) == len(want) and all(map(same, have, want)):
+        return ""
+    wrong = [row for row in have if not any(same(row, one) for one in want)][:_SHOWN_KEYS]
+    missing = [row for row in want if not any(same(row, one) for one in have)][:_SHOWN_KEYS]
+    return f"{len(have)} rows, expected {len(want)}; columns {names}; found {wrong}, expected {missing}"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal: NaN equals NaN, floats up to 1e-9."""
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(one == other)
+
+
+def _order(row: tuple[Any, ...]) -> list[str]:
+    """Any order that equal rows share: values as text, floats roughly, and one zero."""
+    return [f"{value + 0.0:.6g}" if isinstance(value, float) else repr(value) for value in row]

@@ -1,0 +1,71 @@
+"""What makes thousands of histories quick without making them easier: nothing is parsed twice, and nobody waits.
+
+pyiceberg parses the Avro schema in the header of every manifest that it opens, and there are a handful of different
+ones; here each is parsed once. The files, the catalog and the commits are the real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.avro import file as avro_module
+from sqlalchemy import event
+
+import foldhouse as fh
+from foldhouse import lake as lake_module
+from foldhouse.storage.catalog import open_local_catalog
+
+_SCHEMAS: dict[str, Any] = {}
+_READERS: dict[Any, Any] = {}
+
+
+@contextlib.contextmanager
+def quick_lake(session: Callable[[], Any], **options: int) -> Iterator[fh.Lake]:
+    """A lake that does not wait: not for the disk, not after a lost race; in memory where the system has a folder.
+
+    Args:
+        session: gives the Spark session.
+        options: of the lake.
+    """
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="foldhouse-law-", dir=memory if memory.is_dir() else None))
+    catalog = open_local_catalog(folder)
+    catalog.engine.dispose()
+    event.listen(catalog.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+    lake = fh.Lake(catalog, session, **options)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lake_module, "time", types.SimpleNamespace(sleep=lambda _seconds: None))
+            patch.setattr(avro_module.AvroFileHeader, "get_schema", _parsed_once(avro_module.AvroFileHeader.get_schema))
+            patch.setattr(avro_module, "resolve_reader", _resolved_once(avro_module.resolve_reader))
+            yield lake
+    finally:
+        lake.close()
+        shutil.rmtree(folder)
+
+
+def _parsed_once(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def get_schema(header: Any) -> Any:
+        text = header.meta["avro.schema"]
+        if text not in _SCHEMAS:
+            _SCHEMAS[text] = real(header)
+        return _SCHEMAS[text]
+
+    return get_schema
+
+
+def _resolved_once(real: Callable[..., Any]) -> Callable[..., Any]:
+    def resolve_reader(file_schema: Any, read_schema: Any, read_types: Any, read_enums: Any) -> Any:
+        key = (id(file_schema), repr(read_schema), tuple(read_types.items()), tuple(read_enums.items()))
+        if key not in _READERS:
+            _READERS[key] = (real(file_schema, read_schema, read_types, read_enums), file_schema)
+        return _READERS[key][0]
+
+    return resolve_reader

@@ -1,0 +1,102 @@
+"""Runs histories: one, as a function of its seed, or many over several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+
+from laws import changes, streams, tables, trouble, upkeep
+from laws.definitions import random_definitions
+from laws.history import History
+from laws.quick import quick_lake
+
+import foldhouse as fh
+
+STEPS = 20
+SEED = "FOLDHOUSE_LAW_SEED"
+"""The environment variable that has the tests run one seed again."""
+
+LIKELY: dict[Callable[[History], None], float] = {
+    streams.append: 6,
+    streams.append_twice: 1,
+    streams.restate: 3,
+    streams.write_to_the_stream: 1.5,
+    streams.roll_back_the_stream: 1,
+    streams.create_the_stream_again: 0.3,
+    tables.refresh: 6,
+    tables.refresh_all: 4,
+    tables.backfill: 3,
+    tables.rebuild: 1,
+    tables.roll_back_a_table: 2,
+    tables.change_a_definition: 1,
+    upkeep.compact: 1,
+    upkeep.expire: 1,
+    trouble.crash: 4,
+    trouble.race: 3,
+    trouble.compact_as_somebody_else: 1,
+    trouble.write_to_a_table: 1,
+}
+"""Step -> how likely it is beside the others."""
+
+
+def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, tables: int | None = None) -> History:
+    """Run one history, the law checked after each step, and every snapshot again at the end.
+
+    Raises:
+        AssertionError: with the seed, the definitions and the steps, whatever went wrong.
+    """
+    chance = random.Random(seed)
+    definitions = random_definitions(chance, tables=tables)
+    history = History(lake, definitions, chance)
+    told = history.told
+    try:
+        for number in range(steps):
+            (step,) = chance.choices(list(LIKELY), list(LIKELY.values()))
+            step = streams.append if number == 0 and chance.random() < 0.9 else step
+            told.append(step.__name__)
+            step(history)
+            history.ledger.check_step()
+        told.append("(every snapshot again)")
+        history.ledger.check_history(chance)
+        changes.check_changes(history)
+    except Exception as failure:
+        steps_told = "\n".join(f"{number:3} {step}" for number, step in enumerate(told, 1))
+        raise AssertionError(
+            f"seed {seed}: {type(failure).__name__}: {failure}\n{definitions}\n{steps_told}\n"
+            f"again: {SEED}={seed} python -m pytest tests/laws/test_the_law.py"
+        ) from failure
+    return history
+
+
+def run_in_process(seed: int) -> None:
+    """Run one history in a lake of its own that needs no JVM."""
+    with quick_lake(_no_spark) as lake:
+        run_history(lake, seed)
+
+
+def run_many(seeds: Iterable[int], processes: int) -> list[str]:
+    """Run histories in several processes.
+
+    Returns:
+        What failed, one text a history.
+    """
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        return [failure for failure in pool.map(failure_of, seeds, chunksize=5) if failure]
+
+
+def failure_of(seed: int) -> str:
+    """What went wrong in a history; nothing where the law held."""
+    try:
+        run_in_process(seed)
+    except AssertionError as failure:
+        return str(failure)
+    return ""
+
+
+def _no_spark() -> object:
+    raise AssertionError("these histories must not need a JVM")

@@ -1,0 +1,102 @@
+"""Steps of a history: what happens to the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+from laws.batches import DAYS, EMPTY, random_batch, table_of
+from laws.crashes import Moment
+from laws.history import History
+from pyiceberg.expressions import EqualTo
+
+
+def append(history: History) -> None:
+    """Events come: late, doubled, deleting, without a key."""
+    write, after = an_append(history)
+    history.put(write, after)
+
+
+def append_twice(history: History) -> None:
+    """A batch comes again under its name, and counts once, whatever happened to the first."""
+    held = history.held()
+    batch = pa.concat_tables([random_batch(history.chance, held), random_batch(history.chance, held, DAYS[0])])
+    history.batches += 1
+    name, after = f"batch {history.batches}", pa.concat_tables([held, batch])
+    moment = history.chance.choice([None, *Moment])
+    history.tell(f"{batch.num_rows} events; the first time it {moment.value if moment else 'lands'}")
+
+    def write() -> Any:
+        return history.lake.append(history.stream, batch, batch_id=name)
+
+    history.put(write, after, moment)
+    history.put(write, after)
+    assert write().committed is False
+
+
+def restate(history: History) -> None:
+    """Some days land again, with other events."""
+    restated = a_restatement(history)
+    if restated is not None:
+        history.put(*restated)
+
+
+def write_to_the_stream(history: History) -> None:
+    """Somebody else appends, deletes or overwrites."""
+    if history.head(history.stream.name) is None:
+        return
+    held, batch = history.held(), random_batch(history.chance, EMPTY)
+    word = history.chance.choice(["x", "y", ""])
+    kept = table_of([row for row in held.to_pylist() if row["word"] != word])
+    what = history.chance.choice(["append", "delete", "delete and append"])
+    history.tell(f"{what} {batch.num_rows} events, word {word!r}")
+    if "delete" in what and kept.num_rows < held.num_rows:  # pyiceberg warns where there is nothing to delete
+        history.put(lambda: history.lake.load(history.stream).delete(EqualTo("word", word)), kept)
+        held = kept
+    if "append" in what and batch.num_rows:
+        history.put(lambda: history.lake.load(history.stream).append(batch), pa.concat_tables([held, batch]))
+
+
+def roll_back_the_stream(history: History) -> None:
+    """Events are forgotten."""
+    infos = history.lake.history(history.stream) if history.head(history.stream.name) is not None else []
+    if len(infos) > 1:
+        to = history.chance.randrange(1, len(infos))
+        history.tell(f"by {to}")
+        history.lake.rollback(history.stream, to=infos[to].id)
+
+
+def create_the_stream_again(history: History) -> None:
+    """The stream is dropped and created again: no table goes on from the other one's position."""
+    if history.head(history.stream.name) is None:
+        return
+    history.lake.catalog.drop_table(history.stream.name)
+    batch = random_batch(history.chance, EMPTY)
+    history.put(lambda: history.lake.append(history.stream, batch), batch)
+
+
+def an_append(history: History) -> tuple[Callable[[], Any], pa.Table]:
+    """An append, and the events of the stream after it."""
+    held = history.held()
+    batch = random_batch(history.chance, held)
+    history.tell(f"{batch.num_rows} events")
+    return lambda: history.lake.append(history.stream, batch), pa.concat_tables([held, batch])
+
+
+def a_restatement(history: History) -> tuple[Callable[[], Any], pa.Table] | None:
+    """A replacement of some days, and the events of the stream after it; `None` without partitions."""
+    column = history.stream.partition_column
+    if column is None:
+        return None
+    days = history.chance.sample(DAYS, history.chance.choice([1, 1, 2]))
+    batch = pa.concat_tables(random_batch(history.chance, EMPTY, day) for day in days)
+    kept = [row for row in history.held().to_pylist() if _day(row[column]) not in days]
+    history.tell(f"{', '.join(map(str, days))}: {batch.num_rows} events")
+    after = table_of([*kept, *batch.to_pylist()])
+    return lambda: history.lake.replace(history.stream, batch, partitions=days), after
+
+
+def _day(value: date | datetime | None) -> date | None:
+    return value.date() if isinstance(value, datetime) else value

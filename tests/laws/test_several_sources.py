@@ -1,0 +1,296 @@
+"""The law for tables over several sources and for logic that is not row by row: random histories against DuckDB."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from oracle import assert_same
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+from foldhouse.lake import position_of
+
+DAYS = [datetime(2024, 1, day, 9) for day in (1, 2, 3)]
+
+orders = fh.stream(
+    "many.orders",
+    schema={"order_id": "long", "customer": "string", "status": "string", "at": "timestamp", "version": "long"},
+    keys="order_id",
+    sequence_by="version",
+    partition_by="day(at)",
+)
+payments = fh.stream(
+    "many.payments",
+    schema={"payment_id": "string", "paid_for": "long", "amount": "decimal(12,2)", "at": "timestamp"},
+    event_id="payment_id",
+    event_time="at",
+    partition_by="day(at)",
+)
+customers = fh.stream(
+    "many.customers",
+    schema={"name": "string", "country": "string", "version": "long"},
+    keys="name",
+    sequence_by="version",
+)
+current_orders = fh.table("many.current_orders", source=orders, fold=fh.latest(columns=["customer", "status"]))
+current_customers = fh.table("many.current_customers", source=customers, fold=fh.latest(columns=["country"]))
+"""Tables, so that a change of them is an update and not only one more row."""
+
+PAID = """SELECT DISTINCT ON (payment_id) * FROM payments WHERE payment_id IS NOT NULL
+              ORDER BY payment_id, "at" DESC, paid_for DESC NULLS LAST, amount DESC NULLS LAST"""
+CURRENT = """SELECT DISTINCT ON (order_id) order_id, customer, status FROM orders WHERE order_id IS NOT NULL
+              ORDER BY order_id, version DESC, customer DESC NULLS LAST, status DESC NULLS LAST"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, and what DuckDB says it holds, over the source tables under the last words of their names."""
+
+    table: fh.Table
+    expected: str
+    shape: str
+
+
+def _with_payments(how: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda orders, payments: orders.join(
+        payments.groupBy(F.col("paid_for").alias("order_id")).agg(
+            F.sum("amount").alias("paid"), F.count("*").alias("n")
+        ),
+        "order_id",
+        how,
+    )
+
+
+CASES = {
+    "an order with the sum of its payments": Case(
+        fh.table(
+            "many.order_payments",
+            source=[current_orders, payments],
+            rows=_with_payments("left"),
+            keys="order_id",
+            fold=fh.fold(status=fh.maximum("status"), paid=fh.maximum("paid"), payments=fh.maximum("n")),
+        ),
+        """SELECT order_id, status, sum(amount)::DECIMAL(38, 2) AS paid, nullif(count(amount_row), 0) AS payments
+           FROM current_orders LEFT JOIN (SELECT *, 1 AS amount_row FROM payments_once) ON order_id = paid_for
+           GROUP BY order_id, status""",
+        "cells",
+    ),
+    "payments by the customer of their order": Case(
+        fh.table(
+            "many.paid_by_customer",
+            source=[current_orders, payments],
+            rows=lambda orders, payments: orders.join(payments, orders["order_id"] == payments["paid_for"]),
+            keys="customer",
+            fold=fh.fold(amount=fh.total("amount"), payments=fh.count(), largest=fh.maximum("amount")),
+        ),
+        """SELECT customer, sum(amount)::DECIMAL(38, 2) AS amount, count(*) AS payments, max(amount) AS largest
+           FROM current_orders JOIN payments_once ON order_id = paid_for
+           WHERE customer IS NOT NULL GROUP BY customer""",
+        "cells",
+    ),
+    "everything, whichever side it is on": Case(
+        fh.table(
+            "many.either_side",
+            source=[current_orders, payments],
+            rows=lambda orders, payments: orders.join(
+                payments.withColumnRenamed("paid_for", "order_id"), "order_id", "full_outer"
+            ),
+            keys="order_id",
+            fold=fh.fold(rows=fh.count(), orders=fh.count("customer"), amount=fh.total("amount")),
+        ),
+        """SELECT coalesce(order_id, paid_for) AS order_id, count(*) AS rows, count(customer) AS orders,
+                  sum(amount)::DECIMAL(38, 2) AS amount
+           FROM current_orders FULL JOIN payments_once ON order_id = paid_for
+           WHERE coalesce(order_id, paid_for) IS NOT NULL GROUP BY 1""",
+        "cells",
+    ),
+    "orders with a dimension and payments, each on columns of its own": Case(
+        fh.table(
+            "many.by_country",
+            source=[current_orders, current_customers, payments],
+            rows=lambda orders, customers, payments: orders.join(
+                customers, orders["customer"] == customers["name"], "left"
+            ).join(payments, orders["order_id"] == payments["paid_for"]),
+            keys=["country", "status"],
+            fold=fh.fold(amount=fh.total("amount"), orders=fh.distinct_exact("order_id")),
+        ),
+        """SELECT country, status, sum(amount)::DECIMAL(38, 2) AS amount, count(DISTINCT order_id) AS orders
+           FROM current_orders LEFT JOIN current_customers ON customer = name JOIN payments_once ON order_id = paid_for
+           WHERE country IS NOT NULL AND status IS NOT NULL GROUP BY country, status""",
+        "star",
+    ),
+    "a join that is no equality": Case(
+        fh.table(
+            "many.later",
+            source=[current_orders, current_customers],
+            rows=lambda orders, customers: orders.join(customers, orders["customer"] < customers["name"]),
+            keys="customer",
+            fold=fh.fold(rows=fh.count(), last=fh.maximum("name")),
+        ),
+        """SELECT customer, count(*) AS rows, max(name) AS last FROM current_orders JOIN current_customers
+           ON customer < name GROUP BY customer""",
+        "unknown",
+    ),
+    "two sources under each other": Case(
+        fh.table(
+            "many.names",
+            source=[current_orders, customers],
+            rows=lambda orders, customers: orders.select(F.col("customer").alias("name")).union(
+                customers.select("name")
+            ),
+            keys="name",
+            fold=fh.fold(rows=fh.count()),
+        ),
+        """SELECT name, count(*) AS rows FROM (SELECT customer AS name FROM current_orders UNION ALL
+           SELECT name FROM customers) WHERE name IS NOT NULL GROUP BY name""",
+        "linear",
+    ),
+    "days counted once a customer": Case(
+        fh.table(
+            "many.active_days",
+            source=orders,
+            rows=lambda orders: orders.groupBy("customer", F.to_date("at").alias("day")).agg(F.count("*").alias("n")),
+            keys="customer",
+            fold=fh.fold(days=fh.count(), busiest=fh.maximum("n")),
+        ),
+        """SELECT customer, count(*) AS days, max(n) AS busiest
+           FROM (SELECT customer, "at"::DATE, count(*) AS n FROM orders GROUP BY ALL)
+           WHERE customer IS NOT NULL GROUP BY customer""",
+        "cells",
+    ),
+    "deliveries of the same payment": Case(
+        fh.table(
+            "many.paid",
+            source=payments,
+            keys="paid_for",
+            fold=fh.fold(amount=fh.total("amount"), payments=fh.count(), least=fh.minimum("amount")),
+        ),
+        """SELECT paid_for, sum(amount)::DECIMAL(38, 2) AS amount, count(*) AS payments, min(amount) AS least
+           FROM payments_once WHERE paid_for IS NOT NULL GROUP BY paid_for""",
+        "linear",
+    ),
+    "deliveries of the same payment, day by day": Case(
+        fh.table(
+            "many.paid_by_day",
+            source=payments,
+            rows=lambda payments: payments.withColumn("day", F.to_date("at")),
+            keys=["day", "paid_for"],
+            partition_by="day",
+            fold=fh.fold(amount=fh.total("amount"), payments=fh.count()),
+        ),
+        """SELECT "at"::DATE AS day, paid_for, sum(amount)::DECIMAL(38, 2) AS amount, count(*) AS payments
+           FROM payments_once WHERE paid_for IS NOT NULL GROUP BY day, paid_for""",
+        "linear",
+    ),
+}
+STREAMS = (orders, payments, customers)
+
+
+def a_batch(chance: random.Random, stream: fh.Stream, day: datetime | None = None) -> pa.Table:
+    made: dict[str, Callable[[], Any]] = {
+        "order_id": lambda: chance.choice([1, 2, 3, None]),
+        "paid_for": lambda: chance.choice([1, 2, 3, 4, None]),
+        "payment_id": lambda: chance.choice(["p", "q", "r", "s", "t", None]),
+        "customer": lambda: chance.choice(["ada", "bob", "cyd", None]),
+        "name": lambda: chance.choice(["ada", "bob", "cyd", None]),
+        "country": lambda: chance.choice(["AU", "FR", None]),
+        "status": lambda: chance.choice(["paid", "sent"]),
+        "amount": lambda: chance.choice([Decimal("1.50"), Decimal("-2.25"), None]),
+        "version": lambda: chance.randint(1, 4),
+        "at": lambda: day or chance.choice(DAYS),
+    }
+    rows = [{name: made[name]() for name, _ in stream.schema} for _ in range(chance.randint(1, 5))]
+    types = {
+        "long": pa.int64(),
+        "string": pa.string(),
+        "timestamp": pa.timestamp("us"),
+        "decimal(12,2)": pa.decimal128(12, 2),
+    }
+    return pa.Table.from_pylist(rows, pa.schema([(name, types[kind]) for name, kind in stream.schema]))
+
+
+def disturb(lake: fh.Lake, chance: random.Random) -> None:
+    stream = chance.choice(STREAMS)
+    kind = chance.choice(["append", "append", "restate", "roll back"])
+    history = lake.history(stream)
+    if kind == "restate" and stream.partition_by:
+        day = chance.choice(DAYS)
+        lake.replace(stream, a_batch(chance, stream, day), partitions=[day.date()])
+    elif kind == "roll back" and len(history) > 1:
+        lake.rollback(stream, to=history[1].id)
+    else:
+        lake.append(stream, a_batch(chance, stream))
+
+
+def check(lake: fh.Lake, case: Case) -> None:
+    head = lake.head(case.table)
+    assert head is not None
+    with duckdb.connect() as oracle:
+        for source in case.table.sources:
+            position = position_of(head)[source.name]
+            oracle.register(source.name.split(".")[1], lake.to_arrow(source, as_of=position))
+            if source is payments:
+                oracle.execute(
+                    f"CREATE TEMP VIEW payments_once AS ({PAID}) "
+                    "UNION ALL SELECT * FROM payments WHERE payment_id IS NULL"
+                )
+        expected = oracle.sql(case.expected).to_arrow_table()
+    assert_same(lake.to_arrow(case.table), expected, list(case.table.keys))
+
+
+def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> None:
+    chance = random.Random(seed)
+    for stream in STREAMS:
+        lake.append(stream, a_batch(chance, stream))
+    for step in range(steps):
+        for _ in range(chance.randint(1, 3)):
+            disturb(lake, chance)
+        for table in (current_orders, current_customers):
+            lake.refresh(table)
+        for case in cases:
+            lake.refresh(case.table)
+            try:
+                check(lake, case)
+            except AssertionError as failure:
+                raise AssertionError(f"seed {seed}, step {step}, {case.table.name}: {failure}") from failure
+    for case in cases:
+        again = fh.Lake(lake.catalog, lambda: lake.spark).refresh(case.table)
+        assert not again.committed
+        lake.rebuild(case.table)
+        check(lake, case)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("in_process_rows", [fh.lake.IN_PROCESS_ROWS, -1], ids=["in process", "in tasks"])
+def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, in_process_rows: int) -> None:
+    run_histories(spark_lake(in_process_rows=in_process_rows), seed, list(CASES.values()), steps=3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_event_that_is_delivered_again_is_folded_once(lake: fh.Lake, seed: int) -> None:
+    run_histories(lake, seed, [CASES["deliveries of the same payment"]], steps=8)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CASES)
+def test_the_engine_finds_by_itself_how_rows_meet(spark_lake, name: str) -> None:
+    lake, case = spark_lake(), CASES[name]
+    for stream in STREAMS:
+        lake.append(stream, a_batch(random.Random(1), stream))
+    for table in (current_orders, current_customers):
+        lake.refresh(table)
+    lake.refresh(case.table)
+    (compiled,) = [one for one in lake._compiled.values() if one.table is case.table]
+    shape = compiled.shape
+    found = "linear" if shape.is_linear else "cells" if shape.cells else "star" if shape.spokes else "unknown"
+    assert found == case.shape

@@ -1,0 +1,168 @@
+"""Steps of a history: crashes, races, and writers that are not foldhouse."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from laws import streams, tables, upkeep
+from laws.batches import DAYS
+from laws.crashes import Moment, meanwhile
+from laws.definitions import Defined
+from laws.history import History
+from pyiceberg.table.snapshots import Operation
+
+import foldhouse as fh
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.files import Partition, read_piece, write_data_file
+from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.schema import Layout
+
+
+def crash(history: History) -> None:
+    """Something goes wrong on the way to a commit, and nobody runs it again."""
+    moment = history.chance.choice(list(Moment))
+    defined = history.a_table()
+    what = history.chance.choice(
+        ["append", "restate", "refresh", "refresh", "backfill", "rebuild", "compact", "expire"]
+    )
+    history.tell(f"of {what}: it {moment.value};")
+    if what == "append":
+        write, after = streams.an_append(history)
+        history.put(write, after, moment)
+    elif what == "restate":
+        restated = streams.a_restatement(history)
+        if restated is not None:
+            history.put(*restated, moment)
+    elif what == "compact":
+        upkeep.compact(history, moment)
+    elif what == "expire":
+        upkeep.expire(history, moment)
+    elif defined is not None:
+        history.tell(defined.name)
+        days = history.chance.sample(DAYS, 2) if what == "backfill" and defined.table.partition_by else None
+        before = history.head(defined.name)
+
+        def work() -> None:
+            if what == "rebuild":
+                history.lake.rebuild(defined.table)
+            else:
+                with refused_rightly(history, defined):
+                    history.fold(defined, days)
+
+        nth = history.chance.randrange(2) if what == "rebuild" else 0
+        came = history.under(moment, work, nth)
+        # The first commit of a rebuild is seen by nobody: it is on a branch of its own.
+        lands = came is not None and came.lands and (what != "rebuild" or came.is_survived or nth == 1)
+        if came is not None:
+            assert (history.head(defined.name) != before) == lands, f"{defined.name}: a process that {came.value}"
+
+
+def race(history: History) -> None:
+    """While a table is refreshed, others act: on the table, on its source, on both."""
+    defined = history.a_table()
+    if defined is None:
+        return
+    call = history.chance.choice([-1, -1, 0, 1, 2, 3])
+    others: list[Callable[[History], None]] = [
+        lambda _: history.refresh(defined),
+        streams.append,
+        streams.restate,
+        streams.roll_back_the_stream,
+        tables.roll_back_a_table,
+        tables.refresh_all,
+        upkeep.compact,
+        compact_as_somebody_else,
+    ]
+    chosen = history.chance.sample(others, history.chance.choice([1, 1, 2]))
+    names = [getattr(one, "__name__").replace("<lambda>", "refresh") for one in chosen]  # noqa: B009
+    history.tell(f"{defined.name}, and at call {call}:")
+
+    def act() -> None:
+        for name, one in zip(names, chosen, strict=True):
+            history.tell(f"[{name}]")
+            one(history)
+            history.ledger.check_step()
+
+    with meanwhile(history.lake, call, act), refused_rightly(history, defined):
+        history.fold(defined)
+
+
+@contextlib.contextmanager
+def refused_rightly(history: History, defined: Defined) -> Iterator[None]:
+    """A refusal within the block is the one that is due."""
+    try:
+        yield
+    except fh.FoldhouseError as refusal:
+        due = history.refusal(defined)
+        if due is None or not isinstance(refusal, due):
+            raise
+
+
+def compact_as_somebody_else(history: History) -> None:
+    """All files of each partition become one, as a maintenance job of another engine would make them."""
+    ledger = history.ledger
+    heads = {name: history.head(name) for name in (history.stream.name, *ledger.defined)}
+    names = [
+        one for one in heads if heads[one] is not None and (one == history.stream.name or _is_as_declared(history, one))
+    ]
+    if not names:
+        return
+    name = history.chance.choice(names)
+    history.tell(name)
+    snapshot_id = compact(history.lake, name)
+    if name == history.stream.name:
+        ledger.put(name, snapshot_id, ledger.rows(name, heads[name]))
+
+
+def _is_as_declared(history: History, name: str) -> bool:
+    """Whether a table's head is of its present schema and partitioning, and not rolled back to an older declaration."""
+    return history.ledger.by_snapshot.get(history.head(name) or 0) is history.ledger.defined[name]
+
+
+def write_to_a_table(history: History) -> None:
+    """Somebody else changes rows of a table: it is refused, until the table is rolled back or rebuilt."""
+    defined = history.a_table(lambda one: _is_as_declared(history, one.name))
+    iceberg = history.lake.load(defined.name) if defined is not None else None
+    before = history.head(defined.name) if defined is not None else None
+    slices = list(live_slices(iceberg, before).values()) if iceberg is not None else []
+    if defined is None or iceberg is None or not slices:
+        return
+    gone = history.chance.choice(slices)
+    others = {path for one in slices if one is not gone for path in one.deletes}
+    removed = frozenset({gone.file.path, *(path for path in gone.deletes if path not in others)})
+    kept = [piece for piece in pieces_of(slices) if piece.file.path != gone.file.path]
+    layout = Layout.of(iceberg, before)
+    snapshot_id = commit(history.lake.catalog, iceberg, FileChanges((), removed), {"engine-name": "somebody else"})
+    names = [name for name in layout.arrow.names if name != "_state"]
+    rows = [read_piece(layout, piece, names)[0].select(names) for piece in kept]
+    empty = pa.schema([layout.arrow.field(name).remove_metadata() for name in names]).empty_table()
+    history.ledger.put(defined.name, snapshot_id, pa.concat_tables([empty, *(one.cast(empty.schema) for one in rows)]))
+    with pytest.raises((fh.ForeignCommit, fh.DefinitionChanged, fh.SourceReplaced, fh.UnknownSnapshot)):
+        history.lake.refresh(defined.table)
+    if history.chance.random() < 0.5:
+        history.tell(f"{defined.name}, rolled back")
+        history.lake.rollback(defined.name, to=before)
+    else:
+        history.tell(f"{defined.name}, rebuilt")
+        history.rebuild(defined)
+
+
+def compact(lake: fh.Lake, name: str) -> int:
+    """Write all files of each partition as one, and say so by the operation `replace`."""
+    iceberg = lake.load(name)
+    layout = Layout.of(iceberg)
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    groups: dict[tuple[object, ...], list[object]] = {}
+    for one in slices.values():
+        groups.setdefault((one.file.spec_id, one.file.partition), []).append(one)
+    added = []
+    for (spec_id, partition), members in groups.items():
+        assert spec_id == layout.spec.spec_id, f"{name} has files of an older partitioning"
+        rows = pa.concat_tables([read_piece(layout, piece)[0] for piece in pieces_of(members)])
+        if rows.num_rows:
+            added.append(write_data_file(layout, Partition(partition), rows))
+    removed = frozenset(path for one in slices.values() for path in (one.file.path, *one.deletes))
+    return commit(lake.catalog, iceberg, FileChanges(added, removed, Operation.REPLACE), {"engine-name": "other"})

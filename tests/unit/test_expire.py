@@ -1,0 +1,672 @@
+"""Expiry: what nobody needs goes, files and all, and whatever is still needed, by whomever, stays."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.snapshots import Operation
+
+import foldhouse as fh
+from foldhouse.lake import position_of
+from foldhouse.refresh.append import stream_coverage
+from foldhouse.refresh.expire import Keeping, expire_history
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.files import Partition, read_piece, write_data_file
+from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.schema import Layout
+from foldhouse.values.window import Coverage
+
+DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
+COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
+FOLD = fh.fold(rows=fh.count(), units=fh.total("n"), least=fh.minimum("n"))
+
+events = fh.stream("x.events", schema={"key": "string", "day": "date", "n": "int"}, partition_by="day")
+by_key = fh.table("x.by_key", source=events, keys="key", fold=FOLD)
+by_day = fh.table("x.by_day", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
+of_by_day = fh.table("x.of_by_day", source=by_day, keys="day", fold=fh.fold(keys=fh.count(), units=fh.total("units")))
+TABLES = (by_key, by_day, of_by_day)
+NOW: dict[str, Any] = {"older_than": timedelta(), "in_use": timedelta(), "keep_last": 1}
+"""Everything goes that nobody needs."""
+
+
+def a_batch(seed: int, *days: date, rows: int = 6) -> pa.Table:
+    chance = random.Random(seed)
+    made = [
+        {"key": chance.choice("abcd"), "day": chance.choice(days or DAYS), "n": chance.randint(-3, 9)}
+        for _ in range(rows)
+    ]
+    return pa.Table.from_pylist(made, COLUMNS)
+
+
+def ids(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in lake.load(table).snapshots()}
+
+
+def tags(lake: fh.Lake, table: fh.Stream | fh.Table) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in lake.load(table).metadata.refs.items() if name != "main"}
+
+
+def head(lake: fh.Lake, table: fh.Stream | fh.Table) -> int:
+    found = lake.head(table)
+    assert found is not None
+    return found.id
+
+
+def on_disk(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[str]:
+    return {
+        str(path) for path in Path(lake.load(table).location().removeprefix("file://")).rglob("*") if path.is_file()
+    }
+
+
+def named(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[str]:
+    """Every file that the table names in any way, by pyiceberg's own reading."""
+    iceberg = lake.load(table)
+    found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
+    for snapshot in iceberg.snapshots():
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(iceberg.io):
+            found.add(manifest.manifest_path)
+            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
+    return {path.removeprefix("file://") for path in found}
+
+
+def duckdb_fold(given: pa.Table, *keys: str) -> list[dict[str, Any]]:
+    columns = ", ".join(keys)
+    query = (
+        f"SELECT {columns}, count(*) AS rows, sum(n)::BIGINT AS units, min(n) AS least FROM given GROUP BY {columns}"
+    )
+    return duckdb.sql(f"{query} ORDER BY {columns}").to_arrow_table().to_pylist()
+
+
+def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
+    found = lake.to_arrow(table).sort_by([(key, "ascending") for key in table.keys])
+    if table == of_by_day:
+        query = "SELECT day, count(DISTINCT key) AS keys, sum(n)::BIGINT AS units FROM given GROUP BY day ORDER BY day"
+        assert found.to_pylist() == duckdb.sql(query).to_arrow_table().to_pylist()
+    else:
+        assert found.to_pylist() == duckdb_fold(given, *table.keys)
+
+
+@pytest.fixture
+def shop(lake: fh.Lake) -> fh.Lake:
+    """Six appends; `by_key` stands at the second, `by_day` at the fourth, `of_by_day` at a state of its own."""
+    for number in range(6):
+        lake.append(events, a_batch(number), batch_id=f"batch {number}")
+        if number == 1:
+            lake.refresh(by_key)
+        if number in (1, 3):
+            lake.backfill(by_day, DAYS)
+        if number == 1:
+            lake.refresh(of_by_day)
+    return lake
+
+
+GIVEN = pa.concat_tables([a_batch(number) for number in range(6)])
+
+
+# What goes
+
+
+def test_a_table_holds_the_same_rows_and_its_folder_exactly_what_it_names(shop: fh.Lake) -> None:
+    for table in (events, *TABLES):
+        before, files = Counter(map(str, shop.to_arrow(table).to_pylist())), on_disk(shop, table)
+        expired = shop.expire(table, **NOW)
+        assert Counter(map(str, shop.to_arrow(table).to_pylist())) == before
+        assert on_disk(shop, table) == named(shop, table)
+        assert expired.snapshots_left == len(ids(shop, table))
+        assert expired.files_deleted == len(files - on_disk(shop, table))
+        assert (expired.bytes_freed > 0) == (expired.snapshots_removed > 0)
+
+
+def test_nothing_that_was_read_or_written_within_the_hour_goes(shop: fh.Lake) -> None:
+    before = ids(shop, events)
+    expired = shop.expire(events, older_than=timedelta(), keep_last=1)
+    assert (expired.snapshots_removed, expired.files_deleted) == (0, 0)
+    assert ids(shop, events) == before
+
+
+def test_what_was_the_head_until_just_now_is_in_use_however_old_it_is(lake: fh.Lake) -> None:
+    lake.append(events, a_batch(0))
+    old = head(lake, events)
+    now = datetime.now(UTC)
+    lake.append(events, a_batch(1))
+    lake.append(events, a_batch(2))
+    lake.expire(events, older_than=now, in_use=timedelta(), keep_last=1)
+    assert old in ids(lake, events), "it was the head at that moment"
+    lake.expire(events, **NOW)
+    assert ids(lake, events) == {head(lake, events)}
+
+
+def test_the_last_commits_stay_and_so_do_those_after_a_moment(lake: fh.Lake) -> None:
+    for number in range(5):
+        lake.append(events, a_batch(number))
+    history = [one.id for one in lake.history(events)]
+    lake.expire(events, **{**NOW, "keep_last": 3})
+    assert ids(lake, events) == set(history[:3])
+    lake.expire(events, older_than="1h", in_use=timedelta(), keep_last=1)
+    assert ids(lake, events) == set(history[:3])
+
+
+def test_with_nothing_to_remove_nothing_is_committed(shop: fh.Lake) -> None:
+    assert shop.expire(events, **NOW).committed
+    location = shop.load(events).metadata_location
+    again = shop.expire(events, **NOW)
+    assert (again.committed, again.snapshots_removed, again.files_deleted) == (False, 0, 0)
+    assert shop.load(events).metadata_location == location
+
+
+def test_a_snapshot_that_no_branch_leads_to_goes(shop: fh.Lake) -> None:
+    first = shop.history(events)[-1].id
+    shop.rollback(events, to=first)
+    shop.append(events, a_batch(9))
+    shop.expire(events, **NOW)
+    positions = {at for name in TABLES[:2] for info in [shop.head(name)] if info for at in position_of(info).values()}
+    assert ids(shop, events) == {head(shop, events), *positions}
+    assert on_disk(shop, events) == named(shop, events)
+
+
+# What stays
+
+
+def test_the_position_of_every_consumer_stays_and_is_held_by_a_tag(shop: fh.Lake) -> None:
+    positions = {table: position_of(info)["x.events"] for table in TABLES[:2] for info in [shop.head(table)] if info}
+    expired = shop.expire(events, **NOW)
+    assert expired.held == tags(shop, events)
+    assert tags(shop, events) == {f"foldhouse.position.{table.name}": at for table, at in positions.items()}
+    assert ids(shop, events) == {head(shop, events), *positions.values()}
+    for table in TABLES:
+        shop.refresh(table)
+        assert_folded(shop, table, GIVEN)
+
+
+def test_a_chain_is_refreshed_over_expired_sources(shop: fh.Lake) -> None:
+    for number in range(6, 12):
+        for table in (events, *TABLES):
+            shop.expire(table, **NOW)
+        shop.append(events, a_batch(number))
+        for table in TABLES[number % 3 :]:
+            shop.refresh(table)
+    for table in TABLES:
+        shop.refresh(table)
+        assert_folded(shop, table, pa.concat_tables([a_batch(number) for number in range(12)]))
+
+
+def test_an_expiry_by_others_respects_the_tags(shop: fh.Lake) -> None:
+    shop.expire(events, older_than=timedelta(days=1))
+    assert set(tags(shop, events)) == {"foldhouse.position.x.by_key", "foldhouse.position.x.by_day"}
+    shop.load(events).maintenance.expire_snapshots().older_than(datetime.now() + timedelta(days=1)).commit()
+    assert len(ids(shop, events)) == 3
+    for table in TABLES[:2]:
+        shop.refresh(table)
+        assert_folded(shop, table, GIVEN)
+
+
+def test_a_tag_moves_on_with_its_consumer_and_goes_with_it(shop: fh.Lake) -> None:
+    shop.expire(events, **NOW)
+    shop.refresh(by_key)
+    shop.catalog.drop_table(by_day.name)
+    expired = shop.expire(events, **NOW)
+    assert tags(shop, events) == {"foldhouse.position.x.by_key": head(shop, events)}
+    assert expired.tags_dropped == ("foldhouse.position.x.by_day",)
+    assert ids(shop, events) == {head(shop, events)}
+
+
+def test_a_source_created_again_under_its_name_is_not_held_for_the_old_ones_consumers(shop: fh.Lake) -> None:
+    shop.catalog.drop_table(events.name)
+    for number in range(3):
+        shop.append(events, a_batch(number))
+    assert shop.expire(events, **NOW).held == {}
+    assert len(ids(shop, events)) == 1
+
+
+def test_a_consumer_in_a_namespace_within_a_namespace_is_found(lake: fh.Lake) -> None:
+    deep = fh.table("x.deep.er.by_key", source=events, keys="key", fold=FOLD)
+    lake.append(events, a_batch(0))
+    lake.refresh(deep)
+    for number in range(1, 4):
+        lake.append(events, a_batch(number))
+    assert set(lake.expire(events, **NOW).held) == {"foldhouse.position.x.deep.er.by_key"}
+    assert "x.deep.er.by_key" in lake.tables()
+    lake.refresh(deep)
+    assert_folded(lake, deep, pa.concat_tables([a_batch(number) for number in range(4)]))
+
+
+def test_where_a_table_cannot_be_read_nothing_is_expired(shop: fh.Lake) -> None:
+    """It may be a consumer."""
+    before = ids(shop, events)
+    metadata = Path(shop.load(by_key).metadata_location.removeprefix("file://"))
+    kept = metadata.read_bytes()
+    metadata.unlink()
+    with pytest.raises(FileNotFoundError):
+        shop.expire(events, **NOW)
+    metadata.write_bytes(kept)
+    assert ids(shop, events) == before
+
+
+def test_the_position_of_a_rebuild_that_is_not_published_yet_is_held_too(shop: fh.Lake) -> None:
+    shop.rebuild(by_key, publish=False)
+    rebuilt_at = head(shop, events)
+    for number in range(6, 9):
+        shop.append(events, a_batch(number))
+    shop.expire(events, **NOW)
+    assert tags(shop, events)["foldhouse.position.x.by_key.foldhouse-rebuild"] == rebuilt_at
+    shop.expire(by_key, **NOW)
+    shop.publish(by_key)
+    shop.refresh(by_key)
+    assert_folded(shop, by_key, pa.concat_tables([a_batch(number) for number in range(9)]))
+
+
+def test_tags_and_branches_of_others_stay_as_they_are(shop: fh.Lake) -> None:
+    old = [one.id for one in shop.history(events)][::-1]
+    manage = shop.load(events).manage_snapshots()
+    manage.create_tag(old[0], "audit").create_branch(old[2], "what-if").commit()
+    rows = {name: shop.to_arrow(events, as_of=name) for name in ("audit", "what-if")}
+    shop.expire(events, **NOW)
+    assert {name: at for name, at in tags(shop, events).items() if not name.startswith("foldhouse.")} == {
+        "audit": old[0],
+        "what-if": old[2],
+    }
+    assert {name: shop.to_arrow(events, as_of=name) for name in rows} == rows
+    assert on_disk(shop, events) == named(shop, events)
+
+
+def test_a_compaction_by_others_keeps_the_commit_it_stands_on(shop: fh.Lake) -> None:
+    for _ in range(2):
+        rewrite(shop, by_key)
+    shop.expire(by_key, **NOW)
+    assert len(ids(shop, by_key)) == 3
+    shop.refresh(by_key)
+    assert_folded(shop, by_key, GIVEN)
+
+
+def test_a_commit_of_others_that_changed_rows_can_still_be_rolled_back(shop: fh.Lake) -> None:
+    ours = head(shop, by_key)
+    iceberg = shop.load(by_key)
+    path = next(iter(live_slices(iceberg, ours)))
+    commit(shop.catalog, iceberg, FileChanges(removed=frozenset({path})), {})
+    shop.expire(by_key, **NOW)
+    with pytest.raises(fh.ForeignCommit, match=f"roll it back to its parent {ours}"):
+        shop.refresh(by_key)
+    shop.rollback(by_key, to=ours)
+    shop.refresh(by_key)
+    assert_folded(shop, by_key, GIVEN)
+
+
+# What expired commits said
+
+
+def test_a_stream_knows_its_days_and_its_batches_after_its_history_is_gone(lake: fh.Lake) -> None:
+    lake.replace(events, a_batch(0, DAYS[0]), partitions=DAYS)
+    for number in range(1, 6):
+        lake.append(events, a_batch(number), batch_id=f"batch {number}")
+        append_as_others_do(lake, a_batch(100 + number))
+    for _ in range(3):
+        lake.expire(events, **NOW)
+        append_as_others_do(lake, a_batch(200))
+    lake.expire(events, **NOW)
+    assert len(ids(lake, events)) == 1
+    assert stream_coverage(lake.load(events)) == Coverage.of(DAYS)
+    for number in range(1, 6):
+        assert not lake.append(events, a_batch(number), batch_id=f"batch {number}").committed
+    assert lake.append(events, a_batch(6), batch_id="batch 6").committed
+
+
+def test_a_batch_that_was_rolled_back_is_not_taken_for_one_that_is_there(lake: fh.Lake) -> None:
+    """Its commit was expired before, and what is remembered of it counts for the history it is in alone."""
+    lake.append(events, a_batch(0), batch_id="batch 0")
+    lake.load(events).manage_snapshots().create_tag(head(lake, events), "start").commit()
+    for number in (1, 2, 3):
+        lake.append(events, a_batch(number), batch_id=f"batch {number}")
+    lake.expire(events, **NOW)
+    assert ids(lake, events) == {head(lake, events), tags(lake, events)["start"]}
+    for number in range(4):
+        assert not lake.append(events, a_batch(number), batch_id=f"batch {number}").committed
+    lake.load(events).manage_snapshots().set_current_snapshot(ref_name="start").commit()
+    assert not lake.append(events, a_batch(0), batch_id="batch 0").committed
+    for number in (1, 2, 3):
+        assert lake.append(events, a_batch(number), batch_id=f"batch {number}").committed
+    assert_rows(lake, pa.concat_tables([a_batch(number) for number in range(4)]))
+
+
+def test_batches_are_remembered_for_a_week(lake: fh.Lake) -> None:
+    def expired_in(days: float) -> None:
+        at = int((datetime.now(UTC) + timedelta(days=days)).timestamp() * 1000)
+        expire_history(lake.catalog, lambda: lake.load(events), Keeping(at, 1, at))
+
+    lake.append(events, a_batch(0), batch_id="early")
+    lake.append(events, a_batch(1))
+    expired_in(days=6.9)
+    assert not lake.append(events, a_batch(0), batch_id="early").committed
+    lake.append(events, a_batch(2))
+    expired_in(days=7.1)
+    assert lake.append(events, a_batch(0), batch_id="early").committed
+
+
+def test_a_moment_of_which_nothing_certain_is_known_any_more_is_refused(shop: fh.Lake) -> None:
+    """The state that a consumer stands at is kept, but it is not what was believed after it."""
+    moments = {one.id: one.committed_at for one in shop.history(events)}
+    kept = set(position_of(shop.head(by_key)).values())  # type: ignore[arg-type]
+    shop.expire(events, **NOW)
+    newest = head(shop, events)
+    for snapshot_id, moment in moments.items():
+        if snapshot_id == newest:
+            assert_rows(shop, GIVEN, as_of=moment)
+            continue
+        with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
+            shop.to_arrow(events, as_of=moment)
+    assert kept < moments.keys()
+    for snapshot_id in kept:
+        assert shop.to_arrow(events, as_of=snapshot_id).num_rows == 12
+
+
+def test_changes_across_expired_commits_are_the_net_ones(shop: fh.Lake) -> None:
+    position = position_of(shop.head(by_key))["x.events"]  # type: ignore[arg-type]
+    shop.expire(events, **NOW)
+    with pytest.raises(fh.UnknownSnapshot, match="ask for the net changes instead"):
+        shop.changes(events, after=position)
+    changed = shop.changes(events, after=position, net=True)
+    expected = pa.concat_tables([a_batch(number) for number in range(2, 6)])
+    assert Counter(map(str, changed.select(COLUMNS.names).to_pylist())) == Counter(map(str, expected.to_pylist()))
+
+
+# Others, and failures
+
+
+class Meanwhile:
+    """A catalog in which something happens just before a commit, or just after it."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        before: Callable[[], object] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+        times: int = 1,
+    ) -> None:
+        self._catalog, self._before, self._after, self._times = catalog, before, after, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def commit_table(self, *arguments: Any) -> Any:
+        if self._times == 0:
+            return self._catalog.commit_table(*arguments)
+        self._times -= 1
+        self._before()
+        answer = self._catalog.commit_table(*arguments)
+        self._after()
+        return answer
+
+
+def with_catalog(catalog: Any) -> fh.Lake:
+    return fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
+
+
+def test_a_tag_that_is_set_meanwhile_is_not_lost(shop: fh.Lake) -> None:
+    oldest = shop.history(events)[-1].id
+    rows = shop.to_arrow(events, as_of=oldest)
+    late = Meanwhile(shop.catalog, lambda: shop.load(events).manage_snapshots().create_tag(oldest, "late").commit())
+    with_catalog(late).expire(events, **NOW)
+    assert tags(shop, events)["late"] == oldest
+    assert shop.to_arrow(events, as_of="late") == rows
+    assert on_disk(shop, events) == named(shop, events)
+
+
+def test_what_is_appended_meanwhile_is_there_afterwards(shop: fh.Lake) -> None:
+    busy = Meanwhile(shop.catalog, lambda: shop.append(events, a_batch(6)))
+    with_catalog(busy).expire(events, **NOW)
+    assert_rows(shop, pa.concat_tables([GIVEN, a_batch(6)]))
+
+
+def test_what_is_committed_right_after_it_keeps_its_files(shop: fh.Lake) -> None:
+    def others() -> None:
+        shop.append(events, a_batch(6))
+        shop.refresh(by_key)
+
+    with_catalog(Meanwhile(shop.catalog, after=others)).expire(events, **NOW)
+    assert_rows(shop, pa.concat_tables([GIVEN, a_batch(6)]))
+    assert_folded(shop, by_key, pa.concat_tables([GIVEN, a_batch(6)]))
+    assert on_disk(shop, events) == named(shop, events)
+
+
+def test_one_that_landed_but_was_reported_failed_counts_as_done(shop: fh.Lake) -> None:
+    def lie() -> None:
+        raise CommitFailedException("it did not land, it says")
+
+    expired = with_catalog(Meanwhile(shop.catalog, after=lie)).expire(events, **NOW)
+    assert expired.snapshots_removed == 3
+    assert on_disk(shop, events) == named(shop, events)
+
+
+def test_where_the_table_cannot_be_read_again_nothing_is_deleted(shop: fh.Lake) -> None:
+    class Unreachable(Meanwhile):
+        down = False
+
+        def load_table(self, name: Any) -> Any:
+            if self.down:
+                raise ConnectionError("the catalog is gone")
+            return self._catalog.load_table(name)
+
+    before = on_disk(shop, events)
+    catalog = Unreachable(shop.catalog)
+    catalog._after = lambda: setattr(catalog, "down", True)
+    with pytest.raises(ConnectionError):
+        with_catalog(catalog).expire(events, **NOW)
+    assert before <= on_disk(shop, events)
+    assert len(ids(shop, events)) == 3
+    assert shop.expire(events, **NOW).files_deleted > 0
+    assert on_disk(shop, events) == named(shop, events)
+
+
+def test_a_manifest_that_is_still_needed_and_cannot_be_read_stops_every_deletion(
+    shop: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = shop.load(events).current_snapshot().manifest_list
+    before, new_input = on_disk(shop, events), PyArrowFileIO.new_input
+
+    def broken(io: PyArrowFileIO, location: str) -> Any:
+        if location == needed:
+            raise OSError("input/output error")
+        return new_input(io, location)
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(PyArrowFileIO, "new_input", broken)
+        with pytest.raises(OSError, match="input/output error"):
+            shop.expire(events, **NOW)
+    assert before <= on_disk(shop, events)
+    shop.expire(events, **NOW)
+    assert on_disk(shop, events) == named(shop, events)
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 4, 7])
+def test_what_a_crash_left_undeleted_is_deleted_by_the_next_expiry(
+    shop: fh.Lake, monkeypatch: pytest.MonkeyPatch, deleted: int
+) -> None:
+    delete, left = PyArrowFileIO.delete, [deleted]
+    for number in (10, 11):
+        shop.replace(events, a_batch(number, DAYS[0]), partitions=DAYS[:1])
+    other_days = [row for row in GIVEN.to_pylist() if row["day"] != DAYS[0]]
+    given = pa.concat_tables([pa.Table.from_pylist(other_days, COLUMNS), a_batch(11, DAYS[0])])
+
+    def dying(io: PyArrowFileIO, location: Any) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        delete(io, location)
+
+    with monkeypatch.context() as dies:
+        dies.setattr(PyArrowFileIO, "delete", dying)
+        with pytest.raises(KeyboardInterrupt):
+            shop.expire(events, **NOW)
+    assert named(shop, events) < on_disk(shop, events)
+    for table in TABLES:
+        shop.refresh(table)
+        assert_folded(shop, table, given)
+    shop.append(events, a_batch(6))
+    shop.expire(events, **NOW)
+    assert on_disk(shop, events) == named(shop, events)
+    assert_rows(shop, pa.concat_tables([given, a_batch(6)]))
+
+
+def test_a_file_that_cannot_be_deleted_is_left_and_not_counted(shop: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(io: PyArrowFileIO, location: Any) -> None:
+        raise PermissionError(location)
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refused)
+    expired = shop.expire(events, **NOW)
+    assert (expired.snapshots_removed, expired.files_deleted, expired.bytes_freed) == (3, 0, 0)
+
+
+def test_a_table_whose_files_may_be_used_elsewhere_is_refused(shop: fh.Lake) -> None:
+    shop.load(events).transaction().set_properties({"gc.enabled": "false"}).commit_transaction()
+    before = ids(shop, events)
+    with pytest.raises(fh.Unsupported, match=r"x\.events has gc\.enabled=false"):
+        shop.expire(events, **NOW)
+    assert ids(shop, events) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"older_than": "yesterday"}, "'yesterday' is no age such as 7d, 12h or 30m"),
+        ({"older_than": timedelta(days=-1)}, "is no age; an age is not below zero"),
+        ({"keep_last": 0}, "keep_last=0; at least the head is kept"),
+    ],
+)
+def test_what_is_asked_for_has_to_make_sense(shop: fh.Lake, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(fh.InvalidData, match=said):
+        shop.expire(events, **wrong)
+
+
+@pytest.mark.parametrize("older_than", ["7d", "12h", "30m", "2024-01-01", date(2024, 1, 1), datetime(2024, 1, 1, 12)])
+def test_an_age_can_be_said_in_many_ways(shop: fh.Lake, older_than: Any) -> None:
+    before = ids(shop, events)
+    shop.expire(events, older_than=older_than, keep_last=1, in_use=timedelta())
+    assert ids(shop, events) == before
+    later = datetime.now() + timedelta(days=400)
+    shop.expire(events, older_than=later, keep_last=1, in_use=timedelta())
+    assert len(ids(shop, events)) == 3
+
+
+def test_an_empty_stream_has_nothing_to_expire(lake: fh.Lake) -> None:
+    lake.append(events, a_batch(0).slice(0, 0))
+    assert not lake.expire(events, **NOW).committed
+
+
+# Histories
+
+
+class History:
+    """Random steps over one lake; what the source held at each of its snapshots is remembered by the test alone."""
+
+    def __init__(self, lake: fh.Lake, seed: int) -> None:
+        self.lake, self.chance, self.held = lake, random.Random(seed), {}  # type: ignore[var-annotated]
+        self.append()
+
+    def append(self) -> None:
+        batch = a_batch(self.chance.randrange(10**6))
+        rows = self.held[head(self.lake, events)] if self.held else batch.slice(0, 0)
+        self.lake.append(events, batch)
+        self.held[head(self.lake, events)] = pa.concat_tables([rows, batch])
+
+    def restate(self) -> None:
+        day = self.chance.choice(DAYS)
+        batch = a_batch(self.chance.randrange(10**6), day)
+        rows = self.held[head(self.lake, events)]
+        self.lake.replace(events, batch, partitions=[day])
+        kept = pa.Table.from_pylist([row for row in rows.to_pylist() if row["day"] != day], COLUMNS)
+        self.held[head(self.lake, events)] = pa.concat_tables([kept, batch])
+
+    def compact(self) -> None:
+        before = head(self.lake, events)
+        self.lake.compact(events, min_files=2)
+        self.held[head(self.lake, events)] = self.held[before]
+        self.lake.compact(self.chance.choice(TABLES[:2]), min_files=2) if self.lake.head(by_day) else None
+
+    def refresh(self) -> None:
+        if self.chance.random() < 0.5 or not self.lake.head(by_day):
+            self.lake.backfill(by_day, DAYS)
+            self.lake.refresh(by_key)
+        self.lake.refresh(self.chance.choice(TABLES))
+
+    def roll_back_the_source(self) -> None:
+        self.lake.rollback(events, to=self.chance.choice(self.lake.history(events)[:3]).id)
+
+    def roll_back_a_table(self) -> None:
+        table = self.chance.choice(TABLES)
+        sources = {one.id for name in (events, by_day) if self.lake.head(name) for one in self.lake.history(name)}
+        for info in self.lake.history(table)[1:2] if self.lake.head(table) else []:
+            if set(position_of(info).values()) <= sources:  # else there is no way on but a rebuild
+                self.lake.rollback(table, to=info.id)
+
+    def rebuild(self) -> None:
+        self.lake.rebuild(by_key, publish=self.chance.random() < 0.5)
+
+    def tag(self) -> None:
+        name, at = f"tag-{self.chance.randrange(10**6)}", self.chance.choice(self.lake.history(events)).id
+        self.lake.load(events).manage_snapshots().create_tag(at, name).commit()
+
+    def expire(self) -> None:
+        for table in (events, *TABLES):
+            if self.lake.head(table):
+                self.lake.expire(table, **{**NOW, "keep_last": self.chance.randint(1, 3)})
+                assert on_disk(self.lake, table) == named(self.lake, table)
+
+    def check(self) -> None:
+        for snapshot in self.lake.load(events).snapshots():
+            found, expected = self.lake.to_arrow(events, as_of=snapshot.snapshot_id), self.held[snapshot.snapshot_id]
+            assert Counter(map(str, found.to_pylist())) == Counter(map(str, expected.to_pylist()))
+        for table in TABLES[:2]:
+            info = self.lake.head(table)
+            if info:
+                at = position_of(info)["x.events"]
+                assert at in ids(self.lake, events), "the position of a consumer is there, whatever happened"
+                assert_folded(self.lake, table, self.held[at])
+
+
+STEPS = [
+    *["append", "restate", "refresh", "expire"] * 2,
+    *["compact", "roll_back_the_source", "roll_back_a_table", "rebuild", "tag"],
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_any_history_every_table_is_the_fold_of_its_position_and_can_go_on(lake: fh.Lake, seed: int) -> None:
+    history = History(lake, seed)
+    for _ in range(25):
+        getattr(history, history.chance.choice(STEPS))()
+        history.check()
+    history.append()
+    lake.backfill(by_day, DAYS)
+    for table in TABLES:
+        lake.refresh(table)
+        assert_folded(lake, table, history.held[head(lake, events)])
+
+
+def assert_rows(lake: fh.Lake, given: pa.Table, as_of: Any = None) -> None:
+    found = lake.to_arrow(events, as_of=as_of)
+    assert Counter(map(str, found.to_pylist())) == Counter(map(str, given.to_pylist()))
+
+
+def append_as_others_do(lake: fh.Lake, rows: pa.Table) -> None:
+    lake.load(events).append(rows)
+
+
+def rewrite(lake: fh.Lake, table: fh.Table) -> None:
+    """Compact as another engine does, without a word of ours in the summary."""
+    iceberg = lake.load(table)
+    layout = Layout.of(iceberg)
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)[0]) for piece in pieces_of(slices)]
+    gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
+    commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), {})
