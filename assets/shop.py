@@ -14,7 +14,7 @@ from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
 from resources.landing import daily
 
-SEED = 7
+SEED = 70
 
 order_events = fh.stream(
     "shop.order_events",

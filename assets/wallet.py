@@ -11,7 +11,7 @@ from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
 from resources.landing import daily
 
-SEED = 7
+SEED = 70
 
 movements = fh.stream(
     "wallet.movements",

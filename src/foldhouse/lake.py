@@ -24,10 +24,12 @@ from foldhouse.refresh.changelog import changes_between, published, read_rows
 from foldhouse.refresh.compact import Compacted, compact
 from foldhouse.refresh.compiled import Compiled, compile_table
 from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+from foldhouse.refresh.evaluate import Logic
 from foldhouse.refresh.evolution import evolve
 from foldhouse.refresh.expire import Expired, Keeping, expire_history
 from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
 from foldhouse.refresh.publish import publish as publish_rebuild
+from foldhouse.refresh.quarantine import quarantined
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
 from foldhouse.refresh.remembered import remembered
 from foldhouse.refresh.result import Refreshed, row_count
@@ -245,8 +247,24 @@ class Lake:
         iceberg = self.load(table)
         return read_rows(iceberg, None if as_of is None else self._snapshot_id(iceberg, as_of))
 
+    def quarantined(self, table: Table) -> pa.Table:
+        """The rows that were not folded into a table: a key is null, or a part of `sequence_by` where it goes by it.
+
+        They are looked up in the sources as they were at the table's position.
+
+        Raises:
+            UnknownTable: the table, or a source of it, does not exist.
+        """
+        sources = [self.load(source) for source in table.sources]
+        layouts = tuple(Layout.of_head(source) for source in sources)
+        logic = Logic(self._compile(table, layouts), layouts, lambda: self.spark)
+        return quarantined(self.load(table), sources, logic)
+
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
         """What changed in `(after, upto]`, as an Arrow table; no Spark is started.
+
+        Either moment may be the earlier one: where `after` is newer than `upto`, or on a branch that was left, its
+        commits are undone, the newest first, under their own snapshot ids.
 
         Args:
             table: a table or stream.

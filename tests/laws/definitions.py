@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from laws.columns import Choice, is_exact, is_key, quoted, random_columns, rising, selected
+from laws.rows import behind, random_rows
 
 import foldhouse as fh
 
@@ -40,6 +41,7 @@ class Defined:
         sql: its rows from the relation `source`, `{covered}` standing for the condition of its coverage.
         null_keys_sql: how many rows of `source` have a null key.
         null_sequences_sql: how many of the others have a null in the sequence that the table goes by.
+        rows_sql: what `rows` makes of `source`, in the oracle's words; empty without `rows`.
     """
 
     table: fh.Table
@@ -47,6 +49,7 @@ class Defined:
     sql: str
     null_keys_sql: str
     null_sequences_sql: str
+    rows_sql: str = ""
 
     @property
     def name(self) -> str:
@@ -58,7 +61,8 @@ class Defined:
         table = self.table
         return (
             f"table({table.name!r}, source={table.source.name}, keys={list(table.keys)}, fold={table.fold!r}, "
-            f"sequence_by={list(table.sequence_by)}, partition_by={table.partition_by!r}, buckets={table.buckets})"
+            f"sequence_by={list(table.sequence_by)}, partition_by={table.partition_by!r}, buckets={table.buckets}"
+            f"{f', rows={self.rows_sql!r}' if self.rows_sql else ''})"
         )
 
 
@@ -75,12 +79,13 @@ class Definitions:
         return "\n".join([f"{stream}sequence_by={list(self.stream.sequence_by)})", *map(str, self.tables)])
 
 
-def random_definitions(chance: random.Random, *, tables: int | None = None) -> Definitions:
+def random_definitions(chance: random.Random, *, tables: int | None = None, has_spark: bool = False) -> Definitions:
     """A stream and one to three tables, now and then five deep, over it and over each other.
 
     Args:
         chance: decides everything.
         tables: how many; random where not given.
+        has_spark: whether tables may have `rows`.
     """
     stream = fh.stream(
         "law.events",
@@ -93,22 +98,22 @@ def random_definitions(chance: random.Random, *, tables: int | None = None) -> D
     made: list[Defined] = []
     for number in range(wanted):
         over = made[-1] if made and (wanted == 5 or chance.random() < 0.7) else None
-        made.append(random_table(chance, f"law.t{number}", over.table if over else stream, over and over.types))
+        made.append(random_table(chance, f"law.t{number}", over or stream, has_spark=has_spark))
     return Definitions(stream, tuple(made))
 
 
-def random_table(
-    chance: random.Random, name: str, source: fh.Source, types: Mapping[str, str] | None = None
-) -> Defined:
+def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, *, has_spark: bool = False) -> Defined:
     """A table over a source: random keys, folds and layout.
 
     Args:
         chance: decides everything.
         name: of the table.
-        source: a stream, or a table.
-        types: the columns of the source; those of a stream where none are given.
+        source: a stream, or a table with the types of its columns.
+        has_spark: whether it may have `rows`.
     """
-    types = types or STREAM_TYPES
+    types: Mapping[str, str] = STREAM_TYPES if isinstance(source, fh.Stream) else source.types
+    made = random_rows(chance, types, name[-2:]) if has_spark and chance.random() < 0.7 else (None, "", types)
+    rows, rows_sql, types = made
     keys = _keys(chance, types)
     sequence = _sequence(chance, source, types)
     flags = [column for column, kind in types.items() if kind == "boolean"]
@@ -134,10 +139,16 @@ def random_table(
     can_hash = bool(hashable) and types[hashable[0]] != "boolean"
     null_key = " OR ".join(f"{quoted(key)} IS NULL" for key in keys)
     null_sequence = " OR ".join(f"{quoted(one)} IS NULL" for one in sequence) or "false"
+    counted = "SELECT count(*) FROM source WHERE"
+    statements = sql, f"{counted} {null_key}", f"{counted} NOT ({null_key}) AND ({null_sequence})"
+    if rows is not None:
+        statements = tuple(behind(one, rows_sql) for one in statements)
+    sql, null_keys_sql, null_sequences_sql = statements
     return Defined(
         table=fh.table(
             name,
-            source=source,
+            source=source if isinstance(source, fh.Stream) else source.table,
+            rows=rows,
             keys=keys,
             sequence_by=sequence,
             partition_by=partition_by,
@@ -146,8 +157,9 @@ def random_table(
         ),
         types={key: types[key] for key in keys} | published,
         sql=sql,
-        null_keys_sql=f"SELECT count(*) FROM source WHERE {null_key}",
-        null_sequences_sql=f"SELECT count(*) FROM source WHERE NOT ({null_key}) AND ({null_sequence})",
+        null_keys_sql=null_keys_sql,
+        null_sequences_sql=null_sequences_sql,
+        rows_sql=rows_sql,
     )
 
 
@@ -174,13 +186,16 @@ def _folded(keys: Sequence[str], sequence: Sequence[str]) -> str:
 
 def _keys(chance: random.Random, types: Mapping[str, str]) -> list[str]:
     """One to three columns; over a stream mostly those that repeat, so that rows meet."""
-    names = ["k", "k", "k2", "day", "day", "word", "units", "gone", "amount"] if types is STREAM_TYPES else []
-    names = names or [name for name, kind in types.items() if is_key(kind)]
+    if types.keys() >= STREAM_TYPES.keys():
+        new = [name for name in types if name not in STREAM_TYPES]
+        names = ["k", "k", "k2", "day", "day", "word", "units", "gone", "amount", *new, *new]
+    else:
+        names = [name for name, kind in types.items() if is_key(kind)]
     chosen = chance.sample(names, min(len(names), chance.choice([1, 1, 2, 2, 3])))
     return list(dict.fromkeys(chosen))
 
 
-def _sequence(chance: random.Random, source: fh.Source, types: Mapping[str, str]) -> list[str]:
+def _sequence(chance: random.Random, source: fh.Stream | Defined, types: Mapping[str, str]) -> list[str]:
     if isinstance(source, fh.Stream):
         return list(source.sequence_by)
     exact = [name for name, kind in types.items() if is_key(kind) and kind != "boolean"]

@@ -29,9 +29,13 @@ class History:
         lake: a new lake.
         definitions: of its stream and tables.
         chance: decides what happens.
+        has_spark: whether new declarations may have `rows`.
     """
 
-    def __init__(self, lake: fh.Lake, definitions: Definitions, chance: random.Random) -> None:
+    def __init__(
+        self, lake: fh.Lake, definitions: Definitions, chance: random.Random, *, has_spark: bool = False
+    ) -> None:
+        self.has_spark = has_spark
         self.lake = lake
         self.chance = chance
         self.stream = definitions.stream

@@ -42,15 +42,15 @@ LIKELY: dict[Callable[[History], None], float] = {
 """Step -> how likely it is beside the others."""
 
 
-def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, tables: int | None = None) -> History:
+def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool = False) -> History:
     """Run one history, the law checked after each step, and every snapshot again at the end.
 
     Raises:
         AssertionError: with the seed, the definitions and the steps, whatever went wrong.
     """
     chance = random.Random(seed)
-    definitions = random_definitions(chance, tables=tables)
-    history = History(lake, definitions, chance)
+    definitions = random_definitions(chance, tables=chance.choice([1, 2]) if has_spark else None, has_spark=has_spark)
+    history = History(lake, definitions, chance, has_spark=has_spark)
     told = history.told
     try:
         for number in range(steps):

@@ -57,7 +57,7 @@ def change_a_definition(history: History) -> None:
     read = {one.table.source.name for one in history.tables}
     defined = history.a_table(lambda one: one.name not in read)
     if defined is not None:
-        source = history.ledger.defined.get(defined.table.source.name)
-        other = random_table(history.chance, defined.name, defined.table.source, source and source.types)
+        source = history.ledger.defined.get(defined.table.source.name) or history.stream
+        other = random_table(history.chance, defined.name, source, has_spark=history.has_spark)
         history.ledger.defined[defined.name] = other
         history.tell(other)

@@ -38,7 +38,7 @@ def test_the_law_holds_over_a_thousand_histories() -> None:
 @pytest.mark.parametrize("seed", ON_SPARK)
 def test_the_law_holds_where_every_fold_runs_in_the_tasks_of_spark(spark, seed: int) -> None:
     with quick_lake(lambda: spark, in_process_rows=-1) as lake:
-        run_history(lake, seed, steps=10, tables=seed % 2 + 1)
+        run_history(lake, seed, steps=10, has_spark=True)
 
 
 @pytest.mark.heavy
@@ -46,4 +46,4 @@ def test_the_law_holds_where_every_fold_runs_in_the_tasks_of_spark(spark, seed: 
 @pytest.mark.parametrize("seed", MANY_ON_SPARK)
 def test_the_law_holds_over_many_histories_on_spark(spark, seed: int) -> None:
     with quick_lake(lambda: spark, in_process_rows=-1) as lake:
-        run_history(lake, seed, steps=10, tables=seed % 2 + 1)
+        run_history(lake, seed, steps=10, has_spark=True)

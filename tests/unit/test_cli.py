@@ -269,6 +269,71 @@ def test_rebuild_says_where_it_looked_for_a_declaration(shop, folder, declared):
     assert "--declared-in" in result.stderr
 
 
+def test_a_rebuild_can_be_looked_at_before_it_is_published(shop, folder, declared):
+    before = shop.head(balances).id
+    result = call("rebuild", "shop.balances", "--declared-in", "declarations", "--lake", folder, "--no-publish")
+    assert result.stdout.endswith(" in foldhouse-rebuild\n"), result.stderr
+    branch = objects(call("show", "shop.balances", "--lake", folder, "--as-of", "foldhouse-rebuild", "--json"))
+    assert branch == [{"customer": "ada", "balance": "12.50"}, {"customer": "bob", "balance": "5.00"}]
+    assert shop.head(balances).id == before
+    published = call("publish", "shop.balances", "--lake", folder)
+    assert published.stdout == f"shop.balances is at snapshot {shop.head(balances).id}\n"
+    assert objects(call("show", "shop.balances", "--lake", folder, "--json")) == branch
+    again = call("publish", "shop.balances", "--lake", folder)
+    assert again.stdout == f"shop.balances stays at snapshot {shop.head(balances).id}\n"
+
+
+def test_publishing_without_a_rebuild_says_how_to_come_to_one(shop, folder):
+    result = call("publish", "shop.balances", "--lake", folder)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "`foldhouse rebuild --no-publish shop.balances` folds one" in result.stderr
+
+
+def test_compact_writes_the_files_of_all_tables_anew_and_says_what_it_came_to(shop, folder):
+    for number in range(4):
+        land(shop, paid(f"customer {number}", "1.00"))
+    before = sorted(map(str, shop.to_arrow(payments).to_pylist()))
+    table, stream = objects(call("compact", "--lake", folder, "--json"))
+    assert (table["table"], table["committed"], table["files_removed"]) == ("shop.balances", False, 0)
+    assert (stream["table"], stream["committed"], stream["rows_written"]) == ("shop.payments", True, 7)
+    assert (stream["files_removed"], stream["files_added"]) == (6, 1)
+    assert stream["snapshot_id"] == str(shop.head(payments).id)
+    assert sorted(map(str, shop.to_arrow(payments).to_pylist())) == before
+    again = call("compact", "shop.payments", "--lake", folder)
+    assert again.stdout.splitlines() == [
+        "table\tpartitions\tfiles_removed\tfiles_added\tbytes_removed\tbytes_added",
+        "shop.payments\t0\t0\t0\t0\t0",
+    ]
+
+
+def test_expire_removes_what_is_old_and_holds_where_tables_stand(shop, folder):
+    at = str(shop.head(payments).id)
+    land(shop, paid("cyd", "1.00"))
+    stream = objects(
+        call("expire", "shop.payments", "--lake", folder, "--older-than", "0d", "--keep-last", "1", "--json")
+    )
+    assert stream == [
+        {
+            "table": "shop.payments",
+            "committed": True,
+            "snapshots_removed": 0,
+            "snapshots_left": 3,
+            "files_deleted": 0,
+            "bytes_freed": 0,
+            "held": {"foldhouse.position.shop.balances": at},
+        }
+    ]
+    lines = call("expire", "--lake", folder).stdout.splitlines()
+    assert lines[0] == "table\tsnapshots_removed\tsnapshots_left\tfiles_deleted\tbytes_freed"
+    assert lines[1:] == ["shop.balances\t0\t2\t0\t0", "shop.payments\t0\t3\t0\t0"]
+
+
+def test_an_age_that_is_none_is_an_error_in_one_line(shop, folder):
+    result = call("expire", "--lake", folder, "--older-than", "yesterday")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: 'yesterday' is no age such as 7d")
+
+
 def test_a_pipe_that_is_closed_early_is_no_error(shop, folder):
     land(shop, *(paid(f"customer {number}", "1.00") for number in range(20_000)))
     command = f"set -o pipefail; {Path(sys.executable).parent}/foldhouse show shop.payments --lake {folder} | head -1"

@@ -1,4 +1,4 @@
-"""The command line: read tables, changes and history, run a job in the foreground, roll back, rebuild.
+"""The command line: read tables, changes and history, run a job in the foreground, roll back, rebuild, tidy up.
 
 Reading starts no JVM and does not import Dagster.
 """

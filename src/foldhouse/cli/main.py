@@ -14,7 +14,7 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 import foldhouse
-from foldhouse.cli import reading, writing
+from foldhouse.cli import reading, upkeep, writing
 from foldhouse.cli.output import stderr
 from foldhouse.errors import FoldhouseError
 
@@ -57,5 +57,5 @@ def main() -> None:
     """Tables that are the folds of streams, on Iceberg: read them, ask what changed, run their jobs, go back."""
 
 
-for command in (*reading.COMMANDS, *writing.COMMANDS):
+for command in (*reading.COMMANDS, *writing.COMMANDS, *upkeep.COMMANDS):
     main.add_command(command)

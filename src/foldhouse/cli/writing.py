@@ -120,19 +120,21 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
 @click.option(
     "--declared-in", "package", default="assets", show_default=True, help="The package or module that declares it."
 )
+@click.option("--no-publish", is_flag=True, help="Leave it in the branch foldhouse-rebuild, to look at first.")
 @lake_option
-def rebuild(name: str, package: str, folder: Path) -> None:
-    """Fold a table again from the beginning, as it is declared now, in one commit.
+def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
+    """Fold a table again from the beginning, as it is declared now.
 
     The way out where a definition changed, a source was replaced, or somebody else changed rows. Readers see the old
-    table until the commit; history and coverage stay.
+    table until it becomes the head, in one step; history and coverage stay. With --no-publish that step is left to
+    `foldhouse publish`, and `foldhouse show NAME --as-of foldhouse-rebuild` shows what it would be.
     """
     table = _declared(name, package)
     with opened(folder) as lake, stderr().status(f"folding {name} anew"):
-        rebuilt = lake.rebuild(table)
+        rebuilt = lake.rebuild(table, publish=not no_publish)
     click.echo(
         f"{name} was folded anew from {rows_text(rebuilt.rows_read)}: "
-        f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}"
+        f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}{' in foldhouse-rebuild' if no_publish else ''}"
     )
 
 

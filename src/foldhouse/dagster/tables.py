@@ -129,6 +129,7 @@ def _metadata(refreshed: Refreshed) -> dict[str, Any]:
         "rows_deleted": refreshed.rows_deleted,
         "rows_carried": refreshed.rows_carried,
         "null_key_rows": refreshed.null_key_rows,
+        "null_sequence_rows": refreshed.null_sequence_rows,
         "seconds": round(refreshed.seconds, 3),
     }
 

@@ -60,12 +60,12 @@ def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, 
         `_commit_snapshot_id`; updates as pairs where the table has keys.
 
     Raises:
-        UnknownSnapshot: commit by commit, and `after` is not an ancestor of `upto`.
+        UnknownSnapshot: commit by commit, and no way leads from `after` to `upto`.
     """
-    steps = [(after, upto)] if net else _lineage(iceberg, after, upto)
-    frames = [_step(iceberg, before, now, ordinal) for ordinal, (before, now) in enumerate(steps)]
+    steps = [(after, upto, upto)] if net else _way(iceberg, after, upto)
+    frames = [_step(iceberg, before, now, commit, ordinal) for ordinal, (before, now, commit) in enumerate(steps)]
     if not frames:
-        frames = [_step(iceberg, upto, upto, 0)]
+        frames = [_step(iceberg, upto, upto, upto, 0)]
     return pl.concat(frames).to_arrow().cast(_schema(Layout.of_head(iceberg)))
 
 
@@ -79,24 +79,39 @@ def _schema(layout: Layout) -> pa.Schema:
     return pa.schema([*columns, *own])
 
 
-def _lineage(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tuple[int | None, int]]:
-    steps: list[tuple[int | None, int]] = []
-    current = upto
-    while current is not None and current != after:
-        snapshot = iceberg.snapshot_by_id(current)
+def _way(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tuple[int | None, int | None, int]]:
+    """(before, now, commit) from one snapshot to another: commits undone down to the last common one, then done."""
+    undone, done = _ancestry(iceberg, after), _ancestry(iceberg, upto)
+    common = next((one for one in undone if one in done), None)
+    begins = None in (after, upto)
+    if common is None and not begins:
+        raise UnknownSnapshot(
+            f"no history leads from snapshot {after} to {upto} of {'.'.join(iceberg.name())}: what lay between was "
+            "expired; ask for the net changes instead"
+        )
+    down = undone[: undone.index(common)] if common is not None else undone
+    up = done[: done.index(common)] if common is not None else done
+    below = [*undone[1:], None]
+    above = [*done[1:], None]
+    steps: list[tuple[int | None, int | None, int]] = [
+        (one, parent, one) for one, parent in zip(down, below[: len(down)], strict=True)
+    ]
+    return steps + [(parent, one, one) for one, parent in zip(up, above[: len(up)], strict=True)][::-1]
+
+
+def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
+    """A snapshot and those it stands on, newest first, as far as they are kept."""
+    found: list[int] = []
+    while snapshot_id is not None:
+        snapshot = iceberg.snapshot_by_id(snapshot_id)
         if snapshot is None:
             break
-        steps.append((snapshot.parent_snapshot_id, current))
-        current = snapshot.parent_snapshot_id
-    if current != after:
-        raise UnknownSnapshot(
-            f"snapshot {after} is not an ancestor of {upto} in {'.'.join(iceberg.name())}: it was rolled back, "
-            "expired, or is newer; ask for the net changes instead"
-        )
-    return steps[::-1]
+        found.append(snapshot_id)
+        snapshot_id = snapshot.parent_snapshot_id
+    return found
 
 
-def _step(iceberg: IcebergTable, before: int | None, now: int | None, ordinal: int) -> pl.DataFrame:
+def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: int | None, ordinal: int) -> pl.DataFrame:
     layout = Layout.of_head(iceberg)
     names = published(layout)
     pieces = difference(live_slices(iceberg, before), live_slices(iceberg, now))
@@ -121,7 +136,7 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, ordinal: i
     typed = net.with_columns(
         kind.alias(change.CHANGE_TYPE),
         pl.lit(ordinal, dtype=pl.Int32).alias(change.CHANGE_ORDINAL),
-        pl.lit(now, dtype=pl.Int64).alias(change.COMMIT_SNAPSHOT_ID),
+        pl.lit(commit, dtype=pl.Int64).alias(change.COMMIT_SNAPSHOT_ID),
     )
     order = keys or [name for name in names if not typed.schema[name].is_nested()]
     return typed.sort([*order, _SIGN], nulls_last=True).drop(_SIGN)

@@ -59,6 +59,10 @@ class Compiled:
         plain = {name: origin.column for name, origin in self.origins.items() if not origin.is_day}
         return {column: keys[name].combine_chunks().unique() for name, column in plain.items()}
 
+    def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """What `rows` makes of the rows of each source."""
+        return _rows(self.table, frames)
+
     def signed_rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """What the logic makes of the rows of each source, as the kernel takes it, without the weight."""
         return _projected(self.table, _rows(self.table, frames), self.fold)

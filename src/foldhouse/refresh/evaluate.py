@@ -201,11 +201,12 @@ def _covered(compiled: Compiled, rows: pl.DataFrame, coverage: Coverage) -> pl.D
 
 def evaluated_on_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> list[DataFrame]:
     """The signed rows of each evaluation, as Spark DataFrames."""
-    places = range(len(logic.compiled.inputs))
-    return [
-        _signed(logic.compiled, [_events_on_spark(logic, place, evaluation) for place in places], evaluation)
-        for evaluation in evaluations
-    ]
+    return [_signed(logic.compiled, sources_on_spark(logic, one), one) for one in evaluations]
+
+
+def sources_on_spark(logic: Logic, evaluation: Evaluation) -> list[DataFrame]:
+    """The rows of each source that an evaluation goes over, each event once, as Spark DataFrames."""
+    return [_events_on_spark(logic, place, evaluation) for place in range(len(logic.compiled.inputs))]
 
 
 def _signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation) -> DataFrame:

@@ -11,12 +11,13 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import SetDefaultSpecUpdate, TableUpdate
 
 from foldhouse.errors import DefinitionChanged
 from foldhouse.refresh.compiled import Compiled
 from foldhouse.storage.columns import continues, followed
-from foldhouse.storage.evolve import evolved, is_partitioned, moved_to, replacing
+from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
+from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
 from foldhouse.values.definition import Table
 
@@ -66,7 +67,8 @@ def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
     """The table with the columns that its fold has now, if the rows it holds are right with them.
 
     Columns that are added (null in every row there is) and types that are widened go with the next commit, by field id.
-    A head that was rolled back to may have had other columns than there are now; then its own are gone on with.
+    A head that was rolled back to may have other columns and another partitioning than the table has now; then it goes
+    on with its own.
 
     Raises:
         DefinitionChanged: the columns differ in another way, or the head is of before a rebuild into other partitions.
@@ -81,17 +83,28 @@ def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
     evolutions = [followed(one, schema, iceberg.metadata.last_column_id, keeps_missing=False) for one in stored]
     chosen = next((one for one in evolutions if not one.refused), evolutions[0])
     refused = list(chosen.refused)
-    held = {field.field_id for field in chosen.schema.fields}
-    if not is_partitioned(iceberg, schema, spec) or not held.issuperset(f.source_id for f in iceberg.spec().fields):
+    spec_id = _spec_of_head(iceberg)
+    if spec_id is None or partitioning(chosen.schema, iceberg.specs()[spec_id]) != partitioning(schema, spec):
         refused.append("its head is of before a rebuild into other partitions")
-    if refused:
+    if refused or spec_id is None:
         name = compiled.table.name
         raise DefinitionChanged(
             f"{name} cannot go on in the shape that its fold has now: {'; '.join(refused)}; "
             f"run `foldhouse rebuild {name}` to fold it anew"
         )
-    updates = moved_to(iceberg, chosen.schema)
+    back = (SetDefaultSpecUpdate(spec_id=spec_id),) if spec_id != iceberg.spec().spec_id else ()
+    updates = (*moved_to(iceberg, chosen.schema), *back)
     return Target(iceberg, Layout.of(evolved(iceberg, updates)), updates)
+
+
+def _spec_of_head(iceberg: IcebergTable) -> int | None:
+    """The partitioning of the head's files, in which position deletes for them have to be written; `None` for several.
+
+    It is not the table's own where the head was rolled back to behind a rebuild.
+    """
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    specs = {one.file.spec_id for one in slices} or {iceberg.spec().spec_id}
+    return specs.pop() if len(specs) == 1 else None
 
 
 def _shape(compiled: Compiled) -> tuple[Schema, PartitionSpec]:

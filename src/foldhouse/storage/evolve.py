@@ -24,7 +24,7 @@ def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tup
     id.
     """
     current = iceberg.schema()
-    if _shape(current) == _shape(schema) and is_partitioned(iceberg, schema, spec):
+    if _shape(current) == _shape(schema) and partitioning(current, iceberg.spec()) == partitioning(schema, spec):
         return ()
     numbered = _numbered(current, schema, iceberg.metadata.last_column_id, max(iceberg.schemas()) + 1)
     last_field_id = max(iceberg.metadata.last_partition_id or 0, PARTITION_FIELD_ID_START - 1)
@@ -64,17 +64,13 @@ def evolved(iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergT
     return IcebergTable(iceberg.name(), metadata, iceberg.metadata_location, iceberg.io, iceberg.catalog)
 
 
-def is_partitioned(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> bool:
-    """Whether a table is partitioned as a spec over another schema says, by the names of the columns."""
-    return _partitioning(iceberg.schema(), iceberg.spec()) == _partitioning(schema, spec)
-
-
 def _shape(schema: Schema) -> list[tuple[str, str, bool]]:
     plain = assign_fresh_schema_ids(schema)
     return [(field.name, str(field.field_type), field.required) for field in plain.fields]
 
 
-def _partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None, str]]:
+def partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None, str]]:
+    """By which columns of a schema a spec partitions, and how; equal for specs that lay out the same rows the same."""
     return [(schema.find_column_name(field.source_id), str(field.transform)) for field in spec.fields]
 
 

@@ -1,0 +1,129 @@
+"""The commands that keep a lake in order: compact, expire, publish. Running one of them twice changes nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.output import Column, json_option, print_rows, stderr
+from foldhouse.lake import KEEP_LAST, Lake
+from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+
+_MIB = 1024 * 1024
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--target-mib",
+    type=click.IntRange(min=1),
+    default=TARGET_BYTES // _MIB,
+    show_default=True,
+    help="The size of file aimed at, compressed.",
+)
+@click.option(
+    "--min-files",
+    type=click.IntRange(min=1),
+    default=MIN_FILES,
+    show_default=True,
+    help="Fewer files of a partition are not written anew for their number alone.",
+)
+@lake_option
+@json_option
+def compact(names: Sequence[str], target_mib: int, min_files: int, folder: Path, as_json: bool) -> None:
+    """Write small and much-deleted files anew, of some tables or of all.
+
+    No row changes, and no table folded from another sees a change. The old files are deleted once `foldhouse expire`
+    finds that no kept snapshot names them.
+    """
+    with opened(folder) as lake:
+        rows = []
+        for name in _chosen(lake, names):
+            with stderr().status(f"compacting {name}"):
+                done = lake.compact(name, target_bytes=target_mib * _MIB, min_files=min_files)
+            rows.append(
+                {
+                    "table": name,
+                    "committed": done.committed,
+                    "snapshot_id": None if done.snapshot_id is None else str(done.snapshot_id),
+                    "partitions": done.partitions,
+                    "files_removed": done.files_removed,
+                    "files_added": done.files_added,
+                    "bytes_removed": done.bytes_removed,
+                    "bytes_added": done.bytes_added,
+                    "rows_written": done.rows_written,
+                }
+            )
+    _print(rows, "partitions", "files_removed", "files_added", "bytes_removed", "bytes_added", as_json=as_json)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--older-than",
+    help="An age such as 7d, 12h or 30m, or a time such as 2024-03-18T09:00:00Z; snapshots go that stopped being the "
+    "head before. By default 5d.",
+)
+@click.option(
+    "--keep-last",
+    type=click.IntRange(min=1),
+    default=KEEP_LAST,
+    show_default=True,
+    help="So many of the newest commits stay, however old.",
+)
+@lake_option
+@json_option
+def expire(names: Sequence[str], older_than: str | None, keep_last: int, folder: Path, as_json: bool) -> None:
+    """Remove old snapshots, of some tables or of all, and delete the files that only they name.
+
+    What stays: the head, every tag and branch, what was the head within the hour, and where the tables folded from it
+    stand. Time travel to what is removed is gone for good.
+    """
+    with opened(folder) as lake:
+        rows = []
+        for name in _chosen(lake, names):
+            with stderr().status(f"expiring {name}"):
+                done = lake.expire(name, older_than=older_than, keep_last=keep_last)
+            rows.append(
+                {
+                    "table": name,
+                    "committed": done.committed,
+                    "snapshots_removed": done.snapshots_removed,
+                    "snapshots_left": done.snapshots_left,
+                    "files_deleted": done.files_deleted,
+                    "bytes_freed": done.bytes_freed,
+                    "held": {tag: str(snapshot_id) for tag, snapshot_id in done.held.items()},
+                }
+            )
+    _print(rows, "snapshots_removed", "snapshots_left", "files_deleted", "bytes_freed", as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@lake_option
+def publish(name: str, folder: Path) -> None:
+    """Make what `foldhouse rebuild --no-publish` folded the head of its table, in one step.
+
+    Refused where anybody committed to the table since: rebuild it again then.
+    """
+    with opened(folder) as lake:
+        head = lake.head(known(lake, name))
+        snapshot_id = lake.publish(name)
+    moved = head is None or head.id != snapshot_id
+    click.echo(f"{name} is at snapshot {snapshot_id}" if moved else f"{name} stays at snapshot {snapshot_id}")
+
+
+def _chosen(lake: Lake, names: Sequence[str]) -> list[str]:
+    """The named tables; without a name, all that foldhouse made."""
+    return [known(lake, name) for name in names] or [one for one in lake.tables() if lake.kind(one) != "foreign"]
+
+
+def _print(rows: Sequence[dict[str, Any]], *numbers: str, as_json: bool) -> None:
+    print_rows([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows, as_json=as_json)
+
+
+COMMANDS = (compact, expire, publish)

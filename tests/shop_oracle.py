@@ -1,0 +1,74 @@
+"""What the tables of the shop and the wallet must hold, computed by DuckDB from the raw generated events.
+
+Nothing of foldhouse is used here: the order of events, the deletes and the second deliveries are said again, in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+KEYS: dict[str, list[str]] = {
+    "shop.orders": ["order_id"],
+    "shop.revenue_by_day": ["day", "country"],
+    "shop.order_payments": ["order_id"],
+    "wallet.balances": ["account"],
+}
+
+_VIEWS = """
+create view orders as
+    select order_id, status, customer_id, country, amount, refunded, ordered_at
+    from (
+        select *, row_number() over (partition by order_id order by occurred_at desc, version desc) as place
+        from order_events
+    )
+    where place = 1 and status <> 'deleted';
+
+create view payments_once as
+    select distinct payment_id, order_id, amount as paid, paid_at from payments;
+
+create view movements_once as
+    select distinct movement_id, account, amount, balance, moved_at from movements;
+"""
+_TABLES = {
+    "shop.orders": "select * from orders",
+    "shop.revenue_by_day": """
+        select cast(ordered_at as date) as day, country,
+            sum(amount - refunded) as revenue,
+            sum(refunded) as refunded,
+            count(*) as orders,
+            count(distinct customer_id) as customers
+        from orders
+        where status in ('paid', 'shipped', 'refunded')
+        group by day, country
+    """,
+    "shop.order_payments": """
+        select order_id, status, amount, sum(paid) as paid, count(payment_id) as payments, max(paid_at) as last_paid_at
+        from orders left join payments_once using (order_id)
+        group by order_id, status, amount
+    """,
+    "wallet.balances": """
+        select account,
+            arg_max(balance, (moved_at, movement_id)) as recorded,
+            sum(amount) as moved,
+            count(*) as movements,
+            max(moved_at) as last_moved_at
+        from movements_once
+        group by account
+    """,
+}
+
+
+def expected(streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """What each table must hold after all these events, however they came.
+
+    Args:
+        streams: `order_events`, `payments` and `movements`, raw, as they arrived.
+    """
+    with duckdb.connect() as oracle:
+        for name, events in streams.items():
+            oracle.register(name, events)
+        oracle.execute(_VIEWS)
+        return {name: oracle.sql(query).to_arrow_table() for name, query in _TABLES.items()}

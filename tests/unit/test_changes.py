@@ -1,0 +1,133 @@
+"""Changes between any two snapshots, in either direction: applied to the one they give the other."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_ORDINAL, CHANGE_TYPE, COMMIT_SNAPSHOT_ID
+
+EVENTS = pa.schema([("key", pa.string()), ("version", pa.int64()), ("value", pa.int64()), ("gone", pa.bool_())])
+events = fh.stream(
+    "c.events",
+    schema={"key": "string", "version": "long", "value": "long", "gone": "boolean"},
+    keys="key",
+    sequence_by="version",
+)
+table = fh.table("c.table", source=events, fold=fh.latest(columns=["value"], delete_when="gone"))
+
+
+def some_events(chance: random.Random) -> pa.Table:
+    rows = [
+        {"key": chance.choice("abc"), "version": chance.randint(1, 9), "value": n, "gone": chance.random() < 0.3}
+        for n in range(chance.randint(1, 4))
+    ]
+    return pa.Table.from_pylist(rows, EVENTS)
+
+
+def rows_of(found: pa.Table) -> Counter:
+    return Counter(tuple(row.items()) for row in found.to_pylist())
+
+
+def applied(before: Counter, changes: pa.Table) -> Counter:
+    """Plain bookkeeping: what a change takes away has to be there."""
+    rows = before.copy()
+    ordinals = changes[CHANGE_ORDINAL].to_pylist()
+    assert ordinals == sorted(ordinals)
+    by_commit: dict[int, list[dict]] = {}
+    for change in changes.to_pylist():
+        by_commit.setdefault(change[CHANGE_ORDINAL], []).append(change)
+    for commit in by_commit.values():
+        for kinds, sign in ((("DELETE", "UPDATE_BEFORE"), -1), (("INSERT", "UPDATE_AFTER"), 1)):
+            for change in (c for c in commit if c[CHANGE_TYPE] in kinds):
+                row = tuple((name, value) for name, value in change.items() if name not in CHANGE_COLUMNS)
+                rows[row] += sign
+                assert rows[row] >= 0, f"{row} is taken away and was not there"
+    return +rows
+
+
+def a_history(lake: fh.Lake, seed: int) -> list[int]:
+    """A table that went on, was rolled back, and went on another way: all its snapshots."""
+    chance = random.Random(seed)
+    for number in range(7):
+        lake.append(events, some_events(chance))
+        lake.refresh(table)
+        if number == 3:
+            lake.rollback(table, to=lake.history(table)[2].id)
+    return [snapshot.snapshot_id for snapshot in lake.load(table).metadata.snapshots]
+
+
+@pytest.mark.parametrize("net", [True, False], ids=["net", "commit by commit"])
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_from_any_snapshot_to_any_other_lead_there(lake: fh.Lake, seed: int, net: bool) -> None:
+    snapshots = a_history(lake, seed)
+    states = {one: rows_of(lake.to_arrow(table, as_of=one)) for one in snapshots} | {0: Counter()}
+    for before, state in states.items():
+        for now in snapshots:
+            assert applied(state, lake.changes(table, after=before, upto=now, net=net)) == states[now]
+
+
+def test_undone_commits_are_named_by_their_own_ids_newest_first(lake: fh.Lake) -> None:
+    a_history(lake, 1)
+    line = [info.id for info in lake.history(table)]
+    back = lake.changes(table, after=line[0], upto=line[3])
+    named = dict(zip(back[CHANGE_ORDINAL].to_pylist(), back[COMMIT_SNAPSHOT_ID].to_pylist(), strict=True))
+    assert [named[ordinal] for ordinal in sorted(named)] == [one for one in line[:3] if one in named.values()]
+    assert set(named.values()) <= set(line[:3])
+
+
+def test_after_expiry_a_way_is_either_whole_or_refused_by_name(lake: fh.Lake) -> None:
+    snapshots = a_history(lake, 2)
+    states = {one: rows_of(lake.to_arrow(table, as_of=one)) for one in snapshots}
+    line = [info.id for info in lake.history(table)]
+    tagged = line[-1]
+    lake.load(table).manage_snapshots().create_tag(tagged, "kept").commit()
+    lake.expire(table, older_than=timedelta(0), keep_last=2, in_use=timedelta(0))
+    kept = [snapshot.snapshot_id for snapshot in lake.load(table).metadata.snapshots]
+    assert tagged in kept
+    assert len(kept) < len(snapshots)
+    with pytest.raises(fh.UnknownSnapshot, match="net"):
+        lake.changes(table, after=tagged)
+    net = lake.changes(table, after=tagged, net=True)
+    assert applied(states[tagged], net) == states[line[0]]
+
+
+def test_rows_that_could_not_be_folded_are_shown(lake: fh.Lake) -> None:
+    strange = [
+        {"key": None, "version": 1, "value": 1, "gone": False},
+        {"key": "a", "version": None, "value": 2, "gone": False},
+        {"key": "a", "version": 1, "value": 3, "gone": False},
+    ]
+    lake.append(events, pa.Table.from_pylist(strange, EVENTS))
+    refreshed = lake.refresh(table)
+    assert (refreshed.null_key_rows, refreshed.null_sequence_rows) == (1, 1)
+    assert lake.to_arrow(table).to_pylist() == [{"key": "a", "value": 3}]
+    assert sorted(lake.quarantined(table)["value"].to_pylist()) == [1, 2]
+    lake.append(events, pa.Table.from_pylist(strange[:1], EVENTS))
+    assert sorted(lake.quarantined(table)["value"].to_pylist()) == [1, 2], "as of the table's own position"
+    head = lake.head(table)
+    assert head is not None
+    assert head.summary["foldhouse.null-sequence-rows"] == "1"
+
+
+@pytest.mark.spark
+def test_rows_that_could_not_be_folded_are_shown_as_rows_made_them(spark_lake) -> None:
+    lake = spark_lake()
+    doubled = fh.table(
+        "c.doubled",
+        source=events,
+        rows=lambda events: events.selectExpr("upper(key) AS key", "version", "value * 2 AS value"),
+        fold=fh.latest(),
+    )
+    rows = [
+        {"key": None, "version": 1, "value": 1, "gone": False},
+        {"key": "a", "version": 2, "value": 2, "gone": None},
+    ]
+    lake.append(events, pa.Table.from_pylist(rows, EVENTS))
+    lake.refresh(doubled)
+    assert lake.quarantined(doubled).to_pylist() == [{"key": None, "version": 1, "value": 2}]
