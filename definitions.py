@@ -8,6 +8,7 @@ for category in (dg.BetaWarning, dg.PreviewWarning):  # Dagster's own, at every 
     warnings.filterwarnings("ignore", category=category)
 
 import assets  # noqa: E402
+from jobs.maintenance import maintenance, maintenance_daily  # noqa: E402
 from jobs.retail import retail, retail_daily, retail_landing  # noqa: E402
 from jobs.shop import shop, shop_daily  # noqa: E402
 from jobs.wallet import wallet, wallet_daily  # noqa: E402
@@ -17,8 +18,8 @@ from resources.landing import LandingFolder  # noqa: E402
 defs = dg.Definitions(
     assets=dg.load_assets_from_package_module(assets),
     asset_checks=dg.load_asset_checks_from_package_module(assets),
-    jobs=[retail, shop, wallet],
-    schedules=[retail_daily, shop_daily, wallet_daily],
+    jobs=[maintenance, retail, shop, wallet],
+    schedules=[maintenance_daily, retail_daily, shop_daily, wallet_daily],
     sensors=[retail_landing],
     resources={"lake": LakeResource(), "landing": LandingFolder()},
     executor=dg.in_process_executor,  # one Spark session a run, also for runs of single assets from the page

@@ -4,8 +4,8 @@
 
 An order is placed and paid; most are shipped, some are cancelled, some are refunded days later, a few are deleted. A
 wallet takes in what its seller sold and pays for fees; on Sundays it is paid out. Events arrive in their own time: most
-within seconds, some a day or two late and so out of order, and some twice. Movements of wallets arrive on their day,
-for the first time at least.
+within seconds, some a day or two late and so out of order, and some twice. Movements of wallets arrive on their day, a
+second time within their week.
 
 What arrives on a day depends on the day, the day on which the shop opened and the seed, and on nothing else, so that a
 day is the same whatever days are asked for with it.
@@ -180,7 +180,7 @@ def _movements_of(monday: date, opened: date, seed: int) -> _Arrivals:
                 "balance": balances[account],
                 "moved_at": at,
             }
-            found += _deliveries(random, movement, at, datetime.combine(day, time.max))
+            found += _deliveries(random, movement, at, first_by=_end_of(day), last_by=_end_of(week[-1]))
     return _Arrivals(movements=tuple(found))
 
 
@@ -198,15 +198,25 @@ def _moved(random: Random, day: date, balances: dict[str, Decimal]) -> Iterator[
                 yield account, "payout", -balance, datetime.combine(day, time(23, number))
 
 
-def _deliveries(random: Random, event: Event, happened: datetime, by: datetime = datetime.max) -> list[Event]:
-    """An event with the moments at which it arrives: once by some moment, and maybe a second time whenever."""
+def _deliveries(
+    random: Random,
+    event: Event,
+    happened: datetime,
+    first_by: datetime = datetime.max,
+    last_by: datetime = datetime.max,
+) -> list[Event]:
+    """An event with the moments at which it arrives: once, and maybe a second time."""
     chance = random.random()
     late = 20 if chance < 0.75 else 6 * 3600 if chance < 0.92 else 2 * 86400
     lag = timedelta(seconds=random.randint(1, late), microseconds=random.randint(0, 999_999))
-    arrivals = [min(happened + lag, by)]
+    arrivals = [min(happened + lag, first_by)]
     if random.random() < 0.06:
-        arrivals.append(arrivals[0] + timedelta(seconds=random.randint(60, 2 * 86400)))
+        arrivals.append(min(arrivals[0] + timedelta(seconds=random.randint(60, 2 * 86400)), last_by))
     return [{**event, "landed_at": at} for at in arrivals]
+
+
+def _end_of(day: date) -> datetime:
+    return datetime.combine(day, time.max)
 
 
 def _at(random: Random, day: date, first_hour: int, last_hour: int) -> datetime:

@@ -5,6 +5,7 @@ This file is also each of these processes: started as a script it does what its 
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.heavy
 
-REFRESHERS, BATCHES, ROWS = 8, 15, 20
+REFRESHERS, BATCHES, ROWS = 8, 10, 20
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
 FOLD = fh.fold(rows=fh.count(), units=fh.total("n"), least=fh.minimum("n"))
@@ -55,6 +56,7 @@ def append(root: Path) -> None:
     lake = open_lake(root)
     for number in range(BATCHES):
         lake.append(events, a_batch(number), batch_id=f"batch {number}")
+        time.sleep(0.2)  # so that there is a window for many of them
     (root / "done").touch()
 
 
@@ -93,6 +95,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         subprocess.Popen([sys.executable, __file__, work, str(root)], stderr=subprocess.PIPE, text=True)
         for work in works
     ]
+    while len(list(root.glob("ready-*"))) < len(works) and all(process.poll() is None for process in processes):
+        time.sleep(0.05)
+    (root / "go").touch()
     for work, process in zip(works, processes, strict=True):
         _, said = process.communicate(timeout=300)
         assert process.returncode == 0, f"{work}: {said[-3000:]}"
@@ -139,5 +144,13 @@ def folded(given: pa.Table) -> list[dict[str, Any]]:
     return duckdb.sql(query).to_arrow_table().to_pylist()
 
 
+def together(root: Path) -> None:
+    """Wait until all processes are there: starting them takes longer than what they do."""
+    (root / f"ready-{os.getpid()}").touch()
+    while not (root / "go").exists():
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
+    together(Path(sys.argv[2]))
     {"append": append, "refresh": refresh, "maintain": maintain}[sys.argv[1]](Path(sys.argv[2]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from laws.batches import EMPTY
+from laws.batches import DAYS, EMPTY
 from laws.crashes import Moment, going_wrong
 from laws.definitions import Defined, Definitions
 from laws.ledger import Ledger, commit_of_ours
@@ -120,6 +120,9 @@ class History:
             self.rebuild(defined)
             return
         before = self.said(defined, "foldhouse.coverage")
+        if before is None and days is None and defined.table.partition_by is not None and self.chance.random() < 0.5:
+            days = self.chance.sample(DAYS, 2)
+            self.tell(f"({defined.name} begins with {', '.join(map(str, days))})")
         self.fold(defined, days)
         self._stands_at_the_head(defined)
         after = self.said(defined, "foldhouse.coverage")

@@ -6,6 +6,7 @@ from what was read of it.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import math
@@ -30,6 +31,7 @@ def duck() -> duckdb.DuckDBPyConnection:
     """The one oracle of this process."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
+    atexit.register(connection.close)
     return connection
 
 

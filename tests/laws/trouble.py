@@ -92,12 +92,12 @@ def race(history: History) -> None:
 
 @contextlib.contextmanager
 def refused_rightly(history: History, defined: Defined) -> Iterator[None]:
-    """A refusal within the block is the one that is due."""
+    """A refusal within the block is one that was due before it, or is now: others may act within."""
+    due = history.refusal(defined)
     try:
         yield
     except fh.FoldhouseError as refusal:
-        due = history.refusal(defined)
-        if due is None or not isinstance(refusal, due):
+        if type(refusal) not in (due, history.refusal(defined)):
             raise
 
 

@@ -5,6 +5,7 @@ This is the only room of foldhouse that knows Dagster.
 
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.landing import landing_asset
+from foldhouse.dagster.maintenance import maintenance_job
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.dagster.streams import stream_asset
 from foldhouse.dagster.tables import fold_asset
@@ -14,6 +15,7 @@ __all__ = [
     "fold_asset",
     "landing_asset",
     "landing_sensor",
+    "maintenance_job",
     "run_in_foreground",
     "stream_asset",
     "terminal",

@@ -7,7 +7,6 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.multiset import COUNT, KEY, Order, added, entries, falling_short, known, lists, map_lists
 from foldhouse.kernel.sides import Sequenced, Types, flat
 from foldhouse.values.fold import Algebra, Fields, Inputs
@@ -29,9 +28,8 @@ def _fields(names: tuple[str, ...], types: Types, sequence: Sequenced) -> dict[s
 
 
 def _delta(names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
-    values = [canonical(value, kind) for value, kind in zip(row.values, row.types, strict=True)]
-    named = [value.alias(place) for place, value in zip(_places(names), values, strict=True)]
-    return {"changes": pl.struct(*named, row.weight.alias(COUNT)).filter(values[-1].is_not_null()).implode()}
+    named = [value.alias(place) for place, value in zip(_places(names), row.values, strict=True)]
+    return {"changes": pl.struct(*named, row.weight.alias(COUNT)).filter(row.values[-1].is_not_null()).implode()}
 
 
 def _held(names: tuple[str, ...], published: pl.Series) -> pl.DataFrame:

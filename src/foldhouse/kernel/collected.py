@@ -12,7 +12,6 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.multiset import (
     COUNT,
     KEY,
@@ -66,7 +65,7 @@ def _fields(kept: _Kept, types: Types, sequence: Sequenced) -> dict[str, pa.Data
 
 
 def _delta(kept: _Kept, row: Inputs) -> dict[str, pl.Expr]:
-    value, *by = (canonical(one, kind) for one, kind in zip(row.values, row.types, strict=True))
+    value, *by = row.values
     named = [one.alias(name) for name, one in zip(kept.names, [*by, value], strict=True)]
     return {"counts": pl.struct(*named, row.weight.alias(COUNT)).filter(value.is_not_null()).implode()}
 

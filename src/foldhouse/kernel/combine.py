@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from foldhouse.errors import FoldhouseError, InvalidData
 from foldhouse.kernel.canonical import canonical, holds_floats
+from foldhouse.kernel.edges import edge_of
 from foldhouse.kernel.ordered import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
 from foldhouse.kernel.rowwise import comparable
-from foldhouse.values.fold import Inputs
+from foldhouse.values.fold import Edge, Inputs
 
 FILE, POSITION = "__file", "__position"
 _MAX_DIGITS = 38
@@ -156,6 +157,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
     decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
     aggregated = [pl.col(WEIGHT).sum().alias("__rows"), *(_size(i).alias(f"__size{i}") for i in decimals)]
+    edges: dict[str, Edge] = {}
     for unit in plan.units:
         prefix = "__w" if unit.algebra.is_additive else "__a"
         inputs = Inputs(
@@ -166,11 +168,18 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
             order=[pl.col(f"__o{i}" if i in nested else f"__a{i}") for i in unit.arguments],
             deleted=pl.col("__deleted"),
         )
-        aggregated += [expr.alias(f"__d_{unit.name}_{name}") for name, expr in unit.algebra.delta(inputs).items()]
+        for name, part in unit.algebra.delta(inputs).items():
+            label = f"__d_{unit.name}_{name}"
+            if isinstance(part, Edge):
+                edges[label] = part
+            else:
+                aggregated.append(part.alias(label))
     try:
         deltas = rows.group_by(plan.key_names).agg(aggregated)
     except pl.exceptions.PolarsError as failure:
         raise _as_overflow(failure) from failure
+    for label, edge in edges.items():
+        deltas = deltas.join(edge_of(rows, plan.key_names, edge, label), on=plan.key_names, how="left")
     for i in decimals:
         _check_size(deltas[f"__size{i}"], plan.argument_types[i])
     return deltas.drop([f"__size{i}" for i in decimals])

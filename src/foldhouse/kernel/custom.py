@@ -18,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import InvalidData
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.fitting import fits
 from foldhouse.kernel.multiset import map_lists
 from foldhouse.kernel.rowwise import Once, map_rows
@@ -83,8 +82,7 @@ def _fields(functions: Functions, types: Types, sequence: Sequenced) -> dict[str
 
 
 def _delta(row: Inputs) -> dict[str, pl.Expr]:
-    values = [canonical(value, kind) for value, kind in zip(row.values, row.types, strict=True)]
-    whole = pl.struct([*(value.alias(f"value{i}") for i, value in enumerate(values)), row.weight.alias("weight")])
+    whole = pl.struct([*(value.alias(f"value{i}") for i, value in enumerate(row.values)), row.weight.alias("weight")])
     chosen = (row.weight > 0, row.weight < 0)
     return {side: whole.filter(rows).implode() for side, rows in zip(_SIDES, chosen, strict=True)}
 

@@ -6,7 +6,6 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel import sketch
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.multiset import COUNT, Order, added, entries, lists, map_lists, nothing_missing
 from foldhouse.kernel.rowwise import map_rows
 from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted, without_maps
@@ -14,7 +13,7 @@ from foldhouse.values.fold import Algebra, Fields, Inputs
 
 
 def _distinct_delta(row: Inputs) -> dict[str, pl.Expr]:
-    value = canonical(row.values[0], row.types[0])
+    value = row.values[0]
     return {
         "inserted": inserted(row, value).drop_nulls().unique().sort().implode(),
         "retracted": retracted(row, value).is_not_null().any(),
@@ -48,7 +47,7 @@ def _multiset_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType
 
 
 def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
-    value = canonical(row.values[0], row.types[0])
+    value = row.values[0]
     return {"counts": pl.struct(value.alias("value"), row.weight.alias(COUNT)).filter(value.is_not_null()).implode()}
 
 

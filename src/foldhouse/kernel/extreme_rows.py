@@ -12,9 +12,8 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.sides import Sequenced, Types, flat
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
 
 
 def _fields(name: str, types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
@@ -22,16 +21,13 @@ def _fields(name: str, types: Types, sequence: Sequenced) -> dict[str, pa.DataTy
     return {"value0": value, "by": flat(f"{name}, in `by`,", by)}
 
 
-def _delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
-    value, by = (canonical(one, kind) for one, kind in zip(row.values, row.types, strict=True))
-
-    def edge(chosen: pl.Expr) -> pl.Expr:
-        order = [by.filter(chosen), value.filter(chosen)]
-        rows = _pair(by, value).filter(chosen).sort_by(order, nulls_last=False)
-        return rows.last() if is_maximum else rows.first()
-
+def _delta(is_maximum: bool, row: Inputs) -> dict[str, Edge]:
+    value, by = row.values
     ranked = by.is_not_null()
-    return {"inserted": edge(ranked & (row.weight > 0)), "retracted": edge(ranked & (row.weight < 0))}
+    return {
+        "inserted": Edge(_pair(by, value), [by, value], ranked & (row.weight > 0), is_maximum),
+        "retracted": Edge(_pair(by, value), [by, value], ranked & (row.weight < 0), is_maximum),
+    }
 
 
 def _pair(by: pl.Expr, value: pl.Expr) -> pl.Expr:

@@ -7,7 +7,6 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.sides import flat, inserted, retracted
 from foldhouse.values.fold import Algebra, Fields, Inputs
 
@@ -18,7 +17,7 @@ def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
         largest = values.nan_max() if pa.types.is_floating(row.types[0]) else values.max()
         return largest if is_maximum else values.min()
 
-    value = canonical(row.values[0], row.types[0])
+    value = row.values[0]
     return {"inserted": extreme(inserted(row, value)), "retracted": extreme(retracted(row, value))}
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
 
 DELETED_UPTO = "deleted_upto"
 """The accumulator field that is no field of the key: the newest sequence of any delete that was folded, or null."""
@@ -39,17 +39,11 @@ def named(fields: Mapping[str, pl.Expr]) -> pl.Expr:
     return pl.struct([expression.alias(name) for name, expression in fields.items()])
 
 
-def _edge(events: pl.Expr, order: list[pl.Expr], chosen: pl.Expr, is_latest: bool) -> pl.Expr:
-    """The last, or the first, of the chosen events of a key; null where none is chosen."""
-    ordered = events.filter(chosen).sort_by([part.filter(chosen) for part in order], nulls_last=False)
-    return ordered.last() if is_latest else ordered.first()
-
-
-def _delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
+def _delta(is_latest: bool, row: Inputs) -> dict[str, Edge]:
     order = [*row.sequence, row.deleted, *row.order]
     return {
-        side: _edge(_events(row), order, chosen, is_latest)
-        for side, chosen in (("inserted", row.weight > 0), ("retracted", row.weight < 0))
+        "inserted": Edge(_events(row), order, row.weight > 0, is_latest),
+        "retracted": Edge(_events(row), order, row.weight < 0, is_latest),
     }
 
 
@@ -158,12 +152,9 @@ LATEST_LIVE = _ordered("latest", is_latest=True, has_deletes=True)
 # ignore_nulls without deletes: the same, of a column's own events that have a value.
 
 
-def _given_delta(is_latest: bool, row: Inputs) -> dict[str, pl.Expr]:
-    order, given = [*row.sequence, row.deleted, *row.order], row.values[0].is_not_null()
-    return {
-        side: _edge(_events(row), order, given & chosen, is_latest)
-        for side, chosen in (("inserted", row.weight > 0), ("retracted", row.weight < 0))
-    }
+def _given_delta(is_latest: bool, row: Inputs) -> dict[str, Edge]:
+    given = row.values[0].is_not_null()
+    return {side: replace(edge, chosen=given & edge.chosen) for side, edge in _delta(is_latest, row).items()}
 
 
 def _ignoring_nulls(algebra: Algebra, is_latest: bool) -> Algebra:

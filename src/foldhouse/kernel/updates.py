@@ -16,7 +16,7 @@ import pyarrow as pa
 from foldhouse.kernel.ordered import DELETED_UPTO, named, precedes
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
 
 
 def _fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
@@ -29,26 +29,18 @@ def _event(row: Inputs, **values: pl.Expr) -> pl.Expr:
     return named({f"s{i}": part for i, part in enumerate(row.sequence)} | {"d": row.deleted} | values)
 
 
-def _last(event: pl.Expr, order: list[pl.Expr], chosen: pl.Expr) -> pl.Expr:
-    return event.filter(chosen).sort_by([part.filter(chosen) for part in order], nulls_last=False).last()
-
-
-def _delta(row: Inputs) -> dict[str, pl.Expr]:
+def _delta(row: Inputs) -> dict[str, pl.Expr | Edge]:
     came, order = row.weight > 0, [*row.sequence, row.deleted]
-    upsert = came & ~row.deleted
-    columns = {
+    delta: dict[str, pl.Expr | Edge] = {
         # A delete is an update of every column: it takes the value away.
-        f"column{i}": _last(_event(row, v=value), [*order, text], came & (row.deleted | value.is_not_null()))
+        f"column{i}": Edge(_event(row, v=value), [*order, text], came & (row.deleted | value.is_not_null()), True)
         for i, (value, text) in enumerate(zip(row.values, row.order, strict=True))
     }
-    oldest = _event(row).filter(upsert).sort_by([part.filter(upsert) for part in order], nulls_last=False).first()
-    return {
-        **columns,
-        "newest": _last(_event(row), order, came),
-        "oldest": oldest,
-        "deleted": _last(_event(row), order, came & row.deleted),
-        "retracted": (row.weight < 0).any(),
-    }
+    delta["newest"] = Edge(_event(row), order, came, True)
+    delta["oldest"] = Edge(_event(row), order, came & ~row.deleted, False)
+    delta["deleted"] = Edge(_event(row), order, came & row.deleted, True)
+    delta["retracted"] = (row.weight < 0).any()
+    return delta
 
 
 def _names(old: Fields) -> list[str]:

@@ -45,6 +45,23 @@ class Inputs:
     deleted: pl.Expr
 
 
+@dataclass(frozen=True)
+class Edge:
+    """Of the chosen rows of a key the last, or the first, by an order in which null is lowest and NaN greatest.
+
+    Args:
+        event: what is taken of that row; null where no row is chosen.
+        order: most significant first; rows that tie in all of it have to give equal events.
+        chosen: which rows count.
+        is_last: whether the last of them is meant.
+    """
+
+    event: pl.Expr
+    order: list[pl.Expr]
+    chosen: pl.Expr
+    is_last: bool
+
+
 Fields = Mapping[str, "pl.Expr"]
 """The fields of an accumulator, or of a delta, as expressions over one key each."""
 
@@ -60,7 +77,7 @@ class Algebra:
     Args:
         name: the fold's name, as it is declared.
         fields: value types, sequence columns and types -> accumulator fields and their types.
-        delta: the rows of a key -> its delta, as aggregations.
+        delta: the rows of a key -> its delta, as aggregations and edges.
         merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
         unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
             recomputed from the source; `None` for a fold that can subtract everything it added.
@@ -73,7 +90,7 @@ class Algebra:
 
     name: str
     fields: Callable[[list[pa.DataType], Mapping[str, pa.DataType]], dict[str, pa.DataType]]
-    delta: Callable[[Inputs], dict[str, pl.Expr]]
+    delta: Callable[[Inputs], Mapping[str, pl.Expr | Edge]]
     merge: Callable[[Fields, Fields], dict[str, pl.Expr]]
     unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
     is_ordered: bool = False

@@ -1,0 +1,184 @@
+"""One contender, one workload: run its processes, watch their memory, gather what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import CONTENDERS
+from benchmarks.events import Batches
+from benchmarks.peers import environment
+from benchmarks.watch import tree_bytes
+
+ROOT = Path(__file__).parent.parent
+_SAMPLE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing a contender did: `start`, `load`, `apply 3`, `read after`.
+
+    Args:
+        what: which.
+        seconds: how long it took, commit included.
+        peak_bytes: the most memory that all its processes held at once meanwhile (Linux only, else 0).
+        files, bytes: written.
+        more: what the contender told besides.
+    """
+
+    what: str
+    seconds: float
+    peak_bytes: int
+    files: int = 0
+    bytes: int = 0
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Failed(Exception):
+    """A contender's process did not end well; the text is the end of what it printed."""
+
+
+def job(contender: str, folder: Path, work: Path, workload: str, **more: Any) -> list[Step]:
+    """Run one process of a contender to its end.
+
+    Args:
+        contender: a name of `CONTENDERS`.
+        folder: of its table.
+        work: the work folder, for the environments.
+        workload: `latest` or `totals`.
+        more: `base`, `changes`, `read`, `rows`: see `benchmarks.contenders.protocol`.
+
+    Raises:
+        Missing: it cannot be had here.
+        Failed: it failed.
+    """
+    entry = CONTENDERS[contender]
+    peer = environment(entry.environment, work)
+    told = {"module": entry.module, "factory": entry.factory, "folder": str(folder), "workload": workload}
+    text = json.dumps(told | {name: str(v) if isinstance(v, Path) else v for name, v in more.items()})
+    command = [peer.python, "-m", "benchmarks.contenders.protocol", text]
+    variables = {**os.environ, **peer.variables, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        samples = _sampled(process)
+        assert process.stdout is not None
+        said = [json.loads(line) for line in process.stdout if line.startswith("{")]
+        process.wait()
+        samples.stop()
+        if process.returncode:
+            errors.seek(0)
+            raise Failed(f"{contender} ended with {process.returncode}:\n{errors.read()[-3000:]}")
+    said[0]["began"] = began  # starting Python is part of starting
+    return [_step(one, samples) for one in said]
+
+
+class _Samples:
+    """The memory of a process tree over time, sampled until it is told to stop."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.taken: list[tuple[float, int]] = []
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(_SAMPLE_SECONDS):
+            if sys.platform == "linux":
+                self.taken.append((time.monotonic(), tree_bytes(self.process.pid)))
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def peak(self, began: float, ended: float) -> int:
+        """Of a span of time, with the sample right after it, so that a short one has a figure too."""
+        inside = [held for at, held in self.taken if began <= at <= ended + _SAMPLE_SECONDS]
+        return max(inside, default=0)
+
+
+def _sampled(process: subprocess.Popen[str]) -> _Samples:
+    return _Samples(process)
+
+
+def _step(said: dict[str, Any], samples: _Samples) -> Step:
+    what, began, ended = said.pop("what"), said.pop("began"), said.pop("ended")
+    files, size = said.pop("files", 0), said.pop("bytes", 0)
+    return Step(what, ended - began, samples.peak(began, ended), files, size, said)
+
+
+def loaded(contender: str, work: Path, workload: str, base: Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of a contender's table right after its first load, and what that took; loaded once a work folder."""
+    name = f"{contender}-{workload}-{base.name}"
+    folder, kept = work / "tables" / name, work / "loaded" / name
+    figures = kept / "load.json"
+    if figures.exists():
+        return folder, json.loads(figures.read_text())
+    for stale in (folder, kept):
+        shutil.rmtree(stale, ignore_errors=True)
+    steps = {step.what: step for step in job(contender, folder, work, workload, base=base)}
+    load = steps["load"]
+    found = {
+        "start_seconds": steps["start"].seconds,
+        "seconds": load.seconds,
+        "peak_bytes": load.peak_bytes,
+        "files": load.files,
+        "bytes": load.bytes,
+    }
+    shutil.copytree(folder, kept / "table", symlinks=True)
+    figures.write_text(json.dumps(found))
+    return folder, found
+
+
+def figures_of(contender: str, work: Path, workload: str, given: Batches, rows_to: Path | None = None) -> dict[str, Any]:
+    """Load, apply batch by batch in a second process, read before and after.
+
+    The first batch is the cold one: process, session and whatever warms up with them. The others are warm, and their
+    median counts.
+
+    Args:
+        contender: which.
+        work: the work folder.
+        workload: `latest` or `totals`.
+        given: the data.
+        rows_to: where the rows are written afterwards, if anybody wants them.
+    """
+    folder, load = loaded(contender, work, workload, given.base)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(work / "loaded" / folder.name / "table", folder, symlinks=True)
+    changes = [str(path) for path in given.changes]
+    steps = job(contender, folder, work, workload, changes=changes, read=True, rows=rows_to)
+    named = {step.what: step for step in steps}
+    applied = [step for step in steps if step.what.startswith("apply")]
+    warm = applied[1:] or applied
+    found: dict[str, Any] = {
+        "load": load,
+        "cold_seconds": named["start"].seconds + applied[0].seconds,
+        "seconds": statistics.median(step.seconds for step in warm),
+        "all_seconds": [round(step.seconds, 3) for step in warm],
+        "peak_bytes": max(step.peak_bytes for step in warm),
+        "files": statistics.median(step.files for step in warm),
+        "bytes": statistics.median(step.bytes for step in warm),
+        "read_before_seconds": named["read before"].seconds,
+        "read_after_seconds": named["read after"].seconds,
+        "sums": named["read after"].more["sums"],
+    }
+    for part in warm[0].more:
+        found[part] = statistics.median(step.more[part] for step in warm)
+    if "read after, in Arrow" in named:
+        found["read_arrow_seconds"] = named["read after, in Arrow"].seconds
+    shutil.rmtree(folder, ignore_errors=True)
+    return found

@@ -1,0 +1,94 @@
+"""The environments of the peers: made on first use below the work folder, from pins, with nothing of them in our own.
+
+What cannot be had is no failure: its contenders are left out, and the table says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PINS = {"deltalake": "peers.txt", "jvm": "peers-jvm.txt"}
+_GATHER = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", sys.argv[1])
+builder = builder.config("spark.jars.ivy", sys.argv[2]).config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+builder.getOrCreate().stop()
+"""
+
+
+class Missing(Exception):
+    """A peer that cannot be had here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a contender runs: its Python, and what is added to the variables."""
+
+    python: str
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def environment(name: str, work: Path) -> Environment:
+    """The environment of that name, made where it is not there yet.
+
+    Args:
+        name: `own`, or a key of `PINS`.
+        work: the work folder of the benchmarks.
+
+    Raises:
+        Missing: a package or a jar could not be had.
+    """
+    if name == "own":
+        return Environment(sys.executable)
+    pins = HERE / PINS[name]
+    text = pins.read_text() + (HERE / "jars.txt").read_text() + sys.version
+    folder = work / "environments" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    ready = folder / "ready.json"
+    if not ready.exists():
+        python = _installed(folder, pins)
+        variables = {} if name != "jvm" else {f"FOLDHOUSE_BENCH_{k.upper()}_JARS": v for k, v in _jars(folder).items()}
+        ready.write_text(json.dumps({"python": python, "variables": variables}))
+    return Environment(**json.loads(ready.read_text()))
+
+
+def _installed(folder: Path, pins: Path) -> str:
+    python = str(folder / "bin" / "python")
+    uv = Path(sys.executable).with_name("uv")
+    if uv.exists():
+        _run([str(uv), "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], str(pins.name))
+        _run([str(uv), "pip", "install", "--quiet", "--python", python, "--requirement", str(pins)], pins.name)
+    else:
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)], pins.name)
+        _run([python, "-m", "pip", "install", "--quiet", "--requirement", str(pins)], pins.name)
+    return python
+
+
+def _jars(folder: Path) -> dict[str, str]:
+    """Contender's format -> its jars, comma-separated; Spark itself fetches them, with what they depend on."""
+    wanted: dict[str, list[str]] = {}
+    for line in (HERE / "jars.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, coordinates = line.split()
+            wanted.setdefault(name, []).append(coordinates)
+    found = {}
+    for name, coordinates in wanted.items():
+        ivy = folder / "ivy" / name
+        _run([str(folder / "bin" / "python"), "-c", _GATHER, ",".join(coordinates), str(ivy)], ", ".join(coordinates))
+        found[name] = ",".join(str(path) for path in sorted((ivy / "jars").glob("*.jar")))
+    return found
+
+
+def _run(command: list[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        found = [line for line in said if "not found" in line.lower() or "error" in line.lower()]
+        raise Missing(f"{what} could not be had: {(found or said or ['no message'])[-1][:200]}")

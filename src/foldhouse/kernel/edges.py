@@ -1,0 +1,58 @@
+"""The last or the first row of each key, without sorting the rows of a key one key at a time.
+
+Most keys of a window have one row, and most of the others are told apart by the first part of the order. So each part
+of the order is looked at only for the keys that are still undecided.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from foldhouse.values.fold import Edge
+
+_ROW = "__row"
+
+
+def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.DataFrame:
+    """The edge of each key that has a chosen row.
+
+    Args:
+        rows: signed rows.
+        keys: the key columns.
+        edge: which row, and what of it.
+        name: what the event's column is called.
+
+    Returns:
+        The keys, each once, and the event.
+    """
+    order = {f"__order{i}": part for i, part in enumerate(edge.order)}
+    numbered = rows.with_row_index(_ROW).filter(edge.chosen)
+    candidates = numbered.select(_ROW, *keys, **order)
+    decided, undecided = _split(candidates, keys)
+    for part in order:
+        if undecided.is_empty():
+            break
+        undecided = _furthest(undecided, keys, part, edge.is_last)
+        found, undecided = _split(undecided, keys)
+        decided = pl.concat([decided, found])
+    winners = pl.concat([decided[_ROW], undecided.unique(subset=keys, keep="any")[_ROW]])
+    return rows.select(*keys, edge.event.alias(name))[winners]
+
+
+def _split(candidates: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows whose key has no other row, and the rest."""
+    several = candidates.select(keys).is_duplicated()
+    return candidates.filter(~several), candidates.filter(several)
+
+
+def _furthest(rows: pl.DataFrame, keys: list[str], part: str, is_last: bool) -> pl.DataFrame:
+    """Of each key the rows that are furthest in one part of the order."""
+    kind, column = rows.schema[part], pl.col(part)
+    if kind.is_nested() or kind == pl.Binary:  # Polars has no maximum of these, but it ranks them
+        rows = rows.with_columns(rows[part].rank("dense").alias("__rank"))
+        return _furthest(rows, keys, "__rank", is_last).drop("__rank")
+    if is_last:
+        furthest = column.nan_max() if kind.is_float() else column.max()
+    else:
+        furthest = pl.when(~column.has_nulls()).then(column.min()) if rows[part].has_nulls() else column.min()
+    return rows.filter(column.eq_missing(furthest.over(keys)))
