@@ -26,7 +26,7 @@ _SAMPLE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Step:
-    """One thing a contender did: `start`, `load`, `apply 3`, `read after`.
+    """One thing a contender did: `start`, `load`, `apply 3`, `read`.
 
     Args:
         what: which.
@@ -70,10 +70,8 @@ def job(contender: str, folder: Path, work: Path, workload: str, **more: Any) ->
     variables = {**os.environ, **peer.variables, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-        samples = _sampled(process)
+        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True)
+        samples = _Samples(process)
         assert process.stdout is not None
         said = [json.loads(line) for line in process.stdout if line.startswith("{")]
         process.wait()
@@ -110,10 +108,6 @@ class _Samples:
         return max(inside, default=0)
 
 
-def _sampled(process: subprocess.Popen[str]) -> _Samples:
-    return _Samples(process)
-
-
 def _step(said: dict[str, Any], samples: _Samples) -> Step:
     what, began, ended = said.pop("what"), said.pop("began"), said.pop("ended")
     files, size = said.pop("files", 0), said.pop("bytes", 0)
@@ -129,7 +123,7 @@ def loaded(contender: str, work: Path, workload: str, base: Path) -> tuple[Path,
         return folder, json.loads(figures.read_text())
     for stale in (folder, kept):
         shutil.rmtree(stale, ignore_errors=True)
-    steps = {step.what: step for step in job(contender, folder, work, workload, base=base)}
+    steps = {step.what: step for step in job(contender, folder, work, workload, base=base, read=True)}
     load = steps["load"]
     found = {
         "start_seconds": steps["start"].seconds,
@@ -137,14 +131,17 @@ def loaded(contender: str, work: Path, workload: str, base: Path) -> tuple[Path,
         "peak_bytes": load.peak_bytes,
         "files": load.files,
         "bytes": load.bytes,
+        "read_seconds": steps["read"].seconds,
     }
     shutil.copytree(folder, kept / "table", symlinks=True)
     figures.write_text(json.dumps(found))
     return folder, found
 
 
-def figures_of(contender: str, work: Path, workload: str, given: Batches, rows_to: Path | None = None) -> dict[str, Any]:
-    """Load, apply batch by batch in a second process, read before and after.
+def figures_of(
+    contender: str, work: Path, workload: str, given: Batches, rows_to: Path | None = None, changelog: bool = False
+) -> dict[str, Any]:
+    """Load and read, then in a second process apply batch by batch, and read again.
 
     The first batch is the cold one: process, session and whatever warms up with them. The others are warm, and their
     median counts.
@@ -155,12 +152,13 @@ def figures_of(contender: str, work: Path, workload: str, given: Batches, rows_t
         workload: `latest` or `totals`.
         given: the data.
         rows_to: where the rows are written afterwards, if anybody wants them.
+        changelog: whether the changes of the last batch are read too, by who can.
     """
     folder, load = loaded(contender, work, workload, given.base)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(work / "loaded" / folder.name / "table", folder, symlinks=True)
     changes = [str(path) for path in given.changes]
-    steps = job(contender, folder, work, workload, changes=changes, read=True, rows=rows_to)
+    steps = job(contender, folder, work, workload, changes=changes, read=True, rows=rows_to, changelog=changelog)
     named = {step.what: step for step in steps}
     applied = [step for step in steps if step.what.startswith("apply")]
     warm = applied[1:] or applied
@@ -172,13 +170,17 @@ def figures_of(contender: str, work: Path, workload: str, given: Batches, rows_t
         "peak_bytes": max(step.peak_bytes for step in warm),
         "files": statistics.median(step.files for step in warm),
         "bytes": statistics.median(step.bytes for step in warm),
-        "read_before_seconds": named["read before"].seconds,
-        "read_after_seconds": named["read after"].seconds,
-        "sums": named["read after"].more["sums"],
+        "read_before_seconds": load["read_seconds"],
+        "read_after_seconds": named["read"].seconds,
+        "sums": named["read"].more["sums"],
     }
     for part in warm[0].more:
         found[part] = statistics.median(step.more[part] for step in warm)
-    if "read after, in Arrow" in named:
-        found["read_arrow_seconds"] = named["read after, in Arrow"].seconds
+    if "changelog" in named:
+        found["changelog_first_seconds"] = named["first changelog"].seconds
+        found["changelog_seconds"] = named["changelog"].seconds
+        found["changelog_rows"] = named["changelog"].more["rows"]
+    if "read in Arrow" in named:
+        found["read_arrow_seconds"] = named["read in Arrow"].seconds
     shutil.rmtree(folder, ignore_errors=True)
     return found

@@ -10,7 +10,6 @@ that this example did not make is left alone.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import shlex
 import shutil
@@ -20,6 +19,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+from own_folder import made_anew
 from retail_days import correct_day, write_days
 from rich.console import Console
 
@@ -37,7 +37,6 @@ FIRST, DAYS, SEED = date(2024, 3, 4), 14, 7
 LAST = FIRST + timedelta(days=DAYS - 1)
 CORRECTED = date(2024, 3, 12)
 TABLES = ("retail.daily_revenue", "retail.daily_products", "retail.best_sellers", "retail.customers", "retail.products")
-MARKER = ".made-by-the-foldhouse-demo"
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -84,27 +83,14 @@ def main() -> None:
 
 
 def make_anew(folder: Path) -> TextIO:
-    """Empty the folder if this example made it, and point everything that runs here at it.
+    """Empty the folder, and point everything that runs here at it.
 
     Returns:
-        The marker, locked as long as it is open, so that two runs do not share a folder.
+        What keeps the folder ours, as long as it is open.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / MARKER).exists():
-        sys.exit(f"error: {folder} was not made by this example; move it away, or give another --folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    marker = (folder / MARKER).open("a")
-    try:
-        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sys.exit(f"error: this example is running in {folder} already; wait for it, or give another --folder")
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != MARKER:
-            entry.unlink()
+    marker = made_anew(folder)
     home = folder / ".dagster"
     home.mkdir()
-    (folder / ".gitignore").write_text("*\n")
     shutil.copy(ROOT / "dagster.yaml", home)
     environment = {
         "FOLDHOUSE_LAKE": str(folder / "lake"),

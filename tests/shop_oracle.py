@@ -21,16 +21,18 @@ _VIEWS = """
 create view orders as
     select order_id, status, customer_id, country, amount, refunded, ordered_at
     from (
-        select *, row_number() over (partition by order_id order by occurred_at desc, version desc) as place
-        from order_events
+        select * from order_events
+        qualify row_number() over (partition by order_id order by occurred_at desc, version desc) = 1
     )
-    where place = 1 and status <> 'deleted';
+    where status <> 'deleted';
 
 create view payments_once as
-    select distinct payment_id, order_id, amount as paid, paid_at from payments;
+    select order_id, payment_id, amount as paid, paid_at from payments
+    qualify row_number() over (partition by payment_id order by paid_at desc, order_id desc, amount desc) = 1;
 
 create view movements_once as
-    select distinct movement_id, account, amount, balance, moved_at from movements;
+    select * from movements
+    qualify row_number() over (partition by movement_id order by moved_at desc, account desc, amount desc) = 1;
 """
 _TABLES = {
     "shop.orders": "select * from orders",

@@ -31,7 +31,10 @@ events = fh.stream(
 )
 TABLES = {
     "latest": fh.table(
-        "bench.latest", source=events, buckets=BUCKETS, fold=fh.latest(columns=sql.COLUMNS["latest"][1:], delete_when="deleted")
+        "bench.latest",
+        source=events,
+        buckets=BUCKETS,
+        fold=fh.latest(columns=sql.COLUMNS["latest"][1:], delete_when="deleted"),
     ),
     "totals": fh.table(
         "bench.totals", source=events, buckets=BUCKETS, fold=fh.fold(total=fh.total("amount"), events=fh.count())
@@ -78,6 +81,11 @@ class Foldhouse:
     def read_arrow(self) -> int:
         """All of it into Arrow."""
         return self.lake.to_arrow(self.table).num_rows
+
+    def changelog(self) -> int:
+        """What the last refresh changed, without Spark."""
+        last, before = self.lake.history(self.table)[:2]
+        return self.lake.changes(self.table, after=before.id, upto=last.id).num_rows
 
     def rows(self) -> pa.Table:
         return self.lake.to_arrow(self.table)

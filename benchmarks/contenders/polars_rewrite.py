@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.contenders.protocol import Sums, in_new_version
-from benchmarks.contenders.sql import COLUMNS
+from benchmarks.contenders.sql import COLUMNS, MODULUS
 
 
 class PolarsRewrite:
@@ -48,7 +48,7 @@ def summed(table: pl.LazyFrame, columns: list[str]) -> Sums:
     """What `Contender.read` is asked for."""
     values = {
         "name": pl.col("name").str.len_chars().cast(pl.Int64),
-        "happened": pl.col("happened").dt.timestamp("us"),
+        "happened": pl.col("happened").dt.timestamp("us") % MODULUS,
         "units": pl.col("units").cast(pl.Int64),
     }
     found = [values.get(name, pl.col(name)).sum().alias(name) for name in columns]
@@ -79,8 +79,10 @@ def totals_after(table: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
 
 def latest_after(table: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     """The rows that no newer event is about, and the newer events that are no deletes."""
-    news = newest(events).join(
-        table.select("key", held="sequence"), on="key", how="left"
-    ).filter(pl.col("held").is_null() | (pl.col("sequence") > pl.col("held")))
+    news = (
+        newest(events)
+        .join(table.select("key", held="sequence"), on="key", how="left")
+        .filter(pl.col("held").is_null() | (pl.col("sequence") > pl.col("held")))
+    )
     kept = table.join(news.select("key"), on="key", how="anti")
     return pl.concat([kept, news.filter(~pl.col("deleted")).select(COLUMNS["latest"])])

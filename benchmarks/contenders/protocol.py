@@ -24,7 +24,11 @@ Sums = dict[str, Any]
 
 
 class Contender(Protocol):
-    """One way to keep a table up to date. Made with the folder it works in, and `latest` or `totals`."""
+    """One way to keep a table up to date. Made with the folder it works in, and `latest` or `totals`.
+
+    Where it can, it has more: `parts`, of what its last step consists; `changelog()`, which reads what the last
+    batch changed, and gives the number of changes; `read_arrow()`, a second way to read.
+    """
 
     def load(self, base: Path) -> None:
         """The first load, from a folder of Parquet files, committed."""
@@ -50,17 +54,18 @@ def main() -> None:
     with _said("start", since=started):
         contender: Contender = getattr(module, job["factory"])(Path(job["folder"]), job["workload"])
     if job.get("base"):
-        with _said("load", Path(job["folder"])) as more:
+        with _said("load", Path(job["folder"])):
             contender.load(Path(job["base"]))
-        _parts(contender, more)
-    if job.get("read"):
-        _read(contender, "read before")
     for number, changes in enumerate(job.get("changes", [])):
         with _said(f"apply {number}", Path(job["folder"])) as more:
             contender.apply(Path(changes))
             _parts(contender, more)
+    if job.get("changelog") and (changelog := getattr(contender, "changelog", None)):
+        for what in ("first changelog", "changelog"):
+            with _said(what) as more:
+                more["rows"] = changelog()
     if job.get("read"):
-        _read(contender, "read after")
+        _read(contender)
     if job.get("rows"):
         pq.write_table(contender.rows(), job["rows"])
     contender.close()
@@ -71,13 +76,13 @@ def _parts(contender: Contender, more: dict[str, Any]) -> None:
     more.update(getattr(contender, "parts", {}))
 
 
-def _read(contender: Contender, what: str) -> None:
+def _read(contender: Contender) -> None:
     contender.read()  # the first read of a process warms it up
-    with _said(what) as more:
+    with _said("read") as more:
         sums = contender.read()
         more["sums"] = {name: str(value) for name, value in sorted(sums.items())}
     if read_arrow := getattr(contender, "read_arrow", None):
-        with _said(f"{what}, in Arrow"):
+        with _said("read in Arrow"):
             read_arrow()
 
 

@@ -153,7 +153,7 @@ def test_the_hash_of_a_definition_goes_by_its_logic(spark: SparkSession, tmp_pat
 
     def hash_of(rows: Callable[[DataFrame], DataFrame], **columns: fh.ColumnFold) -> str:
         table = fh.table("shop.t", source=events, rows=rows, fold=fh.fold(**columns))
-        return compile_table(table, layout, lambda: spark).definition_hash
+        return compile_table(table, [layout], lambda: spark).definition_hash
 
     def positive(numbers: DataFrame) -> DataFrame:
         limit = 0
@@ -225,3 +225,10 @@ def test_a_declaration_can_be_made_before_there_is_a_session() -> None:
 def test_days_are_those_of_utc(source: DataFrame) -> None:
     found: list[Any] = [row.day for row in source.select(F.to_date("tz").alias("day")).collect()]
     assert found == [date(2024, 1, 1), date(2024, 1, 1)]
+
+
+def test_a_data_frame_made_of_arrow_chunks_ends_at_the_first_empty_one(spark) -> None:
+    """So every table of ours is one chunk before it becomes a DataFrame: else rows are lost without a word."""
+    chunks = [pa.table({"a": [1]}), pa.table({"a": pa.array([], pa.int64())}), pa.table({"a": [2]})]
+    assert spark.createDataFrame(pa.concat_tables(chunks)).count() == 1
+    assert spark.createDataFrame(pa.concat_tables(chunks).combine_chunks()).count() == 2

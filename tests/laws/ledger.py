@@ -92,11 +92,14 @@ class Ledger:
         return self._loaded[name][1]
 
     def _locations(self) -> dict[str, str]:
-        with self.lake.catalog.engine.connect() as connection:
-            found = connection.exec_driver_sql(
-                "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables"
+        connection = self.lake.catalog.engine.raw_connection()
+        try:
+            found = connection.cursor().execute(
+                "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
             )
-            return {f"{namespace}.{name}": location for namespace, name, location in found}
+            return dict(found.fetchall())
+        finally:
+            connection.close()
 
     def check_step(self) -> None:
         """Check what a step could have changed: the heads that moved, and the snapshots that are new."""

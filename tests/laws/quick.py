@@ -1,7 +1,8 @@
 """What makes thousands of histories quick without making them easier: nothing is parsed twice, and nobody waits.
 
-pyiceberg parses the Avro schema in the header of every manifest that it opens, and there are a handful of different
-ones; here each is parsed once. The files, the catalog and the commits are the real ones.
+pyiceberg parses the Avro schema in the header of every manifest that it opens, of which there are a handful, and a
+table's metadata file at every load, which never changes once it is written. Here each is parsed once. The files, the
+catalog and the commits are the real ones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.avro import file as avro_module
+from pyiceberg.serializers import FromInputFile
 from sqlalchemy import event
 
 import foldhouse as fh
@@ -45,6 +47,7 @@ def quick_lake(session: Callable[[], Any], **options: int) -> Iterator[fh.Lake]:
             patch.setattr(lake_module, "time", types.SimpleNamespace(sleep=lambda _seconds: None))
             patch.setattr(avro_module.AvroFileHeader, "get_schema", _parsed_once(avro_module.AvroFileHeader.get_schema))
             patch.setattr(avro_module, "resolve_reader", _resolved_once(avro_module.resolve_reader))
+            patch.setattr(FromInputFile, "table_metadata", staticmethod(_read_once(FromInputFile.table_metadata)))
             yield lake
     finally:
         lake.close()
@@ -69,3 +72,14 @@ def _resolved_once(real: Callable[..., Any]) -> Callable[..., Any]:
         return _READERS[key][0]
 
     return resolve_reader
+
+
+def _read_once(real: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[str, Any] = {}
+
+    def table_metadata(input_file: Any, encoding: str = "utf-8") -> Any:
+        if input_file.location not in known or not input_file.exists():
+            known[input_file.location] = real(input_file, encoding)
+        return known[input_file.location]
+
+    return table_metadata

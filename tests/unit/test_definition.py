@@ -105,11 +105,11 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "no bucket at all": (lambda: a_table(buckets=0), ["shop.t", "buckets=0", "at least 1"]),
     "latest without a sequence": (
         lambda: a_table(source=fh.stream("shop.s", schema=SCHEMA), keys="day", fold=fh.fold(last=fh.latest("units"))),
-        ["shop.t", "'last'", "sequence_by"],
+        ["shop.t", "latest('units')", "sequence_by"],
     ),
     "latest of a table's changes without a sequence": (
         lambda: fh.table("shop.u", source=a_table(), keys="order_id", fold=fh.fold(last=fh.latest("orders"))),
-        ["shop.u", "'last'", "sequence_by"],
+        ["shop.u", "latest('orders')", "sequence_by"],
     ),
     "a fold of nothing": (lambda: fh.fold(), ["at least one column", "fold(orders=count())"]),
     "a column that is not a fold": (

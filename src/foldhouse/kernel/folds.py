@@ -265,8 +265,8 @@ def custom(
     `merge` has to be associative and commutative: rows come in any order and are folded in batches of any size.
     `foldhouse.testing.check_fold` tries both, and `subtract`. What the functions return has to be of the types
     declared; they are given values as they are stored, so that a struct or a map is a dict and a list is a list. They
-    must depend on nothing but their arguments, and must not change them. Spark's tasks are sent them as they are; a module
-    that they import has to be there too.
+    must depend on nothing but their arguments, and must not change them. Spark's tasks are sent the functions
+    themselves; a module that they import has to be there too.
 
     Functions cannot be hashed: a table's definition knows this fold by its name and version. Change the version with
     the functions, or tables go on with what the old ones left.

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import FILE, POSITION, combine, newest_delete
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
 from foldhouse.refresh.cost import rewriting_pays
-from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
-from foldhouse.storage.live import Slice, pieces_of
+from foldhouse.refresh.held import Held
+from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.storage.live import Slice
 from foldhouse.storage.schema import Layout
 
 BUCKET = "__bucket"
@@ -128,9 +128,11 @@ def fold_bucket(
         return BucketResult(NULL_SEQUENCE, null_sequence_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
     partition = partition_of(bucket)
     slices = job.slices.get(partition, ())
-    held, files = _held(job, slices)
+    held = Held(job.plan, job.layout, slices)
     rows = rows.select(job.plan.delta_schema.names)
-    combined = combine(job.plan, held, rows, recomputed, job.deleted_upto)
+    keys = [frame.select(job.plan.key_names) for frame in (rows, recomputed) if frame is not None]
+    state = held.of_keys(pl.concat(keys).unique())
+    combined = combine(job.plan, state, rows, recomputed, job.deleted_upto)
     if not combined.unresolved.is_empty():
         return BucketResult(bucket, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
     counted = BucketResult(
@@ -139,36 +141,22 @@ def fold_bucket(
         deleted_upto=newest_delete(job.plan, rows),
         rows_written=combined.rows.height,
         rows_deleted=combined.replaced.height,
-        rows_live=held.height - combined.replaced.height + combined.rows.height,
+        rows_live=held.rows - combined.replaced.height + combined.rows.height,
     )
     if combined.rows.is_empty() and combined.replaced.is_empty():
         return counted
-    if rewriting_pays(slices, held.height, combined.replaced.height):
-        kept = held.join(combined.replaced, on=[FILE, POSITION], how="anti").select(combined.rows.columns)
-        everything = pl.concat([kept, combined.rows])
-        added = _data_files(job, partition, everything)
+    if rewriting_pays(slices, held.rows, combined.replaced.height):
+        kept = held.everything().join(combined.replaced, on=[FILE, POSITION], how="anti").select(combined.rows.columns)
+        added = _data_files(job, partition, pl.concat([kept, combined.rows]))
         removed = tuple(path for s in slices for path in (s.file.path, *s.deletes))
         return replace(counted, added=added, removed=removed, rows_carried=kept.height)
     added = _data_files(job, partition, combined.rows)
     gone = [
-        (files[index], positions[POSITION].to_numpy())
-        for (index,), positions in combined.replaced.partition_by(FILE, as_dict=True).items()
+        (slices[number].file.path, positions[POSITION].to_numpy())
+        for (number,), positions in combined.replaced.partition_by(FILE, as_dict=True).items()
     ]
     deletes = (write_position_deletes(job.layout, partition, gone),) if gone else ()
     return replace(counted, added=(*added, *deletes))
-
-
-def _held(job: BucketJob, slices: tuple[Slice, ...]) -> tuple[pl.DataFrame, list[str]]:
-    """A bucket's rows with the number of their file and their position in it; and the files' paths."""
-    schema = {f.name: polars_type(f.type) for f in job.plan.table_schema} | {FILE: pl.UInt32(), POSITION: pl.Int64()}
-    frames = [pl.DataFrame(schema=schema)]
-    for index, piece in enumerate(pieces_of(slices)):
-        rows, positions = read_piece(job.layout, piece, job.plan.table_schema.names)
-        frame = pl.from_arrow(rows)
-        assert isinstance(frame, pl.DataFrame)
-        places = [pl.Series(FILE, np.full(len(positions), index, np.uint32)), pl.Series(POSITION, positions)]
-        frames.append(frame.select(job.plan.table_schema.names).with_columns(places).cast(schema))
-    return pl.concat(frames), [s.file.path for s in slices]
 
 
 def _data_files(job: BucketJob, partition: Partition, rows: pl.DataFrame) -> tuple[DataFile, ...]:

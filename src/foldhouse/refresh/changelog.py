@@ -42,7 +42,9 @@ def published(layout: Layout) -> list[str]:
 
 def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
     target = pa.schema([layout.arrow.field(name).remove_metadata() for name in names])
-    tables = [read_piece(layout, piece, names)[0].select(names).cast(target) for piece in pieces]
+    read = (read_piece(layout, piece, names)[0].select(names).cast(target) for piece in pieces)
+    # No empty chunk: a DataFrame that Spark makes of the table would end at it.
+    tables = [rows for rows in read if rows.num_rows]
     return pa.concat_tables(tables) if tables else target.empty_table()
 
 

@@ -177,7 +177,8 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
 def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
     schema = logic.layouts[place].arrow
     target = pa.schema([schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]])
-    return logic.session().createDataFrame(rows.to_arrow().cast(target))
+    whole = rows.to_arrow().cast(target).combine_chunks()  # Spark drops what comes after an empty chunk
+    return logic.session().createDataFrame(whole)
 
 
 def _weight(weight: int) -> pl.Expr:
@@ -259,7 +260,7 @@ def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: tuple[Choi
     for number, choice in enumerate(choices):
         mark = f"__chosen{number}"
         names = {name: f"__key{number}_{i}" for i, name in enumerate(choice.columns)}
-        keys = session.createDataFrame(choice.keys.select(choice.columns).rename(names).to_arrow())
+        keys = session.createDataFrame(choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
         keys = F.broadcast(keys.withColumn(mark, F.lit(True)))
         same = [rows[name].eqNullSafe(keys[key]) for name, key in names.items()]
         rows = rows.join(keys, functools.reduce(lambda one, other: one & other, same), "left").drop(*names.values())

@@ -8,8 +8,10 @@ cluster, where only the changes are shuffled, never the table.
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -82,11 +84,13 @@ def fold_in_process(run: Run) -> list[BucketResult]:
         full = _recomputed_here(run, run.recompute)
         recomputed = _by_bucket(full.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets))))
     changed = _by_bucket(rows)
+
+    def folded(bucket: str) -> BucketResult:
+        return fold_bucket(run.job, bucket, changed.get(bucket, rows.clear()), recomputed.get(bucket))
+
     try:
-        return [
-            fold_bucket(run.job, bucket, changed.get(bucket, rows.clear()), recomputed.get(bucket))
-            for bucket in sorted({*changed, *recomputed})
-        ]
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+            return list(threads.map(folded, sorted({*changed, *recomputed})))
     except InvalidData as failure:
         raise InvalidData(f"{run.name}: {failure}") from failure
 
@@ -117,7 +121,7 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
 
 
 def _recomputed_on_spark(run: Run, recompute: Recompute) -> list[DataFrame]:
-    wanted = run.logic.session().createDataFrame(recompute.keys.to_arrow())
+    wanted = run.logic.session().createDataFrame(recompute.keys.to_arrow().combine_chunks())
     (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
     full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
     marks = wanted

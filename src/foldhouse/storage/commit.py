@@ -46,7 +46,7 @@ from pyiceberg.table.update import (
 
 from foldhouse.errors import CommitConflict
 from foldhouse.storage.evolve import evolved
-from foldhouse.storage.swap import branch_is, swap, unmoved
+from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
 _CODEC: Literal["deflate"] = "deflate"
 _MERGE_MANIFESTS_ABOVE = 16
@@ -255,10 +255,13 @@ def commit(
     producer = _Producer(evolved(iceberg, changes.updates), changes)
     snapshot = producer.snapshot(head, properties)
     updates = [u for u in changes.updates if branch == MAIN_BRANCH or not isinstance(u, _MAKES_CURRENT)]
+    requirements = (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ()))
+    if changes.updates:  # their ids are numbered from what was read
+        requirements = (*requirements, *unevolved(iceberg))
     swap(
         catalog,
         iceberg,
-        (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ())),
+        requirements,
         (*updates, AddSnapshotUpdate(snapshot=snapshot), branch_is(snapshot.snapshot_id, branch)),
         lambda now: _in_history(now, snapshot.snapshot_id, branch),
         f"snapshot {snapshot.snapshot_id}",

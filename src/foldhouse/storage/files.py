@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io.pyarrow import (
@@ -34,7 +33,7 @@ from foldhouse.storage.schema import Layout
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
-_ROW_GROUP_ROWS = 256 * 1024
+_ROW_GROUP_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -130,14 +129,22 @@ def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict
         return measured({**dict(layout.properties), "write.metadata.metrics.default": "full"})
 
 
-def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
-    """The positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
-    found = []
+def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np.ndarray]:
+    """Data file -> the positions in it that any of the delete files deletes: sorted int64, each once."""
+    found: dict[str, list[np.ndarray]] = {}
     for delete_file in delete_files:
         with layout.io.new_input(delete_file).open() as source:
             deletes = pq.read_table(source, columns=["file_path", "pos"])
-        found.append(deletes.filter(pc.field("file_path") == path)["pos"].to_numpy())
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        paths = deletes["file_path"].combine_chunks().dictionary_encode()
+        codes, positions = paths.indices.to_numpy(), deletes["pos"].to_numpy()
+        for code, path in enumerate(paths.dictionary.to_pylist()):
+            found.setdefault(path, []).append(positions[codes == code])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
+    """The positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
+    return deleted_by_file(layout, delete_files).get(path, np.empty(0, np.int64))
 
 
 def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
@@ -146,6 +153,70 @@ def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
         return None
     start = np.arange(piece.file.rows) if piece.only is None else deleted_positions(layout, piece.only, piece.file.path)
     return np.setdiff1d(start, deleted_positions(layout, piece.without, piece.file.path), assume_unique=True)
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A data file whose footer was read."""
+
+    path: str
+    footer: pq.FileMetaData
+    schema: Schema
+
+    def read(self, layout: Layout, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+        """Some columns by field id, at the layout's schema; of all row groups, or of some.
+
+        Args:
+            layout: of the table; a file of an older schema is read at this one (renamed, widened, missing as null).
+            columns: top-level columns of the layout.
+            row_groups: numbers of row groups.
+        """
+        wanted = layout.schema.select(*columns)
+        ids = {field.field_id for field in wanted.fields}
+        names = [field.name for field in self.schema.fields if field.field_id in ids]
+        with layout.io.new_input(self.path).open() as source:
+            parquet = pq.ParquetFile(source, metadata=self.footer)
+            if row_groups is None:
+                rows = parquet.read(columns=names, use_threads=False)
+            else:
+                rows = parquet.read_row_groups(list(row_groups), columns=names, use_threads=False)
+        return projected(rows, self.schema, wanted)
+
+    def read_at(self, layout: Layout, columns: Sequence[str], positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        """Some columns of the rows at some positions, reading only the row groups that hold them.
+
+        Args:
+            layout: of the table.
+            columns: top-level columns of the layout.
+            positions: sorted int64 row positions in the file.
+
+        Returns:
+            The rows, and `positions` again.
+        """
+        sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
+        rows = self.read(layout, columns, groups.tolist())
+        before = np.concatenate([[0], np.cumsum([sizes[i] for i in groups])])[:-1]
+        within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
+        return rows.take(pa.array(before[within] + positions - starts[groups[within]])), positions
+
+
+def open_file(layout: Layout, path: str) -> OpenedFile:
+    """A data file with its footer; files do not change, so that a footer is read once."""
+    found = _FOOTERS.get(path)
+    if found is None:
+        with layout.io.new_input(path).open() as source:
+            parquet = pq.ParquetFile(source)
+            found = OpenedFile(path, parquet.metadata, pyarrow_to_schema(parquet.schema_arrow))
+        if len(_FOOTERS) >= _MOST_FOOTERS:
+            _FOOTERS.clear()
+        _FOOTERS[path] = found
+    return found
+
+
+_FOOTERS: dict[str, OpenedFile] = {}
+_MOST_FOOTERS = 4096
 
 
 def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> tuple[pa.Table, np.ndarray]:
@@ -159,14 +230,10 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     Returns:
         The rows and their int64 positions in the file.
     """
-    wanted = layout.schema if columns is None else layout.schema.select(*columns)
-    with layout.io.new_input(piece.file.path).open() as source:
-        parquet = pq.ParquetFile(source)
-        held = pyarrow_to_schema(parquet.schema_arrow)
-        ids = {f.field_id for f in wanted.fields}
-        rows = parquet.read(columns=[f.name for f in held.fields if f.field_id in ids], use_threads=False)
-    rows = projected(rows, held, wanted)
+    names = [field.name for field in layout.schema.fields] if columns is None else columns
+    file = open_file(layout, piece.file.path)
     positions = selected_positions(layout, piece)
     if positions is None:
+        rows = file.read(layout, names)
         return rows, np.arange(rows.num_rows)
-    return rows.take(pa.array(positions)), positions
+    return file.read_at(layout, names, positions)

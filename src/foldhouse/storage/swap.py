@@ -15,6 +15,8 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetSnapshotRefUpdate,
@@ -34,6 +36,15 @@ def unmoved(iceberg: IcebergTable, ref: str = MAIN_BRANCH) -> tuple[TableRequire
         return (is_this,)
     held = iceberg.metadata.refs.get(ref)
     return is_this, AssertRefSnapshotId(ref=ref, snapshot_id=held.snapshot_id if held else None)
+
+
+def unevolved(iceberg: IcebergTable) -> tuple[TableRequirement, ...]:
+    """The requirements that nobody gave the table another schema, or a new column, since it was read."""
+    metadata = iceberg.metadata
+    return (
+        AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+        AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
+    )
 
 
 def swap(

@@ -184,7 +184,7 @@ def table(
 
 
 def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) -> tuple[Source, ...]:
-    sources = (source,) if isinstance(source, Stream | Table) else tuple(source)
+    sources = (source,) if isinstance(source, Stream | Table | str) else tuple(source)
     for one in sources:
         if not isinstance(one, Stream | Table):
             raise DefinitionError(f"table {name}: source is {one!r}, not a stream or a table")

@@ -1,0 +1,87 @@
+"""What was measured, as a table on the screen and as JSON on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+MIB, GIB = 2**20, 2**30
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    names = ["pyspark", "pyiceberg", "polars", "duckdb", "pyarrow"]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / GIB),
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }
+
+
+def remember(path: Path, section: str, figures: Sequence[dict[str, Any]], identity: Sequence[str]) -> None:
+    """Write figures into a JSON file; those of the same case and contender that it held are replaced.
+
+    Args:
+        path: the file.
+        section: which part of it.
+        figures: one each.
+        identity: the names that say which figure is of the same thing.
+    """
+    held = json.loads(path.read_text()) if path.exists() else {}
+    known = {_identity(one, identity): one for one in held.get(section, [])}
+    known |= {_identity(one, identity): one for one in figures}
+    held |= {"machine": machine(), section: list(known.values())}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(held, indent=1) + "\n")
+
+
+def _identity(one: dict[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(one.get(name) for name in names)
+
+
+def show(title: str, figures: Sequence[dict[str, Any]], console: Console) -> None:
+    """One case: a row for each contender."""
+    table = Table(title=title, title_justify="left", show_edge=False)
+    for column in (
+        "contender",
+        "warm s",
+        "× foldhouse",
+        "cold s",
+        "peak MiB",
+        "files",
+        "MiB",
+        "read before s",
+        "after s",
+    ):
+        table.add_column(column, justify="left" if column == "contender" else "right")
+    ours = next((f["seconds"] for f in figures if f["contender"] == "foldhouse" and "seconds" in f), None)
+    skipped = []
+    for one in figures:
+        if "skipped" in one:
+            skipped.append(f"{one['contender']} was left out: {one['skipped'].strip().splitlines()[-1]}")
+            continue
+        table.add_row(
+            one["contender"],
+            f"{one['seconds']:.2f}",
+            f"{one['seconds'] / ours:.2f}" if ours else "",
+            f"{one['cold_seconds']:.1f}",
+            f"{one['peak_bytes'] / MIB:,.0f}",
+            f"{one['files']:,.0f}",
+            f"{one['bytes'] / MIB:,.2f}",
+            f"{one['read_before_seconds']:.2f}",
+            f"{one['read_after_seconds']:.2f}",
+        )
+    console.print(table)
+    for line in skipped:
+        console.print(line, style="yellow", highlight=False)
+    console.print()

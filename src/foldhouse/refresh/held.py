@@ -1,0 +1,108 @@
+"""What a bucket holds: read as far as a change needs it, the rows of some keys first by their keys alone.
+
+Of a file whose keys cannot be among the wanted ones nothing is read, of the others the key columns; the remaining
+columns only of the row groups that hold a wanted row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.combine import FILE, POSITION
+from foldhouse.kernel.plan import FoldPlan, polars_type
+from foldhouse.refresh.pruning import pieces_with_keys
+from foldhouse.spark.lineage import Origin
+from foldhouse.storage.files import deleted_by_file, open_file, read_piece
+from foldhouse.storage.live import Piece, Slice
+from foldhouse.storage.schema import Layout
+
+_MOST_PRUNING_KEYS = 2_000
+"""Comparing more keys with the bounds of a file costs more than it saves."""
+_MUCH = 0.3
+"""Where so large a share of a bucket's rows changes, all its columns are read at once."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rows of one bucket.
+
+    Args:
+        plan: of the table's fold.
+        layout: of the table.
+        slices: the bucket's files with their delete files.
+    """
+
+    plan: FoldPlan
+    layout: Layout
+    slices: Sequence[Slice]
+
+    @cached_property
+    def _deleted(self) -> dict[str, np.ndarray]:
+        return deleted_by_file(self.layout, sorted({path for one in self.slices for path in one.deletes}))
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(one.file.rows - len(self._gone(one)) for one in self.slices)
+
+    def _gone(self, one: Slice) -> np.ndarray:
+        found = self._deleted.get(one.file.path)
+        return np.empty(0, np.int64) if found is None or not one.deletes else found
+
+    @property
+    def _schema(self) -> dict[str, pl.DataType]:
+        columns = {f.name: polars_type(f.type) for f in self.plan.table_schema}
+        return columns | {FILE: pl.UInt32(), POSITION: pl.Int64()}
+
+    def everything(self) -> pl.DataFrame:
+        """All rows, with the number of their file and their position in it."""
+        frames = [pl.DataFrame(schema=self._schema)]
+        for number, one in enumerate(self.slices):
+            rows, positions = read_piece(self.layout, Piece(one.file), self.plan.table_schema.names)
+            kept = np.setdiff1d(positions, self._gone(one), assume_unique=True)
+            frames.append(self._frame(rows, number, positions)[kept])
+        return pl.concat(frames)
+
+    def of_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """The rows of some keys, and perhaps others.
+
+        Args:
+            keys: the key columns, each key once.
+        """
+        if keys.height > _MUCH * self.rows:
+            return self.everything()
+        candidates = {piece.file for piece in self._candidates(keys)}
+        frames = [pl.DataFrame(schema=self._schema)]
+        frames += [self._of_keys(n, one, keys) for n, one in enumerate(self.slices) if one.file in candidates]
+        return pl.concat(frames)
+
+    def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
+        pieces = [Piece(one.file) for one in self.slices]
+        if keys.height > _MOST_PRUNING_KEYS:
+            return pieces
+        values = {name: keys[name].unique().to_list() for name in self.plan.key_names}
+        return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
+
+    def _of_keys(self, number: int, one: Slice, keys: pl.DataFrame) -> pl.DataFrame:
+        file = open_file(self.layout, one.file.path)
+        found = pl.from_arrow(file.read(self.layout, self.plan.key_names))
+        assert isinstance(found, pl.DataFrame)
+        typed = found.cast({name: self._schema[name] for name in self.plan.key_names})
+        wanted = typed.with_row_index(POSITION).join(keys, on=self.plan.key_names, how="semi")[POSITION].to_numpy()
+        positions = np.setdiff1d(wanted.astype(np.int64), self._gone(one), assume_unique=True)
+        if not len(positions):
+            return pl.DataFrame(schema=self._schema)
+        rows, places = file.read_at(self.layout, self.plan.table_schema.names, positions)
+        return self._frame(rows, number, places)
+
+    def _frame(self, rows: pa.Table, number: int, positions: np.ndarray) -> pl.DataFrame:
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        places = [pl.Series(FILE, np.full(len(positions), number, np.uint32)), pl.Series(POSITION, positions)]
+        return frame.select(self.plan.table_schema.names).with_columns(places).cast(self._schema)  # type: ignore[arg-type]
