@@ -18,8 +18,9 @@ help:  ## list the targets
 setup:  ## make .venv ready (Python 3.11 or newer, Java 17 or newer)
 	@$(PYTHON) scripts/setup.py $(KEEP)
 
-demo: setup  ## one day, a late correction, and the table that stays right
+demo: setup  ## a day that lands again corrected, then a refund on Thursday for an order of Monday
 	@$(BIN)/python examples/01_a_corrected_day.py
+	@$(BIN)/python examples/02_a_refund.py
 
 check: setup  ## the tools alone: ruff, mypy, the import contracts
 	@failed=0; $(CHECKS) exit $$failed

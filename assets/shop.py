@@ -50,7 +50,7 @@ payments = fh.stream(
     event_id="payment_id",
     event_time="paid_at",
     partition_by="day(landed_at)",
-    description="What was paid for orders and paid back (negative); a payment that arrives twice is one payment.",
+    description="What was paid for orders, negative where it was paid back; one that arrives twice is one payment.",
 )
 
 orders = fh.table(
@@ -102,7 +102,7 @@ order_payments = fh.table(
         payments=fh.count("payment_id"),
         last_paid_at=fh.maximum("paid_at"),
     ),
-    description="Each order beside what was paid for it in all, and when last.",
+    description="Each order beside what was paid for it, in all and when last.",
 )
 
 TABLES = (orders, revenue_by_day, order_payments)

@@ -29,7 +29,7 @@ movements = fh.stream(
     event_time="moved_at",
     event_id="movement_id",
     partition_by="day(landed_at)",
-    description="What came into each wallet and went out of it (negative), with the balance recorded after it.",
+    description="What came into each wallet, and went out of it (negative), with the balance recorded after it.",
 )
 
 balances = fh.table(

@@ -102,7 +102,7 @@ def _combined(
     known = None if recomputed is None else recomputed.select(plan.key_names).unique()
     if known is not None:
         delta = delta.join(known, on=plan.key_names, how="anti")
-    joined = delta.join(held, on=plan.key_names, how="left", suffix="__held")
+    joined = _beside(plan, delta, held)
     joined = _with_deletes(plan, joined, deleted_upto)
     unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
     if not unresolved.is_empty():
@@ -110,11 +110,18 @@ def _combined(
     after = [_merged(plan, joined)]
     if recomputed is not None and known is not None:
         full = _canonical(plan, recomputed.filter(~pl.col("__key_only")).drop("__key_only"))
-        fresh = _deltas(plan, full).join(_flat(plan, state.clear()), on=plan.key_names, how="left", suffix="__held")
+        fresh = _beside(plan, _deltas(plan, full), _flat(plan, state.clear()))
         after.append(_merged(plan, _with_deletes(plan, fresh, None)))
     touched = delta.select(plan.key_names)
     touched = touched if known is None else pl.concat([touched, known])
     return _difference(plan, held, pl.concat(after), touched)
+
+
+def _beside(plan: FoldPlan, rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the other rows of their keys, NaN being one key."""
+    if rows.height == others.height == 1:  # eagerly, Polars 2.1 takes NaN for unequal to itself there, and only there
+        return rows.lazy().join(others.lazy(), on=plan.key_names, how="left", suffix="__held").collect()
+    return rows.join(others, on=plan.key_names, how="left", suffix="__held")
 
 
 def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:
@@ -179,7 +186,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     except pl.exceptions.PolarsError as failure:
         raise _as_overflow(failure) from failure
     for label, edge in edges.items():
-        deltas = deltas.join(edge_of(rows, plan.key_names, edge, label), on=plan.key_names, how="left")
+        deltas = _beside(plan, deltas, edge_of(rows, plan.key_names, edge, label))
     for i in decimals:
         _check_size(deltas[f"__size{i}"], plan.argument_types[i])
     return deltas.drop([f"__size{i}" for i in decimals])
@@ -287,7 +294,7 @@ def _hidden_columns(plan: FoldPlan) -> list[str]:
 
 def _difference(plan: FoldPlan, held: pl.DataFrame, after: pl.DataFrame, touched: pl.DataFrame) -> Combined:
     columns = [*_published(plan), *_hidden_columns(plan)]
-    both = after.join(held, on=plan.key_names, how="left", suffix="__held")
+    both = _beside(plan, after, held)
     same = pl.all_horizontal([pl.col(c).eq_missing(pl.col(f"{c}__held")) for c in columns])
     changed = both.filter(pl.col(FILE).is_null() | ~same)
     unchanged = both.filter(pl.col(FILE).is_not_null() & same).select(plan.key_names)

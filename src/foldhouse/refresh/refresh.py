@@ -48,6 +48,9 @@ from foldhouse.values.window import Coverage, Position, positions_to_json
 _PICKED_ROWS_WEIGHT = 0.1
 """What reading a row to see that it is not wanted costs, beside folding it."""
 
+_PLAIN_ROWS_FACTOR = 10
+"""How many more rows are folded in this process where none of them has to go through Spark and back."""
+
 
 @dataclass(frozen=True)
 class Workshop:
@@ -330,7 +333,7 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
 def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[list[BucketResult], int]:
     """Fold, and recompute what stays unresolved; the buckets without unresolved keys are folded once."""
     window = _cost(run.evaluations)
-    results = _runner(workshop, window)(run)
+    results = _runner(workshop, run, window)(run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
         return results, 0
@@ -339,11 +342,12 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[lis
     again = replace(run, recompute=Recompute(keys, evaluation, frozenset(r.bucket for r in unresolved)))
     done = [r for r in results if r.unresolved is None]
     scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
-    return [*done, *_runner(workshop, window + _cost([evaluation]))(again)], scanned
+    return [*done, *_runner(workshop, run, window + _cost([evaluation]))(again)], scanned
 
 
-def _runner(workshop: Workshop, rows: int) -> Callable[[Run], list[BucketResult]]:
-    return fold_in_process if rows <= workshop.in_process_rows else fold_on_spark
+def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[BucketResult]]:
+    most = workshop.in_process_rows * (_PLAIN_ROWS_FACTOR if run.logic.compiled.is_plain else 1)
+    return fold_in_process if rows <= most else fold_on_spark
 
 
 def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:

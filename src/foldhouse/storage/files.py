@@ -193,6 +193,8 @@ class OpenedFile:
         Returns:
             The rows, and `positions` again.
         """
+        if not len(positions):
+            return self.read(layout, columns, []), positions
         sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
