@@ -7,6 +7,7 @@ KEEP := --keep
 endif
 
 BIN := .venv/bin
+TESTS := -n 2 --dist loadgroup $(if $(CI),,-m "not heavy")
 PORT ?= 3000
 DAGSTER_HOME ?= .dagster
 
@@ -25,8 +26,8 @@ demo: setup  ## a day that lands again corrected, then a refund on Thursday for 
 check: setup  ## the tools alone: ruff, mypy, the import contracts
 	@failed=0; $(CHECKS) exit $$failed
 
-test: setup  ## the tools, then the whole suite; a tool that fails does not hide the others, and fails the target
-	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q || failed=1; exit $$failed
+test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
+	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"

@@ -49,9 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     words = lambda text: text.split(",")  # noqa: E731
     counts = lambda text: [_count(word) for word in text.split(",")]  # noqa: E731
-    options.add_argument(
-        "--quick", action="store_true", help="1M rows, 1k and 100k changes, peers without a JVM's jars"
-    )
+    options.add_argument("--quick", action="store_true", help="1M rows, 1k and 100k changes, peers that need no jars")
     options.add_argument("--only", type=words, help="of: retail, apply, small, year")
     options.add_argument("--contenders", type=words, help=f"of: {', '.join(CONTENDERS)}")
     options.add_argument("--rows", type=counts, help="N, such as 1M,5M,20M")
@@ -59,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--keys", type=words, default=["uniform"], help=f"of: {', '.join(KEYS)}")
     options.add_argument("--workloads", type=words, default=["latest"], help="of: latest, totals")
     options.add_argument("--rounds", "--repeats", type=int, default=5, help="measurements, of which the median counts")
-    options.add_argument("--per-day", type=_count, default=1_500, help="events a day of the year; 150k is retail × 100")
+    options.add_argument("--per-day", type=_count, default=1_500, help="events a day of the year; 150k is retail x 100")
     folder = Path(tempfile.gettempdir()) / "foldhouse-bench"
     options.add_argument("--folder", type=Path, default=folder, help="where data, tables and environments are kept")
     options.add_argument("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="where the figures go")
@@ -118,9 +116,8 @@ def _retail(asked: argparse.Namespace) -> None:
 def _show_figures(title: str, figures: dict[str, Any]) -> None:
     shown = Table("figure", "value", title=title, title_justify="left", show_edge=False)
     for name, value in figures.items():
-        shown.add_row(
-            name, f"{value / 2**30:,.2f} GiB" if name.endswith("_bytes") else f"{value:,.3f}".rstrip("0").rstrip(".")
-        )
+        number = f"{value:,.3f}".rstrip("0").rstrip(".")
+        shown.add_row(name, f"{value / 2**30:,.2f} GiB" if name.endswith("_bytes") else number)
     console.print(shown)
     console.print()
 

@@ -52,18 +52,9 @@ def _identity(one: dict[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
 def show(title: str, figures: Sequence[dict[str, Any]], console: Console) -> None:
     """One case: a row for each contender."""
     table = Table(title=title, title_justify="left", show_edge=False)
-    for column in (
-        "contender",
-        "warm s",
-        "× foldhouse",
-        "cold s",
-        "peak MiB",
-        "files",
-        "MiB",
-        "read before s",
-        "after s",
-    ):
-        table.add_column(column, justify="left" if column == "contender" else "right")
+    table.add_column("contender")
+    for column in ("warm s", "x foldhouse", "cold s", "peak MiB", "files", "MiB", "read before s", "after s"):
+        table.add_column(column, justify="right")
     ours = next((f["seconds"] for f in figures if f["contender"] == "foldhouse" and "seconds" in f), None)
     skipped = []
     for one in figures:

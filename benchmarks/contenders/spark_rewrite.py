@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from benchmarks.contenders import sql
 from benchmarks.contenders.protocol import Sums, in_new_version
@@ -31,7 +32,7 @@ class FullOuterJoin:
         self._current().createOrReplaceTempView("held")
         self._write(sql.after(self.workload, "held", "changes"))
 
-    def _current(self):
+    def _current(self) -> DataFrame:
         return self.spark.read.parquet(str((self.folder / "current").resolve()))
 
     def _write(self, query: str) -> None:

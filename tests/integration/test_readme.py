@@ -9,15 +9,18 @@ import re
 import shlex
 import subprocess
 import sys
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import shop_oracle
+from oracle import assert_same
 
 import foldhouse as fh
-from assets import retail
+from assets import retail, shop
+from examples import shop_days
 from foldhouse.cli import main as foldhouse
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,6 +66,27 @@ def test_the_declaration_of_a_table_folds_the_retail_stream(spark_lake):
     assert declared["countries_asset"].key.path == ["retail", "countries"]
 
 
+@pytest.mark.spark
+def test_the_orders_and_their_payments_fold_the_shop(spark_lake):
+    declared: dict[str, fh.Table] = {}
+    exec(holding("python", "assets.shop"), declared)
+    lake, monday = spark_lake(), date(2024, 3, 4)
+    events = {
+        "order_events": shop_days.order_events(monday, monday, 1),
+        "payments": shop_days.payments(monday, monday, 1),
+        "movements": shop_days.MOVEMENTS.empty_table(),
+    }
+    lake.append(shop.order_events, events["order_events"])
+    lake.append(shop.payments, events["payments"])
+    expected = shop_oracle.expected(events)
+    for table in (declared["orders"], declared["order_payments"]):
+        lake.refresh(table)
+        held = lake.to_arrow(table)
+        columns = [name for name in expected[table.name].column_names if name in held.column_names]
+        assert len(columns) >= 4
+        assert_same(held.select(columns), expected[table.name].select(columns), ["order_id"])
+
+
 def test_the_lake_without_dagster_prints_what_the_readme_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, fh.Lake] = {}
@@ -73,7 +97,7 @@ def test_the_lake_without_dagster_prints_what_the_readme_shows(tmp_path, monkeyp
 
 
 def test_every_python_block_is_run_here():
-    assert len(blocks("python")) == 2
+    assert len(blocks("python")) == 3
 
 
 def test_the_commands_exist():
@@ -127,9 +151,35 @@ def test_the_demo_prints_what_the_readme_shows_and_nothing_from_spark_or_dagster
     ]
 
 
-def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(tmp_path):
+@pytest.mark.spark
+def test_the_refund_prints_what_the_readme_shows_and_again_in_the_same_folder(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "02_a_refund.py"), "--folder", str(tmp_path / "refund")]
+    printed = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=400)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert in_order(without_times(holding("text", "is refunded")), without_times(done.stdout)) == []
+        printed.append([line for line in without_times(done.stdout) if "refuses" not in line])  # it names snapshots
+    assert printed[0] == printed[1]
+    for said in (
+        "0 rows were written, 4 of 4 tables hold what they held.",
+        "seller-01: recorded 417.95, its movements come to 317.95",
+        "Rolled back: 0 wallets disagree.",
+    ):
+        assert said in done.stdout
+    assert "wallet.balances is derived, but its snapshot" in done.stdout
+
+
+def test_make_demo_runs_every_example_in_order():
+    examples = sorted(path.name for path in (ROOT / "examples").glob("[0-9]*.py"))
+    recipe = (ROOT / "Makefile").read_text().partition("\ndemo:")[2].partition("\n\n")[0]
+    assert re.findall(r"examples/(\S+)", recipe) == examples
+
+
+@pytest.mark.parametrize("example", ["01_a_corrected_day.py", "02_a_refund.py"])
+def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(tmp_path, example):
     (tmp_path / "catalog.db").write_text("somebody's lake")
-    command = [sys.executable, str(ROOT / "examples" / "01_a_corrected_day.py"), "--folder", str(tmp_path)]
+    command = [sys.executable, str(ROOT / "examples" / example), "--folder", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 1
     assert done.stderr == f"error: {tmp_path} was not made by this example; move it away, or give another --folder\n"

@@ -112,10 +112,10 @@ class History:
 
         Afterwards the table stands at its source's head, and its coverage is what was asked for.
         """
-        refusal = self.refusal(defined)
-        if refusal is not None:
-            self.tell(f"({refusal.__name__}, rebuild)")
-            with pytest.raises(refusal):
+        refusals = self.refusals(defined)
+        if refusals:
+            self.tell(f"({' or '.join(one.__name__ for one in refusals)}, rebuild)")
+            with pytest.raises(refusals):
                 self.fold(defined, days)
             self.rebuild(defined)
             return
@@ -155,20 +155,22 @@ class History:
         (position,) = json.loads(self.said(defined, "foldhouse.position") or "{}").values()
         assert position["snapshot"] == self.head(source), f"{defined.name} is not at the head of {source}"
 
-    def refusal(self, defined: Defined) -> type[fh.FoldhouseError] | None:
-        """What a refresh has to refuse, going by what was folded last."""
+    def refusals(self, defined: Defined) -> tuple[type[fh.FoldhouseError], ...]:
+        """For what reasons a refresh has to be refused, going by what was folded last; any of them may be named."""
         iceberg, source = self.ledger.load(defined.name), self.ledger.load(defined.table.source.name)
         if iceberg is None or source is None or iceberg.metadata.current_snapshot_id is None:
-            return None
+            return ()
         ours = commit_of_ours(iceberg, iceberg.current_snapshot())
         assert ours is not None, f"{defined.name} is left with a commit of somebody else"
+        due: list[type[fh.FoldhouseError]] = []
         if self.ledger.by_snapshot[ours.snapshot_id] is not defined:
-            return fh.DefinitionChanged
+            due.append(fh.DefinitionChanged)
         (position,) = json.loads(ours.summary.additional_properties["foldhouse.position"]).values()
         if position["uuid"] != str(source.metadata.table_uuid):
-            return fh.SourceReplaced
-        is_kept = position["snapshot"] is None or source.snapshot_by_id(position["snapshot"]) is not None
-        return None if is_kept else fh.UnknownSnapshot  # expired: a table that was rolled back held it no longer
+            due.append(fh.SourceReplaced)
+        elif position["snapshot"] is not None and source.snapshot_by_id(position["snapshot"]) is None:
+            due.append(fh.UnknownSnapshot)  # expired: a table that was rolled back held it no longer
+        return tuple(due)
 
 
 def _days(coverage: str) -> set[date]:

@@ -93,11 +93,11 @@ def race(history: History) -> None:
 @contextlib.contextmanager
 def refused_rightly(history: History, defined: Defined) -> Iterator[None]:
     """A refusal within the block is one that was due before it, or is now: others may act within."""
-    due = history.refusal(defined)
+    due = history.refusals(defined)
     try:
         yield
     except fh.FoldhouseError as refusal:
-        if type(refusal) not in (due, history.refusal(defined)):
+        if type(refusal) not in (*due, *history.refusals(defined)):
             raise
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from foldhouse.errors import FoldhouseError, InvalidData
 from foldhouse.kernel.canonical import canonical, holds_floats
 from foldhouse.kernel.edges import edge_of
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.ordered import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
 from foldhouse.kernel.rowwise import comparable
@@ -79,7 +80,8 @@ def combine(
         InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.
     """
     try:
-        return _combined(plan, state, _canonical(plan, rows), recomputed, deleted_upto)
+        full = None if recomputed is None else _canonical(plan, recomputed)
+        return _combined(plan, state, _canonical(plan, rows), full, deleted_upto)
     except FoldhouseError as failure:  # raised inside an expression, Polars appends which
         raise type(failure)(str(failure).partition("\n\nThis error occurred")[0]) from failure
 
@@ -101,27 +103,20 @@ def _combined(
     delta = _deltas(plan, cancelled(plan, rows))
     known = None if recomputed is None else recomputed.select(plan.key_names).unique()
     if known is not None:
-        delta = delta.join(known, on=plan.key_names, how="anti")
-    joined = _beside(plan, delta, held)
+        delta = by_keys(delta, known, plan.key_names, "anti")
+    joined = by_keys(delta, held, plan.key_names, "left")
     joined = _with_deletes(plan, joined, deleted_upto)
     unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
     if not unresolved.is_empty():
         return Combined(state.clear().select(plan.table_schema.names), _places(state.clear()), unresolved)
     after = [_merged(plan, joined)]
     if recomputed is not None and known is not None:
-        full = _canonical(plan, recomputed.filter(~pl.col("__key_only")).drop("__key_only"))
-        fresh = _beside(plan, _deltas(plan, full), _flat(plan, state.clear()))
+        full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
+        fresh = by_keys(_deltas(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
         after.append(_merged(plan, _with_deletes(plan, fresh, None)))
     touched = delta.select(plan.key_names)
     touched = touched if known is None else pl.concat([touched, known])
     return _difference(plan, held, pl.concat(after), touched)
-
-
-def _beside(plan: FoldPlan, rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the other rows of their keys, NaN being one key."""
-    if rows.height == others.height == 1:  # eagerly, Polars 2.1 takes NaN for unequal to itself there, and only there
-        return rows.lazy().join(others.lazy(), on=plan.key_names, how="left", suffix="__held").collect()
-    return rows.join(others, on=plan.key_names, how="left", suffix="__held")
 
 
 def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:
@@ -186,7 +181,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     except pl.exceptions.PolarsError as failure:
         raise _as_overflow(failure) from failure
     for label, edge in edges.items():
-        deltas = _beside(plan, deltas, edge_of(rows, plan.key_names, edge, label))
+        deltas = by_keys(deltas, edge_of(rows, plan.key_names, edge, label), plan.key_names, "left")
     for i in decimals:
         _check_size(deltas[f"__size{i}"], plan.argument_types[i])
     return deltas.drop([f"__size{i}" for i in decimals])
@@ -294,11 +289,11 @@ def _hidden_columns(plan: FoldPlan) -> list[str]:
 
 def _difference(plan: FoldPlan, held: pl.DataFrame, after: pl.DataFrame, touched: pl.DataFrame) -> Combined:
     columns = [*_published(plan), *_hidden_columns(plan)]
-    both = _beside(plan, after, held)
+    both = by_keys(after, held, plan.key_names, "left")
     same = pl.all_horizontal([pl.col(c).eq_missing(pl.col(f"{c}__held")) for c in columns])
     changed = both.filter(pl.col(FILE).is_null() | ~same)
     unchanged = both.filter(pl.col(FILE).is_not_null() & same).select(plan.key_names)
-    replaced = held.join(touched, on=plan.key_names, how="semi").join(unchanged, on=plan.key_names, how="anti")
+    replaced = by_keys(by_keys(held, touched, plan.key_names, "semi"), unchanged, plan.key_names, "anti")
     state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
     rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
     return Combined(rows, _places(replaced), changed.clear().select(plan.key_names))

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.refresh.compiled import Compiled
 from foldhouse.refresh.deliveries import last_deliveries, order_of
@@ -111,8 +112,7 @@ def chosen(rows: pl.DataFrame, choices: tuple[Choice, ...]) -> pl.DataFrame:
         return rows
     numbered = rows.with_row_index("__row")
     admitted = [
-        numbered.join(c.keys.select(c.columns), on=list(c.columns), how="semi", nulls_equal=True)["__row"]
-        for c in choices
+        by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)["__row"] for c in choices
     ]
     return numbered.filter(pl.col("__row").is_in(pl.concat(admitted).implode())).drop("__row")
 

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.combine import FILE, POSITION
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.refresh.pruning import pieces_with_keys
 from foldhouse.spark.lineage import Origin
@@ -94,7 +95,7 @@ class Held:
         found = pl.from_arrow(file.read(self.layout, self.plan.key_names))
         assert isinstance(found, pl.DataFrame)
         typed = found.cast({name: self._schema[name] for name in self.plan.key_names})
-        wanted = typed.with_row_index(POSITION).join(keys, on=self.plan.key_names, how="semi")[POSITION].to_numpy()
+        wanted = by_keys(typed.with_row_index(POSITION), keys, self.plan.key_names, "semi")[POSITION].to_numpy()
         positions = np.setdiff1d(wanted.astype(np.int64), self._gone(one), assume_unique=True)
         if not len(positions):
             return pl.DataFrame(schema=self._schema)

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from foldhouse.errors import InvalidData
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type, sequence_column
 from foldhouse.refresh.bucket import (
     BUCKET,
@@ -101,7 +102,7 @@ def _by_bucket(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 def _recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
     rows = evaluated_here(run.logic, [recompute.evaluation])
-    full = rows.join(recompute.keys, on=run.plan.key_names, how="semi").with_columns(pl.lit(False).alias(KEY_ONLY))
+    full = by_keys(rows, recompute.keys, run.plan.key_names, "semi").with_columns(pl.lit(False).alias(KEY_ONLY))
     marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]
     return with_bucket(run.job.layout, run.plan, pl.concat(marked, how="diagonal"))
 
