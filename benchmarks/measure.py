@@ -69,16 +69,18 @@ def job(contender: str, folder: Path, work: Path, workload: str, **more: Any) ->
     command = [peer.python, "-m", "benchmarks.contenders.protocol", text]
     variables = {**os.environ, **peer.variables, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
     began = time.monotonic()
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True)
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         samples = _Samples(process)
-        assert process.stdout is not None
-        said = [json.loads(line) for line in process.stdout if line.startswith("{")]
-        process.wait()
+        said = [json.loads(line) for line in process.stdout or () if line.startswith("{")]
+        status = process.wait()
         samples.stop()
-        if process.returncode:
-            errors.seek(0)
-            raise Failed(f"{contender} ended with {process.returncode}:\n{errors.read()[-3000:]}")
+        errors.seek(0)
+        printed = errors.read()
+    if status:
+        raise Failed(f"{contender} ended with {status}:\n{printed[-3000:]}")
     said[0]["began"] = began  # starting Python is part of starting
     return [_step(one, samples) for one in said]
 

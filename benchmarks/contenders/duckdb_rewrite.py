@@ -44,7 +44,7 @@ class DuckdbRewrite:
         return dict(zip(["rows", *columns], found, strict=True))
 
     def rows(self) -> pa.Table:
-        return self.db.execute(f"SELECT * FROM {self._table()}").to_arrow_table()
+        return self.db.sql(f"SELECT * FROM {self._table()}").to_arrow_table()
 
     def close(self) -> None:
         self.db.close()

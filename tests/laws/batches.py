@@ -44,9 +44,9 @@ def random_batch(chance: random.Random, held: pa.Table, day: date | None = None)
         day: of all events; random where none is given.
     """
     days = [day] if day else chance.sample(DAYS, chance.choice([1, 2, 2, 4]))  # the fewer, the fewer files
-    rows = [
-        _event(chance, chance.choice(days), may_lack_day=day is None) for _ in range(chance.choice([0, 1, 2, 3, 5, 8]))
-    ]
+    # A stream that holds nothing gets something: most steps need a source.
+    wanted = chance.choice([0, 1, 2, 3, 5, 8] if day or held.num_rows else [1, 3, 5, 8])
+    rows = [_event(chance, chance.choice(days), may_lack_day=day is None) for _ in range(wanted)]
     if day is None and held.num_rows and chance.random() < 0.3:
         again = [chance.randrange(held.num_rows) for _ in range(chance.randint(1, 3))]
         rows += held.take(again).to_pylist()

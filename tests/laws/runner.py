@@ -1,12 +1,9 @@
-"""Runs histories: one, as a function of its seed, or many over several processes."""
+"""Runs a history: a function of its seed, and of the lake it happens to."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 
 from laws import changes, streams, tables, trouble, upkeep
 from laws.definitions import random_definitions
@@ -55,7 +52,8 @@ def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool
     try:
         for number in range(steps):
             (step,) = chance.choices(list(LIKELY), list(LIKELY.values()))
-            step = streams.append if number == 0 and chance.random() < 0.9 else step
+            step = streams.append if number == 0 and (has_spark or chance.random() < 0.9) else step
+            step = tables.refresh_all if number == 1 and has_spark else step
             told.append(step.__name__)
             step(history)
             history.ledger.check_step()
@@ -75,27 +73,6 @@ def run_in_process(seed: int) -> None:
     """Run one history in a lake of its own that needs no JVM."""
     with quick_lake(_no_spark) as lake:
         run_history(lake, seed)
-
-
-def run_many(seeds: Iterable[int], processes: int) -> list[str]:
-    """Run histories in several processes.
-
-    Returns:
-        What failed, one text a history.
-    """
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        return [failure for failure in pool.map(failure_of, seeds, chunksize=5) if failure]
-
-
-def failure_of(seed: int) -> str:
-    """What went wrong in a history; nothing where the law held."""
-    try:
-        run_in_process(seed)
-    except AssertionError as failure:
-        return str(failure)
-    return ""
 
 
 def _no_spark() -> object:

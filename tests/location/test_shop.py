@@ -104,7 +104,6 @@ def _previous(lake):
     return lake.history(shop.revenue_by_day)[1].id
 
 
-@pytest.mark.spark
 def test_foldhouse_backfill_takes_the_job_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDHOUSE_LAKE", str(tmp_path / "lake"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""One bucket: read what it holds, combine it with the signed rows, write what changed.
+"""Buckets: read what they hold, combine it with the signed rows, write what changed.
 
 It runs in Spark's tasks and in process. A task that is retried or run twice leaves files that no commit names, never
 a row twice.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import polars as pl
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import FILE, POSITION, combine, newest_delete
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
 from foldhouse.refresh.cost import rewriting_pays
 from foldhouse.refresh.held import Held
@@ -24,6 +26,7 @@ from foldhouse.storage.live import Slice
 from foldhouse.storage.schema import Layout
 
 BUCKET = "__bucket"
+_GROUP_ROWS = 50_000
 KEY_ONLY = "__key_only"
 RECOMPUTED = "__recomputed"
 NULL_KEY = "null"
@@ -111,51 +114,122 @@ def partition_of(bucket: str) -> Partition:
     return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
-def fold_bucket(
-    job: BucketJob, bucket: str, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None
-) -> BucketResult:
-    """Fold the signed rows of one bucket and write its new files.
+def groups_of(rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
+    """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
+
+    Args:
+        rows: signed rows with their `__bucket`.
+        recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
+    """
+    frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
+    sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
+    group = ((sizes["len"].cum_sum() - 1) // _GROUP_ROWS).alias("__group")
+    members = sizes.with_columns(group).partition_by("__group", maintain_order=True)
+    if len(members) == 1:
+        return [(rows, recomputed)]
+    return [
+        (
+            by_keys(rows, one, [BUCKET], "semi"),
+            None if recomputed is None else by_keys(recomputed, one, [BUCKET], "semi"),
+        )
+        for one in (member.select(BUCKET) for member in members)
+    ]
+
+
+def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
+    """Fold the signed rows of some buckets and write their new files.
 
     Args:
         job: the table.
-        bucket: which bucket, as `with_bucket` names it.
-        rows: its signed rows.
-        recomputed: all source rows of the keys that were unresolved, see `combine`.
+        rows: signed rows with their `__bucket`.
+        recomputed: all source rows of the keys that were unresolved, see `combine`, with their `__bucket`.
     """
-    if bucket == NULL_KEY:
-        return BucketResult(NULL_KEY, null_key_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
-    if bucket == NULL_SEQUENCE:
-        return BucketResult(NULL_SEQUENCE, null_sequence_rows=int(rows[WEIGHT].sum()), rows_in=rows.height)
-    partition = partition_of(bucket)
-    slices = job.slices.get(partition, ())
-    held = Held(job.plan, job.layout, slices)
-    rows = rows.select(job.plan.delta_schema.names)
-    keys = [frame.select(job.plan.key_names) for frame in (rows, recomputed) if frame is not None]
-    state = held.of_keys(pl.concat(keys).unique())
-    combined = combine(job.plan, state, rows, recomputed, job.deleted_upto)
+    unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
+    results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
+    rows = rows.filter(~pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
+    places = _places_of(job, rows, recomputed)
+    if places.is_empty():
+        return results
+    buckets = places[BUCKET].unique().sort().to_list()
+    held = {bucket: _held(job, bucket) for bucket in buckets}
+    keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in places.partition_by(BUCKET, as_dict=True).items()}
+    files = [one.file.path for bucket in buckets for one in held[bucket].slices]
+    before = dict(zip(buckets, accumulate((len(held[b].slices) for b in buckets), initial=0), strict=False))
+    state = pl.concat([held[b].of_keys(keys[b]).with_columns(pl.col(FILE) + before[b]) for b in buckets])
+    full = None if recomputed is None else recomputed.drop(BUCKET)
+    combined = combine(job.plan, state, rows.select(job.plan.delta_schema.names), full, job.deleted_upto)
     if not combined.unresolved.is_empty():
-        return BucketResult(bucket, unresolved=combined.unresolved.to_arrow(), rows_in=rows.height)
+        blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
+        named = blocked[BUCKET].unique()
+        for (bucket,), one in blocked.partition_by(BUCKET, as_dict=True).items():
+            rows_in = rows.filter(pl.col(BUCKET) == bucket).height
+            results.append(BucketResult(str(bucket), unresolved=one.drop(BUCKET).to_arrow(), rows_in=rows_in))
+        others = None if recomputed is None else recomputed.filter(~pl.col(BUCKET).is_in(named.implode()))
+        return [*results, *fold_buckets(job, rows.filter(~pl.col(BUCKET).is_in(named.implode())), others)]
+    written = by_keys(combined.rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True)
+    for bucket in buckets:
+        first, last = before[bucket], before[bucket] + len(held[bucket].slices)
+        gone = combined.replaced.filter(pl.col(FILE).is_between(first, last, closed="left"))
+        own = rows.filter(pl.col(BUCKET) == bucket)
+        new = written[(bucket,)].drop(BUCKET) if (bucket,) in written else combined.rows.clear()
+        outcome = _written(job, bucket, held[bucket], new, gone, files, first)
+        deleted = newest_delete(job.plan, own)
+        results.append(replace(outcome, rows_in=own.height, deleted_upto=deleted))
+    return results
+
+
+def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
+    weight = int(rows[WEIGHT].sum())
+    if bucket == NULL_KEY:
+        return BucketResult(NULL_KEY, null_key_rows=weight, rows_in=rows.height)
+    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight, rows_in=rows.height)
+
+
+def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
+    """The keys, each once, and their buckets."""
+    frames = [f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None]
+    return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
+
+
+def _held(job: BucketJob, bucket: str) -> Held:
+    return Held(job.plan, job.layout, job.slices.get(partition_of(bucket), ()))
+
+
+def _written(
+    job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame, files: list[str], first: int
+) -> BucketResult:
+    """Write what changed in one bucket.
+
+    Args:
+        job: the table.
+        bucket: which bucket.
+        held: what it holds.
+        rows: its new and changed rows.
+        gone: the places of the rows they replace, by the number of their file.
+        files: the paths of all files, by number.
+        first: the number of the bucket's first file.
+    """
+    partition = partition_of(bucket)
     counted = BucketResult(
         bucket,
-        rows_in=rows.height,
-        deleted_upto=newest_delete(job.plan, rows),
-        rows_written=combined.rows.height,
-        rows_deleted=combined.replaced.height,
-        rows_live=held.rows - combined.replaced.height + combined.rows.height,
+        rows_written=rows.height,
+        rows_deleted=gone.height,
+        rows_live=held.rows - gone.height + rows.height,
     )
-    if combined.rows.is_empty() and combined.replaced.is_empty():
+    if rows.is_empty() and gone.is_empty():
         return counted
-    if rewriting_pays(slices, held.rows, combined.replaced.height):
-        kept = held.everything().join(combined.replaced, on=[FILE, POSITION], how="anti").select(combined.rows.columns)
-        added = _data_files(job, partition, pl.concat([kept, combined.rows]))
-        removed = tuple(path for s in slices for path in (s.file.path, *s.deletes))
+    if rewriting_pays(held.slices, held.rows, gone.height):
+        everything = held.everything().with_columns(pl.col(FILE) + first)
+        kept = everything.join(gone, on=[FILE, POSITION], how="anti").select(rows.columns)
+        added = _data_files(job, partition, pl.concat([kept, rows]))
+        removed = tuple(path for s in held.slices for path in (s.file.path, *s.deletes))
         return replace(counted, added=added, removed=removed, rows_carried=kept.height)
-    added = _data_files(job, partition, combined.rows)
-    gone = [
-        (slices[number].file.path, positions[POSITION].to_numpy())
-        for (number,), positions in combined.replaced.partition_by(FILE, as_dict=True).items()
+    added = _data_files(job, partition, rows)
+    positions = [
+        (files[number], places[POSITION].to_numpy())
+        for (number,), places in gone.partition_by(FILE, as_dict=True).items()
     ]
-    deletes = (write_position_deletes(job.layout, partition, gone),) if gone else ()
+    deletes = (write_position_deletes(job.layout, partition, positions),) if positions else ()
     return replace(counted, added=(*added, *deletes))
 
 

@@ -32,7 +32,8 @@ from foldhouse.refresh.bucket import (
     RECOMPUTED,
     BucketJob,
     BucketResult,
-    fold_bucket,
+    fold_buckets,
+    groups_of,
     with_bucket,
 )
 from foldhouse.refresh.evaluate import Evaluation, Logic, any_of, evaluated_here, evaluated_on_spark
@@ -79,25 +80,16 @@ class Run:
 def fold_in_process(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, run `rows` in Spark where there is one, and fold here."""
     rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
-    recomputed: dict[str, pl.DataFrame] = {}
+    recomputed = None
     if run.recompute is not None:
-        rows = rows.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets)))
-        full = _recomputed_here(run, run.recompute)
-        recomputed = _by_bucket(full.filter(pl.col(BUCKET).is_in(list(run.recompute.buckets))))
-    changed = _by_bucket(rows)
-
-    def folded(bucket: str) -> BucketResult:
-        return fold_bucket(run.job, bucket, changed.get(bucket, rows.clear()), recomputed.get(bucket))
-
+        wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
+        rows, recomputed = rows.filter(wanted), _recomputed_here(run, run.recompute).filter(wanted)
     try:
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-            return list(threads.map(folded, sorted({*changed, *recomputed})))
+            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups_of(rows, recomputed))
+            return [result for results in folded for result in results]
     except InvalidData as failure:
         raise InvalidData(f"{run.name}: {failure}") from failure
-
-
-def _by_bucket(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    return {str(bucket): frame.drop(BUCKET) for (bucket,), frame in rows.partition_by(BUCKET, as_dict=True).items()}
 
 
 def _recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
@@ -189,9 +181,8 @@ def _fold_task(job: BucketJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     rows = pl.from_arrow(pa.Table.from_batches(given))
     assert isinstance(rows, pl.DataFrame)
     rows = rows.cast({f.name: polars_type(f.type) for f in job.plan.delta_schema})
-    results = []
-    for bucket, frame in _by_bucket(rows).items():
-        changed = frame.filter(~pl.col(RECOMPUTED)).drop(RECOMPUTED, KEY_ONLY)
-        full = frame.filter(pl.col(RECOMPUTED)).drop(RECOMPUTED)
-        results.append(fold_bucket(job, bucket, changed, None if full.is_empty() else full))
+    changed = rows.filter(~pl.col(RECOMPUTED)).drop(RECOMPUTED, KEY_ONLY)
+    full = rows.filter(pl.col(RECOMPUTED)).drop(RECOMPUTED)
+    groups = groups_of(changed, None if full.is_empty() else full)
+    results = [result for group in groups for result in fold_buckets(job, *group)]
     yield pa.record_batch({"result": pa.array([pickle.dumps(result) for result in results], pa.binary())})

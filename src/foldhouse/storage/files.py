@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -114,19 +115,22 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
 
 
 def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict[str, Any]:
-    def measured(properties: dict[str, str]) -> dict[str, Any]:
-        return data_file_statistics_from_parquet_metadata(
-            parquet_metadata=footer,
-            stats_columns=compute_statistics_plan(schema, properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        ).to_serialized_dict()
+    def measured(properties: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+        columns, mapping = _statistics_plan(schema.model_dump_json(), properties)
+        return data_file_statistics_from_parquet_metadata(footer, columns, mapping).to_serialized_dict()
 
     try:
-        return measured(dict(layout.properties))
-    except (
-        UnicodeEncodeError
-    ):  # pyiceberg rounds a cut text up from U+D7FF into the surrogates; whole texts need no rounding
-        return measured({**dict(layout.properties), "write.metadata.metrics.default": "full"})
+        return measured(layout.properties)
+    except UnicodeEncodeError:
+        # pyiceberg rounds a cut text up from U+D7FF into the surrogates; whole texts need no rounding
+        return measured((*layout.properties, ("write.metadata.metrics.default", "full")))
+
+
+@lru_cache(maxsize=64)
+def _statistics_plan(schema_json: str, properties: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
+    """Which statistics of which column a file is described with; the same for all files of a schema."""
+    schema = Schema.model_validate_json(schema_json)
+    return compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
 
 
 def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np.ndarray]:
