@@ -35,8 +35,8 @@ dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
 		exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
-bench: setup  ## the figures of the documentation, measured here
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: setup  ## the figures of the documentation, measured here (QUICK=1 in ten minutes; ARGS=... for some of them)
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
 lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) pyproject.toml --extra dagster --group dev --output-file requirements.lock

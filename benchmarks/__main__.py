@@ -20,6 +20,7 @@ from rich.table import Table
 from benchmarks import apply, histories, retail
 from benchmarks.contenders import CONTENDERS
 from benchmarks.events import KEYS
+from benchmarks.peers import WORK
 from benchmarks.plot import plot
 from benchmarks.report import remember, show
 
@@ -58,8 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--workloads", type=words, default=["latest"], help="of: latest, totals")
     options.add_argument("--rounds", "--repeats", type=int, default=5, help="measurements, of which the median counts")
     options.add_argument("--per-day", type=_count, default=1_500, help="events a day of the year; 150k is retail x 100")
-    folder = Path(tempfile.gettempdir()) / "foldhouse-bench"
-    options.add_argument("--folder", type=Path, default=folder, help="where data, tables and environments are kept")
+    options.add_argument("--folder", type=Path, default=WORK, help="where data, tables and environments are kept")
     options.add_argument("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="where the figures go")
     options.add_argument("--plot", type=Path, help="where to draw the figures of 5M rows, as SVG")
     return options

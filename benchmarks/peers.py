@@ -1,5 +1,7 @@
 """The environments of the peers: made on first use below the work folder, from pins, with nothing of them in our own.
 
+    python -m benchmarks.peers jvm        makes one beforehand, for the tests that read with Iceberg's own library
+
 What cannot be had is no failure: its contenders are left out, and the table says why.
 """
 
@@ -7,13 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
+_READY = "ready.json"
 PINS = {"deltalake": "peers.txt", "jvm": "peers-jvm.txt"}
+WORK = Path(os.environ.get("FOLDHOUSE_BENCH") or Path(tempfile.gettempdir()) / "foldhouse-bench")
+"""The work folder of the benchmarks: environments, data, tables."""
 _GATHER = """
 import sys
 from pyspark.sql import SparkSession
@@ -46,17 +53,29 @@ def environment(name: str, work: Path) -> Environment:
     Raises:
         Missing: a package or a jar could not be had.
     """
+    there = ready(name, work)
+    if there is not None:
+        return there
+    folder = _folder(name, work)
+    python = _installed(folder, HERE / PINS[name])
+    jars = _jars(folder) if name == "jvm" else {}
+    variables = {f"FOLDHOUSE_BENCH_{format.upper()}_JARS": paths for format, paths in jars.items()}
+    (folder / _READY).write_text(json.dumps({"python": python, "variables": variables}))
+    return Environment(python, variables)
+
+
+def ready(name: str, work: Path) -> Environment | None:
+    """The environment of that name where it has been made already; nothing is fetched."""
     if name == "own":
         return Environment(sys.executable)
-    pins = HERE / PINS[name]
-    text = pins.read_text() + (HERE / "jars.txt").read_text() + sys.version
-    folder = work / "environments" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    ready = folder / "ready.json"
-    if not ready.exists():
-        python = _installed(folder, pins)
-        variables = {} if name != "jvm" else {f"FOLDHOUSE_BENCH_{k.upper()}_JARS": v for k, v in _jars(folder).items()}
-        ready.write_text(json.dumps({"python": python, "variables": variables}))
-    return Environment(**json.loads(ready.read_text()))
+    told = _folder(name, work) / _READY
+    return Environment(**json.loads(told.read_text())) if told.exists() else None
+
+
+def _folder(name: str, work: Path) -> Path:
+    """Other pins, jars or another Python make another environment."""
+    text = (HERE / PINS[name]).read_text() + (HERE / "jars.txt").read_text() + sys.version
+    return work / "environments" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _installed(folder: Path, pins: Path) -> str:
@@ -92,3 +111,16 @@ def _run(command: list[str], what: str) -> None:
         said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         found = [line for line in said if "not found" in line.lower() or "error" in line.lower()]
         raise Missing(f"{what} could not be had: {(found or said or ['no message'])[-1][:200]}")
+
+
+def main() -> None:
+    """Make the environments that are named."""
+    for name in sys.argv[1:]:
+        try:
+            print(f"{name}: {environment(name, WORK).python}")
+        except Missing as missing:
+            raise SystemExit(str(missing)) from None
+
+
+if __name__ == "__main__":
+    main()

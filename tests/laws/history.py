@@ -163,7 +163,7 @@ class History:
         ours = commit_of_ours(iceberg, iceberg.current_snapshot())
         assert ours is not None, f"{defined.name} is left with a commit of somebody else"
         due: list[type[fh.FoldhouseError]] = []
-        if self.ledger.by_snapshot[ours.snapshot_id] is not defined:
+        if str(self.ledger.by_snapshot[ours.snapshot_id]) != str(defined):
             due.append(fh.DefinitionChanged)
         (position,) = json.loads(ours.summary.additional_properties["foldhouse.position"]).values()
         if position["uuid"] != str(source.metadata.table_uuid):

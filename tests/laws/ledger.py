@@ -62,6 +62,7 @@ class Ledger:
         self._rows: dict[tuple[str, int], pa.Table] = {}
         self._folds: dict[tuple[str, int | None, str], pa.Table] = {}
         self._empty = empty
+        self._declared: dict[tuple[str, str], Defined] = {}
         self._checked: dict[str, str] = {}
         self._loaded: dict[str, tuple[str, IcebergTable]] = {}
 
@@ -145,8 +146,9 @@ class Ledger:
             self.put(name, snapshot.snapshot_id, self._rows[name, ours.snapshot_id])
             self.by_snapshot[snapshot.snapshot_id] = self.by_snapshot[ours.snapshot_id]
             return
-        defined = self.defined[name]
         summary = snapshot.summary.additional_properties
+        # A compaction of ours repeats what the head said, which may be of an older declaration.
+        defined = self._declared.setdefault((name, summary["foldhouse.definition"]), self.defined[name])
         position = json.loads(summary["foldhouse.position"])[defined.table.source.name]["snapshot"]
         coverage = summary["foldhouse.coverage"]
         source = self._source_rows(defined, position)

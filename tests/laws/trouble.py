@@ -119,7 +119,7 @@ def compact_as_somebody_else(history: History) -> None:
 
 def _is_as_declared(history: History, name: str) -> bool:
     """Whether a table's head is of its present schema and partitioning, and not rolled back to an older declaration."""
-    return history.ledger.by_snapshot.get(history.head(name) or 0) is history.ledger.defined[name]
+    return str(history.ledger.by_snapshot.get(history.head(name) or 0)) == str(history.ledger.defined[name])
 
 
 def write_to_a_table(history: History) -> None:

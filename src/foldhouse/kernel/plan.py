@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import polars as pl
 import pyarrow as pa
@@ -174,6 +175,7 @@ def plan_of(
     return plan
 
 
+@lru_cache(maxsize=1024)
 def polars_type(kind: pa.DataType) -> pl.DataType:
     """The Polars type of an Arrow type."""
     empty = pl.from_arrow(pa.array([], kind))

@@ -175,7 +175,7 @@ class OpenedFile:
             columns: top-level columns of the layout.
             row_groups: numbers of row groups.
         """
-        wanted = layout.schema.select(*columns)
+        wanted = layout.selected(tuple(columns))
         ids = {field.field_id for field in wanted.fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
         with layout.io.new_input(self.path).open() as source:

@@ -15,6 +15,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType
 
 from foldhouse.errors import UnknownSnapshot, Unsupported
@@ -94,6 +95,20 @@ def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Sli
     snapshot = iceberg.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot {snapshot_id}; it may have been expired")
+    return _slices(str(iceberg.metadata.table_uuid), snapshot_id, _Snapshot(iceberg, snapshot))
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """A snapshot with its table, equal to every other: the cache goes by the table's uuid and the snapshot's id."""
+
+    iceberg: IcebergTable = field(compare=False)
+    snapshot: Snapshot = field(compare=False)
+
+
+@lru_cache(maxsize=32)
+def _slices(uuid: str, snapshot_id: int, given: _Snapshot) -> dict[str, Slice]:
+    iceberg, snapshot = given.iceberg, given.snapshot
     files: dict[str, tuple[DataFile, int]] = {}
     deletes: dict[tuple[int, tuple[Any, ...]], list[tuple[DataFile, int]]] = {}
     for manifest in snapshot.manifests(iceberg.io):

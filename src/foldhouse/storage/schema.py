@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -147,6 +147,10 @@ class Layout:
         """The Iceberg schema."""
         return Schema.model_validate_json(self.schema_json)
 
+    def selected(self, columns: tuple[str, ...]) -> Schema:
+        """The Iceberg schema of some top-level columns."""
+        return _selected(self.schema_json, columns)
+
     @cached_property
     def spec(self) -> PartitionSpec:
         """The partition spec."""
@@ -164,3 +168,8 @@ class Layout:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@lru_cache(maxsize=256)
+def _selected(schema_json: str, columns: tuple[str, ...]) -> Schema:
+    return Schema.model_validate_json(schema_json).select(*columns)
