@@ -9,15 +9,25 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import BooleanType, DateType, DoubleType, FloatType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    NestedField,
+    TimestampType,
+    TimestamptzType,
+)
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
+from foldhouse.values.types import arrow_type
 
 STATE = "_state"
 """The struct column in which folds keep what their published values do not hold."""
@@ -31,29 +41,33 @@ TABLE_PROPERTIES = {
 
 
 def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> Schema:
-    """A flat Iceberg schema from column -> type as text.
+    """An Iceberg schema from column -> type as text; nested types, too.
 
     Raises:
         DefinitionError: a text that is not an Iceberg type.
     """
-    fields = []
-    for number, (name, text) in enumerate(types.items(), start=1):
-        try:
-            fields.append(
-                NestedField.model_validate({"id": number, "name": name, "type": text, "required": name in required})
-            )
-        except ValueError:
-            raise DefinitionError(
-                f"column {name!r} has the type {text!r}; an Iceberg type is needed, such as string, int, long, double, "
-                "boolean, date, timestamp, timestamptz or decimal(12,4)"
-            ) from None
-    return Schema(*fields)
+    fields = [
+        NestedField(field_id=number, name=name, field_type=_type_of(name, text), required=name in required)
+        for number, (name, text) in enumerate(types.items(), start=1)
+    ]
+    return assign_fresh_schema_ids(Schema(*fields))
+
+
+def _type_of(name: str, text: str) -> IcebergType:
+    try:
+        if "<" not in text:
+            return NestedField.model_validate({"id": 1, "name": name, "type": text, "required": False}).field_type
+        return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
+    except (ValueError, DefinitionError):
+        raise DefinitionError(
+            f"column {name!r} has the type {text!r}; an Iceberg type is needed, such as string, int, long, double, "
+            "boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "
+            "struct<city: string, code: int>"
+        ) from None
 
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
     """An Iceberg schema from Arrow types, with `keys` required, and the identifier where their types allow it."""
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-
     plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
     fields = [f.model_copy(update={"required": f.name in keys}) for f in plain.fields]
     by_name = {f.name: f for f in fields}
