@@ -135,3 +135,20 @@ def _arrow(kind: str) -> pa.DataType:
     from foldhouse.storage.schema import schema_of_types
 
     return schema_to_pyarrow(schema_of_types({"k": kind})).field("k").type
+
+
+@pytest.mark.parametrize("keys", [["k"], ["k", "j"]], ids=["alone", "with another"])
+def test_a_zero_is_one_key_and_a_nan_is_one_key_whatever_came_before(lake: fh.Lake, keys: list[str]) -> None:
+    stream = fh.stream("n.floats", schema={"k": "double", "j": "int", "n": "long"})
+    table = fh.table("n.by_float", source=stream, keys=keys, fold=fh.fold(n=fh.total("n"), least=fh.minimum("n")))
+    batches = ([-0.0, 1.0, float("nan")], [0.0], [-0.0, float("nan")])
+    for values in batches:
+        columns = {"k": pa.array(values), "j": pa.array([1] * len(values)), "n": pa.array(range(len(values)))}
+        lake.append(stream, pa.table(columns))
+        lake.refresh(table)
+    found = {repr(row["k"]): (row["n"], row["least"]) for row in lake.to_arrow(table).to_pylist()}
+    assert found == {"0.0": (0, 0), "1.0": (1, 1), "nan": (3, 1)}
+    lake.rollback(stream, to=lake.history(stream)[1].id)
+    lake.refresh(table)
+    found = {repr(row["k"]): (row["n"], row["least"]) for row in lake.to_arrow(table).to_pylist()}
+    assert found == {"0.0": (0, 0), "1.0": (1, 1), "nan": (2, 2)}

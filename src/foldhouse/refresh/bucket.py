@@ -150,32 +150,45 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     places = _places_of(job, rows, recomputed)
     if places.is_empty():
         return results
-    buckets = places[BUCKET].unique().sort().to_list()
-    held = {bucket: _held(job, bucket) for bucket in buckets}
+    held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
+    first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
     keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in places.partition_by(BUCKET, as_dict=True).items()}
-    files = [one.file.path for bucket in buckets for one in held[bucket].slices]
-    before = dict(zip(buckets, accumulate((len(held[b].slices) for b in buckets), initial=0), strict=False))
-    state = pl.concat([held[b].of_keys(keys[b]).with_columns(pl.col(FILE) + before[b]) for b in buckets])
+    state = pl.concat([one.of_keys(keys[b]).with_columns(pl.col(FILE) + first[b]) for b, one in held.items()])
     full = None if recomputed is None else recomputed.drop(BUCKET)
     combined = combine(job.plan, state, rows.select(job.plan.delta_schema.names), full, job.deleted_upto)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
-        named = blocked[BUCKET].unique()
-        for (bucket,), one in blocked.partition_by(BUCKET, as_dict=True).items():
-            rows_in = rows.filter(pl.col(BUCKET) == bucket).height
-            results.append(BucketResult(str(bucket), unresolved=one.drop(BUCKET).to_arrow(), rows_in=rows_in))
-        others = None if recomputed is None else recomputed.filter(~pl.col(BUCKET).is_in(named.implode()))
-        return [*results, *fold_buckets(job, rows.filter(~pl.col(BUCKET).is_in(named.implode())), others)]
-    written = by_keys(combined.rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True)
-    for bucket in buckets:
-        first, last = before[bucket], before[bucket] + len(held[bucket].slices)
-        gone = combined.replaced.filter(pl.col(FILE).is_between(first, last, closed="left"))
+        return [*results, *_unresolved(rows, blocked), *_others(job, rows, recomputed, blocked)]
+    new = by_keys(combined.rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True)
+    for bucket, one in held.items():
+        ends = first[bucket] + len(one.slices)
+        gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
+        written = new.pop((bucket,)).drop(BUCKET) if (bucket,) in new else combined.rows.clear()
         own = rows.filter(pl.col(BUCKET) == bucket)
-        new = written[(bucket,)].drop(BUCKET) if (bucket,) in written else combined.rows.clear()
-        outcome = _written(job, bucket, held[bucket], new, gone, files, first)
-        deleted = newest_delete(job.plan, own)
-        results.append(replace(outcome, rows_in=own.height, deleted_upto=deleted))
+        outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
+        results.append(replace(outcome, rows_in=own.height, deleted_upto=newest_delete(job.plan, own)))
+    assert not new, "a row belongs to no bucket"
     return results
+
+
+def _unresolved(rows: pl.DataFrame, blocked: pl.DataFrame) -> list[BucketResult]:
+    """The buckets in which a key has to be recomputed; nothing of them is written."""
+    return [
+        BucketResult(
+            str(bucket),
+            unresolved=keys.drop(BUCKET).to_arrow(),
+            rows_in=rows.filter(pl.col(BUCKET) == bucket).height,
+        )
+        for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
+    ]
+
+
+def _others(
+    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, blocked: pl.DataFrame
+) -> list[BucketResult]:
+    """The buckets in which no key has to be recomputed, folded."""
+    is_other = ~pl.col(BUCKET).is_in(blocked[BUCKET].unique().implode())
+    return fold_buckets(job, rows.filter(is_other), None if recomputed is None else recomputed.filter(is_other))
 
 
 def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
@@ -195,9 +208,7 @@ def _held(job: BucketJob, bucket: str) -> Held:
     return Held(job.plan, job.layout, job.slices.get(partition_of(bucket), ()))
 
 
-def _written(
-    job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame, files: list[str], first: int
-) -> BucketResult:
+def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
     """Write what changed in one bucket.
 
     Args:
@@ -205,9 +216,7 @@ def _written(
         bucket: which bucket.
         held: what it holds.
         rows: its new and changed rows.
-        gone: the places of the rows they replace, by the number of their file.
-        files: the paths of all files, by number.
-        first: the number of the bucket's first file.
+        gone: the places of the rows they replace.
     """
     partition = partition_of(bucket)
     counted = BucketResult(
@@ -219,14 +228,13 @@ def _written(
     if rows.is_empty() and gone.is_empty():
         return counted
     if rewriting_pays(held.slices, held.rows, gone.height):
-        everything = held.everything().with_columns(pl.col(FILE) + first)
-        kept = everything.join(gone, on=[FILE, POSITION], how="anti").select(rows.columns)
+        kept = held.everything().join(gone, on=[FILE, POSITION], how="anti").select(rows.columns)
         added = _data_files(job, partition, pl.concat([kept, rows]))
         removed = tuple(path for s in held.slices for path in (s.file.path, *s.deletes))
         return replace(counted, added=added, removed=removed, rows_carried=kept.height)
     added = _data_files(job, partition, rows)
     positions = [
-        (files[number], places[POSITION].to_numpy())
+        (held.slices[number].file.path, places[POSITION].to_numpy())
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()
     ]
     deletes = (write_position_deletes(job.layout, partition, positions),) if positions else ()
