@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -76,3 +77,36 @@ def show(title: str, figures: Sequence[dict[str, Any]], console: Console) -> Non
     for line in skipped:
         console.print(line, style="yellow", highlight=False)
     console.print()
+
+
+def markdown(path: Path) -> str:
+    """The figures of a file as the tables of `docs/performance.md`: seconds, ratios, memory, bytes, reading."""
+    cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for one in json.loads(path.read_text()).get("apply", []):
+        if "seconds" in one:
+            cases.setdefault((one["workload"], one["keys"], one["rows"], one["changes"]), []).append(one)
+    lines = []
+    for (workload, keys, rows, changes), figures in sorted(cases.items()):
+        lines += [f"\n{workload}, {keys} keys, N={rows:,}, D={changes:,}\n"]
+        lines += [
+            "| contender | s, warm | x foldhouse | s, cold | peak GiB | files | MB written | read before, after s |"
+        ]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        ours = next((f["seconds"] for f in figures if f["contender"] == "foldhouse"), None)
+        for one in figures:
+            cells = [
+                one["contender"],
+                f"{one['seconds']:.2f}",
+                f"{one['seconds'] / ours:.1f}" if ours else "",
+                f"{one['cold_seconds']:.1f}",
+                f"{one['peak_bytes'] / GIB:.1f}",
+                f"{one['files']:.0f}",
+                f"{one['bytes'] / 1e6:.1f}",
+                f"{one['read_before_seconds']:.2f}, {one['read_after_seconds']:.2f}",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(Path(sys.argv[1])))
