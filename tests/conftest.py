@@ -17,16 +17,9 @@ import foldhouse as fh  # noqa: E402
 from foldhouse.storage.catalog import open_local_catalog  # noqa: E402
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those that need Spark run in one: there is one session."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark():
-    """The one Spark session of the whole run."""
+    """The one Spark session of the whole run; of each process, where it runs in two."""
     from foldhouse.spark.session import local_session
 
     session = local_session("local[2]")
