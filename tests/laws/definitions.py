@@ -94,7 +94,7 @@ def random_definitions(chance: random.Random, *, tables: int | None = None, has_
         partition_by=chance.choice([None, "day", "day(at)", "day(at)"]),
         event_id=chance.choice([(), (), "id"]),
     )
-    wanted = tables or chance.choice([1, 2, 2, 2, 3, 3, 5])
+    wanted = tables or chance.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 5])
     made: list[Defined] = []
     for number in range(wanted):
         over = made[-1] if made and (wanted == 5 or chance.random() < 0.7) else None

@@ -24,7 +24,7 @@ LIKELY: dict[Callable[[History], None], float] = {
     streams.roll_back_the_stream: 1,
     streams.create_the_stream_again: 0.3,
     tables.refresh: 6,
-    tables.refresh_all: 4,
+    tables.refresh_all: 3,
     tables.backfill: 3,
     tables.rebuild: 1,
     tables.roll_back_a_table: 2,
