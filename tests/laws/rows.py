@@ -16,7 +16,7 @@ FILTERS: dict[str, list[str]] = {
 """Type -> conditions on a column of it, alike in both dialects."""
 
 NEW: dict[str, list[tuple[str, str]]] = {
-    "string": [("upper({c})", "string"), ("length({c})", "int"), ("concat({c}, '!')", "string")],
+    "string": [("upper({c})", "string"), ("length({c})", "int"), ("{c} || '!'", "string")],
     "int": [("{c} * 2", "int"), ("{c} > 0", "boolean")],
     "long": [("{c} + 1", "long"), ("-{c}", "long")],
     "timestamp": [("CAST({c} AS date)", "date")],
