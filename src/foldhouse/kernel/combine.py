@@ -8,6 +8,8 @@ rows of those keys.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,10 +81,56 @@ def combine(
     Raises:
         InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.
     """
-    try:
+    return combine_summed(plan, state, summed(plan, rows), recomputed, deleted_upto)
+
+
+def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """What the signed rows of each key come to, as `combine_summed` takes it; see `combine`."""
+    with _in_few_words():
+        return _deltas(plan, cancelled(plan, _canonical(plan, rows)))
+
+
+def combine_summed(
+    plan: FoldPlan,
+    state: pl.DataFrame,
+    sums: pl.DataFrame,
+    recomputed: pl.DataFrame | None = None,
+    deleted_upto: tuple[Any, ...] | None = None,
+) -> Combined:
+    """The second half of `combine`.
+
+    The columns `plan.seldom_needed` of `state` may be null, but not in the rows that `lacking` names.
+    """
+    with _in_few_words():
         full = None if recomputed is None else _canonical(plan, recomputed)
-        return _combined(plan, state, _canonical(plan, rows), full, deleted_upto)
-    except FoldhouseError as failure:  # raised inside an expression, Polars appends which
+        return _combined(plan, state, sums, full, deleted_upto)
+
+
+def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
+    """The places of the held rows whose `plan.seldom_needed` columns cannot be told without.
+
+    They stand in a row that is written again for another column's sake, or their own values decide.
+    """
+    joined = by_keys(sums, _flat(plan, state), plan.key_names, "left").filter(pl.col(FILE).is_not_null())
+    is_written_anyway = plan.counts_rows or len(plan.units) > 1
+    needed: pl.Expr = pl.lit(False)
+    for unit in plan.units:
+        if unit.algebra.outlook is not None:
+            outlook = unit.algebra.outlook(_accumulator(plan, unit), _Deltas(unit))
+            needed = needed | outlook.unknown
+            needed = needed | ~outlook.replaced if is_written_anyway else needed
+    places = [_places(_with_deletes(plan, joined, None).filter(needed))]
+    if recomputed is not None:
+        places.append(_places(by_keys(state, recomputed.select(plan.key_names).unique(), plan.key_names, "semi")))
+    return pl.concat(places).unique()
+
+
+@contextlib.contextmanager
+def _in_few_words() -> Iterator[None]:
+    """Raised inside an expression, Polars appends to an error of ours which expression it was."""
+    try:
+        yield
+    except FoldhouseError as failure:
         raise type(failure)(str(failure).partition("\n\nThis error occurred")[0]) from failure
 
 
@@ -95,12 +143,11 @@ def _canonical(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
 def _combined(
     plan: FoldPlan,
     state: pl.DataFrame,
-    rows: pl.DataFrame,
+    delta: pl.DataFrame,
     recomputed: pl.DataFrame | None,
     deleted_upto: tuple[Any, ...] | None,
 ) -> Combined:
     held = _flat(plan, state)
-    delta = _deltas(plan, cancelled(plan, rows))
     known = None if recomputed is None else recomputed.select(plan.key_names).unique()
     if known is not None:
         delta = by_keys(delta, known, plan.key_names, "anti")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
+from foldhouse.values.fold import Algebra, Edge, Fields, Inputs, Outlook
 
 DELETED_UPTO = "deleted_upto"
 """The accumulator field that is no field of the key: the newest sequence of any delete that was folded, or null."""
@@ -106,6 +106,19 @@ def _unresolved(types: Types, is_latest: bool, old: Fields, delta: Fields) -> pl
     return lost & ~outdone
 
 
+def _outlook(is_latest: bool, old: Fields, delta: Fields) -> Outlook:
+    """By the sequence alone: an event of another sequence than the held one needs no look at the values."""
+    gone, new, held = delta["retracted"], delta["inserted"], _parts(old, "sequence")
+    ties = [event.is_not_null() & _equal(_sequence_of(event, old), held) for event in (gone, new)]
+    beats = new.is_not_null() & _wins(is_latest, _sequence_of(new, old), held)
+    tied = ties[0].fill_null(False) | ties[1].fill_null(False)
+    return Outlook(replaced=beats.fill_null(False) & ~tied, unknown=tied)
+
+
+def _equal(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
+    return pl.all_horizontal([one.eq_missing(other) for one, other in zip(left, right, strict=True)])
+
+
 def _newer_than_deletes(sequence: list[pl.Expr], old: Fields) -> pl.Expr:
     return ~precedes(sequence, _parts(old, DELETED_UPTO))
 
@@ -140,6 +153,7 @@ def _ordered(name: str, is_latest: bool, has_deletes: bool = False) -> Algebra:
         is_ordered=True,
         is_shared=True,
         exists=(lambda merged: merged["exists"]) if has_deletes else None,
+        outlook=partial(_outlook, is_latest),
     )
     return replace(algebra, specialised=partial(_by_types, algebra, is_latest))
 

@@ -84,6 +84,12 @@ class FoldPlan:
         return self.delete_argument is None
 
     @property
+    def seldom_needed(self) -> list[str]:
+        """The published columns whose held values most changes are told without."""
+        lazy = [unit for unit in self.units if unit.algebra.outlook is not None]
+        return [name for name in self.outputs if any(name in unit.outputs for unit in lazy)]
+
+    @property
     def delta_schema(self) -> pa.Schema:
         """The signed rows the kernel takes: keys, arguments, sequence, weight."""
         arguments = [(argument_column(i), kind) for i, kind in enumerate(self.argument_types)]

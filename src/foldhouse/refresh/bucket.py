@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from foldhouse.kernel.combine import FILE, POSITION, combine, newest_delete
+from foldhouse.kernel.combine import FILE, POSITION, combine_summed, lacking, newest_delete, summed
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
 from foldhouse.refresh.cost import rewriting_pays
@@ -26,6 +26,7 @@ from foldhouse.storage.live import Slice
 from foldhouse.storage.schema import Layout
 
 BUCKET = "__bucket"
+_GROUP = "__group"
 _GROUP_ROWS = 50_000
 KEY_ONLY = "__key_only"
 RECOMPUTED = "__recomputed"
@@ -114,26 +115,36 @@ def partition_of(bucket: str) -> Partition:
     return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
-def groups_of(rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
+def groups_of(
+    rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
+) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
     """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
 
     Args:
         rows: signed rows with their `__bucket`.
         recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
+        at_least: how many groups are wanted, where there are so many buckets.
     """
     frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
     sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
-    group = ((sizes["len"].cum_sum() - 1) // _GROUP_ROWS).alias("__group")
-    members = sizes.with_columns(group).partition_by("__group", maintain_order=True)
-    if len(members) == 1:
+    most = min(_GROUP_ROWS, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
+    if members[_GROUP].n_unique() <= 1:
         return [(rows, recomputed)]
+    given = _by_group(rows, members)
+    again = None if recomputed is None else _by_group(recomputed, members)
     return [
         (
-            by_keys(rows, one, [BUCKET], "semi"),
-            None if recomputed is None else by_keys(recomputed, one, [BUCKET], "semi"),
+            given.get(group, rows.clear()),
+            None if again is None or recomputed is None else again.get(group, recomputed.clear()),
         )
-        for one in (member.select(BUCKET) for member in members)
+        for group in members[_GROUP].unique(maintain_order=True)
     ]
+
+
+def _by_group(rows: pl.DataFrame, members: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    parts = rows.join(members, on=BUCKET, how="left").partition_by(_GROUP, as_dict=True, include_key=False)
+    return {group: part for (group,), part in parts.items()}
 
 
 def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
@@ -153,9 +164,10 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
     first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
     keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in places.partition_by(BUCKET, as_dict=True).items()}
-    state = pl.concat([one.of_keys(keys[b]).with_columns(pl.col(FILE) + first[b]) for b, one in held.items()])
+    sums = summed(job.plan, rows.select(job.plan.delta_schema.names))
     full = None if recomputed is None else recomputed.drop(BUCKET)
-    combined = combine(job.plan, state, rows.select(job.plan.delta_schema.names), full, job.deleted_upto)
+    state = _state_of(job.plan, held, first, keys, sums, full)
+    combined = combine_summed(job.plan, state, sums, full, job.deleted_upto)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(rows, blocked), *_others(job, rows, recomputed, blocked)]
@@ -169,6 +181,42 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         results.append(replace(outcome, rows_in=own.height, deleted_upto=newest_delete(job.plan, own)))
     assert not new, "a row belongs to no bucket"
     return results
+
+
+def _state_of(
+    plan: FoldPlan,
+    held: Mapping[str, Held],
+    first: Mapping[str, int],
+    keys: Mapping[str, pl.DataFrame],
+    sums: pl.DataFrame,
+    recomputed: pl.DataFrame | None,
+) -> pl.DataFrame:
+    """The held rows of some keys, their seldom needed columns only where they are needed.
+
+    Args:
+        plan: the compiled fold.
+        held: bucket -> what it holds.
+        first: bucket -> what the number of its first file is among those of all buckets.
+        keys: bucket -> the keys wanted.
+        sums: what the signed rows come to.
+        recomputed: the full rows of keys that were unresolved.
+    """
+    seldom = plan.seldom_needed
+    columns = [name for name in plan.table_schema.names if name not in seldom]
+    state = pl.concat([one.of_keys(keys[b], columns).with_columns(pl.col(FILE) + first[b]) for b, one in held.items()])
+    if not seldom or state.is_empty():
+        return state
+    places = lacking(plan, state, sums, recomputed)
+    found = []
+    for bucket, one in held.items():
+        inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
+        wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
+        if not wanted.is_empty():
+            found.append(one.at(wanted, seldom).with_columns(pl.col(FILE) + first[bucket]))
+    if not found:
+        return state
+    filled = state.drop(seldom).join(pl.concat(found), on=[FILE, POSITION], how="left")
+    return filled.select(state.columns)
 
 
 def _unresolved(rows: pl.DataFrame, blocked: pl.DataFrame) -> list[BucketResult]:

@@ -61,26 +61,48 @@ class Held:
         columns = {f.name: polars_type(f.type) for f in self.plan.table_schema}
         return columns | {FILE: pl.UInt32(), POSITION: pl.Int64()}
 
-    def everything(self) -> pl.DataFrame:
-        """All rows, with the number of their file and their position in it."""
+    def everything(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """All rows, with the number of their file and their position in it.
+
+        Args:
+            columns: of the table; the others are null. All by default.
+        """
         frames = [pl.DataFrame(schema=self._schema)]
         for number, one in enumerate(self.slices):
-            rows, positions = read_piece(self.layout, Piece(one.file), self.plan.table_schema.names)
+            rows, positions = read_piece(self.layout, Piece(one.file), columns or self.plan.table_schema.names)
             kept = np.setdiff1d(positions, self._gone(one), assume_unique=True)
             frames.append(self._frame(rows, number, positions)[kept])
         return pl.concat(frames)
 
-    def of_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """The rows of some keys, and perhaps others.
 
         Args:
             keys: the key columns, each key once.
+            columns: of the table, the keys among them; the others are null.
         """
         if keys.height > _MUCH * self.rows:
-            return self.everything()
+            return self.everything(columns)
         candidates = {piece.file for piece in self._candidates(keys)}
+        ordered = keys[self.plan.key_names[0]].unique().sort()
         frames = [pl.DataFrame(schema=self._schema)]
-        frames += [self._of_keys(n, one, keys) for n, one in enumerate(self.slices) if one.file in candidates]
+        for number, one in enumerate(self.slices):
+            if one.file in candidates:
+                frames.append(self._of_keys(number, one, keys, ordered, columns))
+        return pl.concat(frames)
+
+    def at(self, places: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+        """Some columns of the rows at some places.
+
+        Args:
+            places: numbers of files and positions in them, each once.
+            columns: of the table.
+        """
+        frames = [pl.DataFrame(schema={n: k for n, k in self._schema.items() if n in (*columns, FILE, POSITION)})]
+        for (number,), found in places.partition_by(FILE, as_dict=True).items():
+            positions = found[POSITION].sort().to_numpy()
+            file = open_file(self.layout, self.slices[number].file.path)
+            frames.append(self._frame(file.read_at(self.layout, columns, positions)[0], number, positions, columns))
         return pl.concat(frames)
 
     def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
@@ -90,20 +112,28 @@ class Held:
         values = {name: keys[name].unique().to_list() for name in self.plan.key_names}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
-    def _of_keys(self, number: int, one: Slice, keys: pl.DataFrame) -> pl.DataFrame:
+    def _of_keys(
+        self, number: int, one: Slice, keys: pl.DataFrame, ordered: pl.Series, columns: Sequence[str]
+    ) -> pl.DataFrame:
         file = open_file(self.layout, one.file.path)
-        found = pl.from_arrow(file.read(self.layout, self.plan.key_names))
+        groups = file.row_groups_with(self.layout, self.plan.key_names[0], ordered)
+        found = pl.from_arrow(file.read(self.layout, self.plan.key_names, groups))
         assert isinstance(found, pl.DataFrame)
         typed = found.cast({name: self._schema[name] for name in self.plan.key_names})
         wanted = by_keys(typed.with_row_index(POSITION), keys, self.plan.key_names, "semi")[POSITION].to_numpy()
-        positions = np.setdiff1d(wanted.astype(np.int64), self._gone(one), assume_unique=True)
+        positions = np.setdiff1d(file.positions(groups)[wanted], self._gone(one), assume_unique=True)
         if not len(positions):
             return pl.DataFrame(schema=self._schema)
-        rows, places = file.read_at(self.layout, self.plan.table_schema.names, positions)
+        rows, places = file.read_at(self.layout, columns, positions)
         return self._frame(rows, number, places)
 
-    def _frame(self, rows: pa.Table, number: int, positions: np.ndarray) -> pl.DataFrame:
+    def _frame(
+        self, rows: pa.Table, number: int, positions: np.ndarray, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
+        chosen = list(columns or self.plan.table_schema.names)
+        missing = [pl.lit(None).alias(name) for name in chosen if name not in frame.columns]
         places = [pl.Series(FILE, np.full(len(positions), number, np.uint32)), pl.Series(POSITION, positions)]
-        return frame.select(self.plan.table_schema.names).with_columns(places).cast(self._schema)  # type: ignore[arg-type]
+        whole = frame.with_columns(missing).select(chosen).with_columns(places)
+        return whole.cast({name: self._schema[name] for name in whole.columns})

@@ -85,8 +85,9 @@ def fold_in_process(run: Run) -> list[BucketResult]:
         wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
         rows, recomputed = rows.filter(wanted), _recomputed_here(run, run.recompute).filter(wanted)
     try:
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups_of(rows, recomputed))
+        at_once = os.cpu_count() or 1
+        with ThreadPoolExecutor(max_workers=at_once) as threads:
+            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups_of(rows, recomputed, at_once))
             return [result for results in folded for result in results]
     except InvalidData as failure:
         raise InvalidData(f"{run.name}: {failure}") from failure

@@ -6,12 +6,13 @@ Writing repeats nothing and promises nothing by itself: a file that no commit na
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
@@ -27,6 +28,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from foldhouse.storage.encoding import repetitive_columns
 from foldhouse.storage.live import Piece
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
@@ -95,7 +97,11 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     path = locations.new_data_location(f"{folder}/{kind}{uuid4()}.parquet" if folder else f"{kind}{uuid4()}.parquet")
     output = layout.io.new_output(path)
-    with output.create() as sink, pq.ParquetWriter(sink, rows.schema, compression="zstd", store_schema=False) as writer:
+    options = {"compression": "zstd", "store_schema": False, "store_decimal_as_integer": True}
+    with (
+        output.create() as sink,
+        pq.ParquetWriter(sink, rows.schema, use_dictionary=repetitive_columns(rows), **options) as writer,
+    ):
         writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
     footer = writer.writer.metadata
     described = DataFile.from_args(
@@ -166,6 +172,7 @@ class OpenedFile:
     path: str
     footer: pq.FileMetaData
     schema: Schema
+    _known_bounds: dict[int, tuple[list[Any], list[Any]] | None] = field(default_factory=dict, repr=False)
 
     def read(self, layout: Layout, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
         """Some columns by field id, at the layout's schema; of all row groups, or of some.
@@ -186,6 +193,47 @@ class OpenedFile:
                 rows = parquet.read_row_groups(list(row_groups), columns=names, use_threads=False)
         return projected(rows, self.schema, wanted)
 
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """The position of the first row of each row group, and of the end."""
+        sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    def positions(self, row_groups: Sequence[int]) -> np.ndarray:
+        """The positions of all rows of some row groups, int64, in the order of the row groups."""
+        starts = self._starts
+        return np.concatenate([np.empty(0, np.int64), *(np.arange(starts[i], starts[i + 1]) for i in row_groups)])
+
+    def row_groups_with(self, layout: Layout, column: str, values: pl.Series) -> list[int]:
+        """The row groups that can hold any of some values of a column, by its statistics; all where there are none.
+
+        Args:
+            layout: of the table.
+            column: a top-level column of it.
+            values: the wanted values, sorted, without nulls.
+        """
+        everything = list(range(self.footer.num_row_groups))
+        bounds = self._bounds(layout.schema.find_field(column).field_id)
+        if bounds is None or not (values.dtype.is_integer() or values.dtype in (pl.String, pl.Date)):
+            return everything
+        lowest, highest = (pl.Series(part, dtype=values.dtype, strict=True) for part in bounds)
+        first, end = values.search_sorted(lowest, "left"), values.search_sorted(highest, "right")
+        return [number for number in everything if first[number] < end[number]]
+
+    def _bounds(self, field_id: int) -> tuple[list[Any], list[Any]] | None:
+        """The least and the greatest value of a column in each row group; `None` where any is not known."""
+        if field_id not in self._known_bounds:
+            names = [self.footer.schema.column(i).path for i in range(self.footer.num_columns)]
+            name = next((field.name for field in self.schema.fields if field.field_id == field_id), None)
+            found = None
+            if name in names:
+                place = names.index(name)
+                groups = [self.footer.row_group(i).column(place).statistics for i in range(self.footer.num_row_groups)]
+                if all(one is not None and one.has_min_max for one in groups):
+                    found = [one.min for one in groups], [one.max for one in groups]
+            self._known_bounds[field_id] = found
+        return self._known_bounds[field_id]
+
     def read_at(self, layout: Layout, columns: Sequence[str], positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
         """Some columns of the rows at some positions, reading only the row groups that hold them.
 
@@ -199,11 +247,11 @@ class OpenedFile:
         """
         if not len(positions):
             return self.read(layout, columns, []), positions
-        sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
+        starts = self._starts
+        sizes = np.diff(starts)
         groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
         rows = self.read(layout, columns, groups.tolist())
-        before = np.concatenate([[0], np.cumsum([sizes[i] for i in groups])])[:-1]
+        before = np.concatenate([[0], np.cumsum(sizes[groups])])[:-1]
         within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
         return rows.take(pa.array(before[within] + positions - starts[groups[within]])), positions
 

@@ -62,6 +62,19 @@ class Edge:
     is_last: bool
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """What becomes of the values an accumulator holds, as far as it can be told without them.
+
+    Args:
+        replaced: the delta certainly puts others in their place.
+        unknown: it depends on them.
+    """
+
+    replaced: pl.Expr
+    unknown: pl.Expr
+
+
 Fields = Mapping[str, "pl.Expr"]
 """The fields of an accumulator, or of a delta, as expressions over one key each."""
 
@@ -86,6 +99,8 @@ class Algebra:
         specialised: value types -> the algebra to use in this one's place, for a fold that differs by type.
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
         exists: where events can delete a key, whether it is there afterwards: the fields that `merge` gave -> boolean.
+        outlook: (accumulator, delta) -> what becomes of the accumulator's values, told without looking at them;
+            `None` for a fold that needs them. They are then read only for the keys where they matter.
     """
 
     name: str
@@ -98,6 +113,7 @@ class Algebra:
     is_additive: bool = False
     specialised: Callable[[list[pa.DataType]], Algebra] | None = None
     exists: Callable[[Fields], pl.Expr] | None = None
+    outlook: Callable[[Fields, Fields], Outlook] | None = None
 
 
 @dataclass(frozen=True)
