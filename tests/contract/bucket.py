@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import foldhouse as fh
-from foldhouse.kernel.combine import FILE, POSITION, Combined, combine
+from foldhouse.kernel.combine import FILE, POSITION, Combined, combine, combine_summed, lacking, newest_delete, summed
 from foldhouse.kernel.plan import STATE, WEIGHT, argument_column, arguments_of, plan_of, polars_type, sequence_column
 
 Row = Mapping[str, Any]
@@ -31,6 +31,7 @@ class Bucket:
         self.held = pl.DataFrame(schema=schema | {FILE: pl.UInt32, POSITION: pl.Int64})
         self.source = self.signed([])
         self.recomputed_keys = 0
+        self.deleted_upto: tuple[Any, ...] | None = None
         self._files = 0
 
     def signed(self, rows: Iterable[Signed]) -> pl.DataFrame:
@@ -49,15 +50,32 @@ class Bucket:
     def take_frame(self, rows: pl.DataFrame) -> Combined:
         """Fold signed rows, with the second round for unresolved keys, and replace what changed."""
         source = pl.concat([self.source, rows])
-        combined = combine(self.plan, self.held, rows)
+        combined = self._combined(rows)
         if not combined.unresolved.is_empty():
             assert combined.rows.is_empty(), "a blocked bucket was to be written"
             assert combined.replaced.is_empty(), "rows of a blocked bucket were to be deleted"
             self.recomputed_keys += combined.unresolved.height
-            combined = combine(self.plan, self.held, rows, all_rows_of(source, combined.unresolved))
+            combined = self._combined(rows, all_rows_of(source, combined.unresolved))
             assert combined.unresolved.is_empty(), "a recomputed key is unresolved again"
         self.source = source
+        self.deleted_upto = max(filter(None, (self.deleted_upto, newest_delete(self.plan, rows))), default=None)
         self._replace(combined)
+        return combined
+
+    def _combined(self, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> Combined:
+        """With all that is held, and with the seldom needed columns only where they are called for: the same."""
+        combined = combine(self.plan, self.held, rows, recomputed, self.deleted_upto)
+        if not self.plan.seldom_needed:
+            return combined
+        sums = summed(self.plan, rows)
+        needed = lacking(self.plan, self.held, sums, recomputed).with_columns(pl.lit(True).alias("needed"))
+        marked = self.held.join(needed, on=[FILE, POSITION], how="left")
+        seldom = [pl.when("needed").then(pl.col(name)).alias(name) for name in self.plan.seldom_needed]
+        held = marked.with_columns(seldom).drop("needed")
+        little = combine_summed(self.plan, held, sums, recomputed, self.deleted_upto)
+        for one, other in ((combined.rows, little.rows), (combined.unresolved, little.unresolved)):
+            assert sorted(map(bits, one.to_dicts())) == sorted(map(bits, other.to_dicts())), "values were needed"
+        assert sorted(combined.replaced.rows()) == sorted(little.replaced.rows()), "values were needed"
         return combined
 
     def _replace(self, combined: Combined) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
-from benchmarks import apply, measure, peers, report
+from benchmarks import __main__ as command
+from benchmarks import apply, histories, measure, memory, peers, recompute, report, sales
 from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import DELETED, LATE, Batches, batches
 from benchmarks.plot import plot
+from benchmarks.watch import Watched
 
 HERE = ("foldhouse", "duckdb", "polars")
 ROWS, CHANGES, ROUNDS = 2_000, 400, 3
@@ -128,3 +132,185 @@ def test_figures_of_another_run_are_kept_and_those_of_the_same_case_replaced(tmp
 @pytest.mark.parametrize(("count", "text"), [(1_000, "1k"), (5_000_000, "5M"), (100_000, "100k"), (1_500, "1,500")])
 def test_sizes_are_written_shortly(count: int, text: str) -> None:
     assert apply.short(count) == text
+
+
+SIZES = {
+    "small": {"rows": 1_000, "refreshes": 6, "changes": 50, "compact_every": 3},
+    "year": {"days": 3, "per_day": 40, "rounds": 1},
+    "correction": {"days": 3, "per_day": 40, "rounds": 1},
+    "recompute": {"rows": 1_000, "near": 0, "rounds": 1},
+    "memory": {"rows": 1_000, "changes": 200, "events": 1_600},
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", histories.HISTORIES)
+def test_a_history_runs_to_its_end_agrees_with_its_peers_and_is_shown(name: str, work: Path) -> None:
+    """Each history compares our table with its peer's, or with one folded anew, and fails where they differ."""
+    history = histories.HISTORIES[name]
+    found = histories.run(name, work, SIZES[name])
+    assert set(history.sizes) == set(history.quick) == set(SIZES[name])
+    assert {figure: found[figure] for figure in history.ratios} == pytest.approx(
+        {figure: found[one] / found[other] for figure, (one, other) in history.ratios.items()}
+    )
+    assert not list(work.glob("history-*")), "a history left its lakes behind"
+    to = work / f"{name}.json"
+    report.remember(to, name, [found], tuple(SIZES[name]))
+    told = report.markdown(to)
+    with Console(width=120, record=True, quiet=True) as console:
+        report.show_history("title", found, console)
+    for figure in (*history.ratios, *history.ratios[next(iter(history.ratios))]):
+        assert f"| {figure.replace('_', ' ')} |" in told
+
+
+def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) -> None:
+    sizes = SIZES["recompute"]
+    recompute.load(tmp_path, tmp_path, histories.Steps(), **sizes)
+    recompute.restated(tmp_path, tmp_path, histories.Steps(), **sizes)
+    recompute.duckdb(tmp_path, tmp_path, histories.Steps(), **sizes)
+    kept = pq.read_table(tmp_path / "ours.parquet")
+    pq.write_table(kept.slice(1), tmp_path / "ours.parquet")
+    with pytest.raises(AssertionError, match="differ in 1 rows"):
+        recompute.duckdb(tmp_path, tmp_path, histories.Steps(), **sizes)
+
+
+def test_a_stage_that_fails_says_what_it_printed(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="rounds"):
+        histories.run("recompute", tmp_path, {"rows": 10, "near": 0})
+
+
+def test_the_restated_day_takes_away_what_its_keys_published() -> None:
+    """Else nothing would have to be recomputed, and the figure would be of something else."""
+    rows = 2_000
+    days = {number: recompute.a_day(number, rows, near=0) for number in range(recompute.EARLY + recompute.LATER)}
+    last = recompute.EARLY + recompute.LATER - 1
+    restated = recompute.a_day(last, rows, near=0, version=1)
+    assert restated.num_rows == rows // 100
+    assert restated["key"].equals(days[last]["key"])
+    early = {row["key"]: row for number in range(recompute.EARLY) for row in days[number].to_pylist()}
+    for before, after in zip(days[last].to_pylist(), restated.to_pylist(), strict=True):
+        other = early[before["key"]]
+        assert before["amount"] > other["amount"] > after["amount"]
+        assert before["sequence"] == after["sequence"] > other["sequence"]
+        assert before["label"] != after["label"]
+    near = recompute.a_day(last, rows, near=1)["key"].to_pylist()
+    assert near == list(range(rows - rows // 100, rows))
+
+
+def test_a_corrected_day_of_sales_differs_in_a_hundredth_of_its_lines() -> None:
+    day = date(2023, 3, 1)
+    before, after = (
+        {tuple(row.values()) for row in sales.a_day(day, 10_000, version).to_pylist()} for version in (0, 1)
+    )
+    assert (len(before), len(after)) == (10_000, 10_000 - 10)
+    assert 80 < len(after - before) <= 100
+
+
+def test_the_year_of_files_is_whole_and_made_once(tmp_path: Path) -> None:
+    made = sales.files(tmp_path, 3, 20)
+    assert list(made) == [sales.FIRST + timedelta(days=number) for number in range(3)]
+    assert [pq.read_table(path).num_rows for path in made.values()] == [20, 20, 20]
+    written = {path: path.stat().st_mtime_ns for path in made.values()}
+    assert {path: path.stat().st_mtime_ns for path in sales.files(tmp_path, 3, 20).values()} == written
+    assert sales.corrected_day(3) in made
+
+
+def test_a_table_is_rebuilt_from_as_many_events_as_are_asked_for(tmp_path: Path) -> None:
+    given = memory.given(tmp_path, rows=1_000, changes=200, events=1_600)
+    files = [*given.base.glob("*.parquet"), *given.changes]
+    assert sum(pq.read_metadata(path).num_rows for path in files) == 1_600
+
+
+def test_the_peak_of_a_step_is_that_of_its_own_time() -> None:
+    seen = Watched(10.0, ((1.0, 100), (2.0, 900), (3.0, 200), (9.0, 300)))
+    assert seen.peak_bytes == 900
+    assert seen.peak_between(2.5, 4.0) == 200
+    assert seen.peak_between(8.8, 8.8) == 300, "a short step counts with the sample right after it"
+    assert seen.peak_between(4.0, 5.0) == 0
+
+
+def test_the_command_line_sets_the_sizes_of_a_history() -> None:
+    read = lambda *words: command._parser().parse_args(words)  # noqa: E731
+    small, memory_ = histories.HISTORIES["small"], histories.HISTORIES["memory"]
+    assert command.sizes_of(small, read()) == dict(small.sizes)
+    assert command.sizes_of(small, read("--quick")) == dict(small.quick)
+    asked = command.sizes_of(small, read("--refreshes", "100", "--rows", "20k", "--compact-every", "10"))
+    assert asked == {"rows": 20_000, "refreshes": 100, "changes": 1_000, "compact_every": 10}
+    asked = command.sizes_of(memory_, read("--rows", "1M", "--events", "3M", "--changes", "5k"))
+    assert asked == {"rows": 1_000_000, "events": 3_000_000, "changes": 5_000}
+    assert command.sizes_of(histories.HISTORIES["year"], read("--rounds", "1", "--per-day", "150k")) == {
+        "days": 365,
+        "per_day": 150_000,
+        "rounds": 1,
+    }
+
+
+@pytest.mark.parametrize("words", [("--only", "smal"), ("--contenders", "duckdb,sqlite"), ("--keys", "warm")])
+def test_a_mistyped_name_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command._parser().parse_args(words)
+    assert "is none of" in capsys.readouterr().err
+
+
+def test_a_suite_that_fails_does_not_stop_the_next_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[str] = []
+
+    def failing(name: str, work: Path, sizes: dict[str, int]) -> dict[str, float]:
+        begun.append(name)
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(histories, "run", failing)
+    words = ["python", "--only", "recompute,memory", "--folder", str(tmp_path), "--json", str(tmp_path / "f.json")]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match="failed: recompute, memory"):
+        command.main()
+    assert begun == ["recompute", "memory"]
+    assert "the disk is full" in capsys.readouterr().out
+
+
+def figure(contender: str, **more: object) -> dict[str, object]:
+    load = {"start_seconds": 1.0, "seconds": 4.0, "peak_bytes": 2**30, "files": 16, "bytes": 5e6, "read_seconds": 0.3}
+    case = dataclasses.asdict(apply.Case("latest", "uniform", 5_000_000, 1_000))
+    told = {"seconds": 0.5, "cold_seconds": 2.0, "peak_bytes": 2**29, "files": 3, "bytes": 1e6}
+    return {
+        **case,
+        **told,
+        "read_before_seconds": 0.25,
+        "read_after_seconds": 0.35,
+        "load": load,
+        "contender": contender,
+    } | more
+
+
+def test_a_case_shows_warm_and_cold_reading_the_changelog_and_the_first_load(tmp_path: Path) -> None:
+    """On the screen, and in the tables of the documentation."""
+    ours = figure("foldhouse", changelog_first_seconds=2.6, changelog_seconds=1.6, changelog_rows=185_372)
+    theirs = figure("deltalake", seconds=1.0)
+    missing = {**dataclasses.asdict(apply.Case("latest", "uniform", 5_000_000, 1_000)), "contender": "polars"}
+    figures = [ours, theirs, missing | {"skipped": "no registry"}]
+    console = Console(width=120, record=True, quiet=True)
+    report.show("case", figures, console)
+    report.show_first_loads(figures, console)
+    shown = console.export_text()
+    to = tmp_path / "bench.json"
+    report.remember(to, "apply", figures, ["contender"])
+    for told in (shown, report.markdown(to)):
+        lines = [line.replace("│", "|") for line in told.splitlines()]
+        cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+        assert ["deltalake", "1.00", "2.00", "2.0", "0.50", "3", "1.00", "0.25", "0.35"] in cells
+        assert ["deltalake", "1.0", "4.00", "1.00", "1.00", "16", "5.0", "0.30"] in cells
+        assert "changelog of the last batch, foldhouse: 2.60 s the first time, 1.60 s again, 185,372 rows" in told
+    assert "polars was left out: no registry" in shown
+
+
+def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that older code wrote is not what the newer code is measured on."""
+    given = batches(work / "data", ROWS, CHANGES, "uniform", 1)
+    _, first = measure.loaded("duckdb", tmp_path, "latest", given.base)
+    _, again = measure.loaded("duckdb", tmp_path, "latest", given.base)
+    assert again == first
+    monkeypatch.setattr(measure, "_code", lambda module: "other")
+    _, anew = measure.loaded("duckdb", tmp_path, "latest", given.base)
+    assert anew != first
