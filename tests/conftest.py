@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
@@ -15,6 +16,10 @@ for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
 
 import foldhouse as fh  # noqa: E402
 from foldhouse.storage.catalog import open_local_catalog  # noqa: E402
+
+# A machine that is busy is no failure.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from laws import changes, streams, tables, trouble, upkeep
 from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
+from laws.rules import rule_of
 
 import foldhouse as fh
 
@@ -45,6 +46,11 @@ def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool
     Raises:
         AssertionError: with the seed, the definitions and the steps, whatever went wrong.
     """
+    with rule_of(seed) as rule:
+        return _run_history(lake, seed, steps, rule, has_spark=has_spark)
+
+
+def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: bool) -> History:
     chance = random.Random(seed)
     definitions = random_definitions(chance, tables=chance.choice([1, 2]) if has_spark else None, has_spark=has_spark)
     history = History(lake, definitions, chance, has_spark=has_spark)
@@ -63,7 +69,7 @@ def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool
     except Exception as failure:
         steps_told = "\n".join(f"{number:3} {step}" for number, step in enumerate(told, 1))
         raise AssertionError(
-            f"seed {seed}: {type(failure).__name__}: {failure}\n{definitions}\n{steps_told}\n"
+            f"seed {seed} ({rule}): {type(failure).__name__}: {failure}\n{definitions}\n{steps_told}\n"
             f"again: {SEED}={seed} python -m pytest tests/laws/test_the_law.py"
         ) from failure
     return history

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -20,9 +20,6 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
 from foldhouse.storage.live import FileRef, Piece, Slice, difference, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
-
-settings.register_profile("steady", deadline=None)
-settings.load_profile("steady")
 
 ROWS = 5
 DELETED = {"d1": {0}, "d2": {1, 2}, "d3": {2, 3}, "d4": {0, 1, 2, 3, 4}}

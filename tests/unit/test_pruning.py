@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldhouse.refresh.pruning import pieces_with_days, pieces_with_keys
@@ -20,9 +20,6 @@ from foldhouse.storage.files import Partition, write_data_file
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout, schema_of_types
 from foldhouse.values.window import Coverage
-
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-settings.load_profile("steady")
 
 # Text that meets the cut at 16 characters: long common beginnings, and characters that cannot be counted up.
 letters = st.sampled_from("ab\x00zé\ue000\uffff\U0001f600\U0010ffff")

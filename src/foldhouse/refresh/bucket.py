@@ -16,18 +16,20 @@ import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from foldhouse.kernel.combine import FILE, POSITION, combine_summed, lacking, newest_delete, summed
+from foldhouse.kernel.combine import FILE, POSITION, Combined, combine_summed, lacking, newest_delete, summed
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
-from foldhouse.refresh.cost import rewriting_pays
 from foldhouse.refresh.held import Held
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.refresh.written import write_bucket
+from foldhouse.storage.files import Partition
 from foldhouse.storage.live import Slice
 from foldhouse.storage.schema import Layout
 
 BUCKET = "__bucket"
 _GROUP = "__group"
 _GROUP_ROWS = 50_000
+MOST_ROWS_AT_ONCE = 1_000_000
+"""Signed rows of some buckets that are folded at once; of more, those of some keys after those of others."""
 KEY_ONLY = "__key_only"
 RECOMPUTED = "__recomputed"
 NULL_KEY = "null"
@@ -163,11 +165,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         return results
     held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
     first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
-    keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in places.partition_by(BUCKET, as_dict=True).items()}
-    sums = summed(job.plan, rows.select(job.plan.delta_schema.names))
-    full = None if recomputed is None else recomputed.drop(BUCKET)
-    state = _state_of(job.plan, held, first, keys, sums, full)
-    combined = combine_summed(job.plan, state, sums, full, job.deleted_upto)
+    combined = _combined(job, rows, recomputed, places, held, first)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(rows, blocked), *_others(job, rows, recomputed, blocked)]
@@ -181,6 +179,42 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         results.append(replace(outcome, rows_in=own.height, deleted_upto=newest_delete(job.plan, own)))
     assert not new, "a row belongs to no bucket"
     return results
+
+
+def _combined(
+    job: BucketJob,
+    rows: pl.DataFrame,
+    recomputed: pl.DataFrame | None,
+    places: pl.DataFrame,
+    held: Mapping[str, Held],
+    first: Mapping[str, int],
+) -> Combined:
+    """The signed rows of some buckets combined with what they hold: in pieces where they are very many.
+
+    All rows of a key are in one piece.
+    """
+    pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // MOST_ROWS_AT_ONCE)
+    found = []
+    for number in range(pieces):
+        own, full, kept = (
+            frame if frame is None or pieces == 1 else frame.filter(_piece(job.plan, pieces) == number)
+            for frame in (rows, recomputed, places)
+        )
+        assert own is not None
+        assert kept is not None
+        if kept.is_empty():
+            continue
+        keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
+        sums = summed(job.plan, own.select(job.plan.delta_schema.names))
+        again = None if full is None else full.drop(BUCKET)
+        state = _state_of(job.plan, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
+        found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
+    parts = [(one.rows, one.replaced, one.unresolved) for one in found]
+    return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
+
+
+def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
+    return pl.struct(plan.key_names).hash() % pieces
 
 
 def _state_of(
@@ -257,16 +291,7 @@ def _held(job: BucketJob, bucket: str) -> Held:
 
 
 def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
-    """Write what changed in one bucket.
-
-    Args:
-        job: the table.
-        bucket: which bucket.
-        held: what it holds.
-        rows: its new and changed rows.
-        gone: the places of the rows they replace.
-    """
-    partition = partition_of(bucket)
+    """Write what changed in one bucket: its new and changed rows, and the places of the rows they replace."""
     counted = BucketResult(
         bucket,
         rows_written=rows.height,
@@ -275,22 +300,5 @@ def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: 
     )
     if rows.is_empty() and gone.is_empty():
         return counted
-    if rewriting_pays(held.slices, held.rows, gone.height):
-        kept = held.everything().join(gone, on=[FILE, POSITION], how="anti").select(rows.columns)
-        added = _data_files(job, partition, pl.concat([kept, rows]))
-        removed = tuple(path for s in held.slices for path in (s.file.path, *s.deletes))
-        return replace(counted, added=added, removed=removed, rows_carried=kept.height)
-    added = _data_files(job, partition, rows)
-    positions = [
-        (held.slices[number].file.path, places[POSITION].to_numpy())
-        for (number,), places in gone.partition_by(FILE, as_dict=True).items()
-    ]
-    deletes = (write_position_deletes(job.layout, partition, positions),) if positions else ()
-    return replace(counted, added=(*added, *deletes))
-
-
-def _data_files(job: BucketJob, partition: Partition, rows: pl.DataFrame) -> tuple[DataFile, ...]:
-    if rows.is_empty():
-        return ()
-    ordered = rows.sort(job.plan.key_names).to_arrow().cast(job.plan.table_schema)
-    return (write_data_file(job.layout, partition, ordered),)
+    written = write_bucket(job.layout, job.plan, partition_of(bucket), held, rows, gone)
+    return replace(counted, added=written.added, removed=written.removed, rows_carried=written.rows_carried)

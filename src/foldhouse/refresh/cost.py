@@ -1,37 +1,73 @@
 """The rules that decide when files are written again: by a refresh, of a bucket, and by a compaction.
 
 Position deletes cost what the change costs; every reader pays for them afterwards. Measured with 5M rows, a layer of
-20 % deleted positions makes a read about half as slow again, so that is where a bucket is written anew; and before its
-files become many. A compaction has the time to do it from five files on, where that leaves fewer.
+20 % deleted positions makes a read about half as slow again, so that is where a file is written anew. Where a bucket's
+files become many, its small ones are written as one, in steps that grow: a row is carried along a few times on its way
+into a large file, however many refreshes there are. A compaction has the time to do it from five files on, where that
+leaves fewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from foldhouse.storage.live import Slice
 
 DELETED_SHARE = 0.2
 MAX_FILES = 16
+MAX_DELETE_FILES = 8
+GROWTH = 4
+ALWAYS_SMALL_ROWS = 1_000
 MIN_FILES = 5
 SMALL_SHARE = 0.75
 TARGET_BYTES = 128 * 1024 * 1024
 
 
-def rewriting_pays(slices: Sequence[Slice], rows_live: int, rows_replaced: int) -> bool:
-    """Whether a bucket is better written whole than given one more layer.
+@dataclass(frozen=True)
+class Stored:
+    """A data file as it is after a change, if it is left where it is.
 
     Args:
-        slices: its files with their delete files.
-        rows_live: its rows before this change.
-        rows_replaced: how many of them this change takes out.
+        rows: the rows it has.
+        deleted: how many of them are deleted then.
     """
-    if not slices:
-        return False
-    stored = sum(s.file.rows for s in slices)
-    deleted = stored - rows_live + rows_replaced
-    delete_files = len({path for s in slices for path in s.deletes})
-    return is_worn(stored, deleted) or len(slices) + delete_files >= MAX_FILES
+
+    rows: int
+    deleted: int
+
+    @property
+    def live(self) -> int:
+        """The rows that are not."""
+        return self.rows - self.deleted
+
+
+def files_to_rewrite(files: Sequence[Stored], rows_added: int, delete_files: int) -> list[int]:
+    """Which data files of a bucket are better written anew, together with the rows that are added.
+
+    Args:
+        files: its data files.
+        rows_added: new and changed rows.
+        delete_files: how many delete files there will be.
+
+    Returns:
+        Places in `files`, ascending: those of which much is deleted; of too many files also the small ones.
+    """
+    chosen = [place for place, one in enumerate(files) if is_worn(one.rows, one.deleted)]
+    others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
+    together = rows_added + sum(files[place].live for place in chosen)
+    if len(others) + delete_files + 1 >= MAX_FILES:
+        for place in others:
+            if files[place].live > max(GROWTH * together, ALWAYS_SMALL_ROWS):
+                break
+            chosen.append(place)
+            together += files[place].live
+    return sorted(chosen)
+
+
+def merging_deletes_pays(delete_files: int) -> bool:
+    """Whether so many delete files of a bucket are better written as one."""
+    return delete_files >= MAX_DELETE_FILES
 
 
 def is_small(one: Slice, target_bytes: int) -> bool:

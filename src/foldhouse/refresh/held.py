@@ -52,6 +52,10 @@ class Held:
         """How many there are."""
         return sum(one.file.rows - len(self._gone(one)) for one in self.slices)
 
+    def gone(self, number: int) -> np.ndarray:
+        """The sorted positions of a file that are deleted."""
+        return self._gone(self.slices[number])
+
     def _gone(self, one: Slice) -> np.ndarray:
         found = self._deleted.get(one.file.path)
         return np.empty(0, np.int64) if found is None or not one.deletes else found
@@ -61,17 +65,22 @@ class Held:
         columns = {f.name: polars_type(f.type) for f in self.plan.table_schema}
         return columns | {FILE: pl.UInt32(), POSITION: pl.Int64()}
 
-    def everything(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """All rows, with the number of their file and their position in it.
+    def rows_of(
+        self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """The rows of some files but for those at some positions of each.
 
         Args:
+            numbers: of the files.
+            without: of each file, sorted positions.
             columns: of the table; the others are null. All by default.
         """
+        chosen = columns or self.plan.table_schema.names
         frames = [pl.DataFrame(schema=self._schema)]
-        for number, one in enumerate(self.slices):
-            rows, positions = read_piece(self.layout, Piece(one.file), columns or self.plan.table_schema.names)
-            kept = np.setdiff1d(positions, self._gone(one), assume_unique=True)
-            frames.append(self._frame(rows, number, positions)[kept])
+        for number, positions in zip(numbers, without, strict=True):
+            rows, places = read_piece(self.layout, Piece(self.slices[number].file), chosen)
+            kept = np.setdiff1d(places, positions, assume_unique=True)
+            frames.append(self._frame(rows, number, places)[kept])
         return pl.concat(frames)
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -82,7 +91,7 @@ class Held:
             columns: of the table, the keys among them; the others are null.
         """
         if keys.height > _MUCH * self.rows:
-            return self.everything(columns)
+            return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
         ordered = keys[self.plan.key_names[0]].unique().sort()
         frames = [pl.DataFrame(schema=self._schema)]

@@ -1,0 +1,70 @@
+"""The rule that decides which files of a bucket are written anew, over many refreshes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+
+import foldhouse as fh
+from foldhouse.refresh.cost import MAX_DELETE_FILES, MAX_FILES, Stored, files_to_rewrite, merging_deletes_pays
+from foldhouse.storage.live import live_slices
+
+
+def test_a_file_of_which_much_is_deleted_is_written_anew_and_no_other() -> None:
+    files = [Stored(1000, 100), Stored(1000, 201), Stored(10, 0)]
+    assert files_to_rewrite(files, rows_added=5, delete_files=1) == [1]
+
+
+def test_small_files_are_written_as_one_when_there_are_many_and_the_large_one_stays() -> None:
+    files = [Stored(1_000_000, 10), *[Stored(100, 1)] * 12]
+    assert files_to_rewrite(files, rows_added=100, delete_files=1) == []
+    assert files_to_rewrite(files, rows_added=100, delete_files=3) == list(range(1, 13))
+
+
+def _folded(refreshes: int, rows: int, changes: int) -> tuple[int, int]:
+    """The most files there ever were, and the rows carried, of one bucket that is changed again and again."""
+    chance = random.Random(1)
+    files, deletes, most, carried = [Stored(rows, 0)], 0, 0, 0
+    for _ in range(refreshes):
+        hits = [0] * len(files)
+        for place in chance.choices(range(len(files)), [one.live for one in files], k=changes):
+            hits[place] += 1
+        after = [Stored(one.rows, min(one.rows, one.deleted + hit)) for one, hit in zip(files, hits, strict=True)]
+        anew = files_to_rewrite(after, changes, deletes + 1)
+        taken = sum(after[place].live for place in anew)
+        carried += taken
+        files = [one for place, one in enumerate(after) if place not in anew] + [Stored(changes + taken, 0)]
+        deletes = 1 if merging_deletes_pays(deletes) else deletes + 1
+        most = max(most, len(files) + deletes)
+    return most, carried
+
+
+def test_files_stay_few_and_little_is_carried_along_however_many_refreshes_there_are() -> None:
+    most, carried = _folded(refreshes=2_000, rows=60_000, changes=60)
+    assert most <= MAX_FILES + 1
+    assert carried <= 20 * 2_000 * 60, "a changed row takes more than twenty others along"
+
+
+def test_a_small_change_of_a_large_table_carries_next_to_nothing() -> None:
+    _, carried = _folded(refreshes=100, rows=1_000_000, changes=60)
+    assert carried < 100 * 60 * 5
+
+
+def test_a_table_that_is_refreshed_again_and_again_keeps_few_files_and_all_rows(lake: fh.Lake, tmp_path: Path) -> None:
+    events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
+    table = fh.table("a.table", source=events, buckets=1, fold=fh.latest())
+    lake.append(events, pa.table({"k": range(2_000), "n": [0] * 2_000}))
+    lake.refresh(table)
+    expected = dict.fromkeys(range(2_000), 0)
+    chance = random.Random(7)
+    for number in range(1, 60):
+        keys = [chance.randrange(2_000) for _ in range(20)]
+        lake.append(events, pa.table({"k": keys, "n": [number * 100 + place for place in range(20)]}))
+        lake.refresh(table)
+        expected |= {key: number * 100 + place for place, key in enumerate(keys)}
+        slices = live_slices(lake.catalog.load_table("a.table"), lake.history(table)[0].id).values()
+        assert len(slices) + len({path for one in slices for path in one.deletes}) <= MAX_FILES + MAX_DELETE_FILES
+    found = lake.to_arrow(table).to_pydict()
+    assert dict(zip(found["k"], found["n"], strict=True)) == expected
