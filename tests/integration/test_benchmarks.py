@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import io
 import json
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -11,8 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from rich.console import Console
 
+import foldhouse as fh
 from benchmarks import __main__ as command
 from benchmarks import apply, histories, measure, memory, peers, recompute, report, sales
 from benchmarks.contenders.sql import COLUMNS
@@ -123,10 +128,13 @@ def test_figures_of_another_run_are_kept_and_those_of_the_same_case_replaced(tmp
         report.remember(to, "apply", [{**case, "contender": name, "seconds": seconds}], identity)
     found = json.loads(to.read_text())["apply"]
     assert [(one["contender"], one["seconds"]) for one in found] == [("foldhouse", 0.5), ("deltalake", 2.0)]
-    plot(to, tmp_path / "bench.svg")
+    assert not plot(to, tmp_path / "none.svg", rows=1_000_000)
+    assert not (tmp_path / "none.svg").exists()
+    assert plot(to, tmp_path / "bench.svg")
     drawn = (tmp_path / "bench.svg").read_text()
     assert "foldhouse, D = 1k: 0.50 s" in drawn
     assert "deltalake, D = 1k: 2.00 s" in drawn
+    assert "2.00 s, 4.0 ×</text>" in drawn  # noqa: RUF001 - as it is drawn
 
 
 @pytest.mark.parametrize(("count", "text"), [(1_000, "1k"), (5_000_000, "5M"), (100_000, "100k"), (1_500, "1,500")])
@@ -143,10 +151,20 @@ SIZES = {
 }
 
 
+def in_this_process(module: str, stage: str, work: Path, folder: Path, sizes: dict[str, int]) -> dict[str, object]:
+    """A stage without a process of its own, so that all of them use the one Spark session of the tests."""
+    steps = histories.Steps()
+    figures = getattr(importlib.import_module(f"benchmarks.{module}"), stage)(work, folder, steps, **sizes)
+    return {**figures, **histories._of_steps(steps.taken, Watched(0.0, ()))}
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("name", histories.HISTORIES)
-def test_a_history_runs_to_its_end_agrees_with_its_peers_and_is_shown(name: str, work: Path) -> None:
+def test_a_history_agrees_with_its_peers_and_shows_its_figures(
+    name: str, work: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each history compares our table with its peer's, or with one folded anew, and fails where they differ."""
+    monkeypatch.setattr(histories, "_stage", in_this_process)
     history = histories.HISTORIES[name]
     found = histories.run(name, work, SIZES[name])
     assert set(history.sizes) == set(history.quick) == set(SIZES[name])
@@ -157,10 +175,12 @@ def test_a_history_runs_to_its_end_agrees_with_its_peers_and_is_shown(name: str,
     to = work / f"{name}.json"
     report.remember(to, name, [found], tuple(SIZES[name]))
     told = report.markdown(to)
-    with Console(width=120, record=True, quiet=True) as console:
-        report.show_history("title", found, console)
-    for figure in (*history.ratios, *history.ratios[next(iter(history.ratios))]):
-        assert f"| {figure.replace('_', ' ')} |" in told
+    screen = io.StringIO()
+    report.show_history("title", found, Console(width=120, file=screen))
+    for figure in (*history.ratios, *(one for pair in history.ratios.values() for one in pair)):
+        words = figure.replace("_", " ")
+        assert f"| {words} |" in told
+        assert f" {words} " in screen.getvalue()
 
 
 def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) -> None:
@@ -175,8 +195,15 @@ def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) 
 
 
 def test_a_stage_that_fails_says_what_it_printed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="rounds"):
+    with pytest.raises(RuntimeError, match="missing 1 required positional argument: 'rounds'"):
         histories.run("recompute", tmp_path, {"rows": 10, "near": 0})
+
+
+def test_a_stage_is_a_process_of_its_own_whose_figures_and_memory_are_told(tmp_path: Path) -> None:
+    found = histories._stage("recompute", "load", tmp_path, tmp_path, SIZES["recompute"])
+    assert {"land_seconds", "land_peak_bytes", "first_fold_seconds", "first_fold_peak_bytes"} == set(found)
+    assert found["first_fold_peak_bytes"] > 2**20 or sys.platform != "linux"
+    assert fh.Lake.local(tmp_path / "lake").count(recompute.TABLE) == SIZES["recompute"]["rows"]
 
 
 def test_the_restated_day_takes_away_what_its_keys_published() -> None:
@@ -232,17 +259,14 @@ def test_the_peak_of_a_step_is_that_of_its_own_time() -> None:
 def test_the_command_line_sets_the_sizes_of_a_history() -> None:
     read = lambda *words: command._parser().parse_args(words)  # noqa: E731
     small, memory_ = histories.HISTORIES["small"], histories.HISTORIES["memory"]
-    assert command.sizes_of(small, read()) == dict(small.sizes)
-    assert command.sizes_of(small, read("--quick")) == dict(small.quick)
-    asked = command.sizes_of(small, read("--refreshes", "100", "--rows", "20k", "--compact-every", "10"))
-    assert asked == {"rows": 20_000, "refreshes": 100, "changes": 1_000, "compact_every": 10}
-    asked = command.sizes_of(memory_, read("--rows", "1M", "--events", "3M", "--changes", "5k"))
+    assert command.sizes_of(small, read()) == [dict(small.sizes), {**small.sizes, "compact_every": 100}]
+    assert command.sizes_of(small, read("--quick")) == [dict(small.quick)]
+    (asked,) = command.sizes_of(small, read("--refreshes", "100", "--rows", "20k", "--compact-every", "0"))
+    assert asked == {"rows": 20_000, "refreshes": 100, "changes": 1_000, "compact_every": 0}
+    (asked,) = command.sizes_of(memory_, read("--rows", "1M", "--events", "3M", "--changes", "5k"))
     assert asked == {"rows": 1_000_000, "events": 3_000_000, "changes": 5_000}
-    assert command.sizes_of(histories.HISTORIES["year"], read("--rounds", "1", "--per-day", "150k")) == {
-        "days": 365,
-        "per_day": 150_000,
-        "rounds": 1,
-    }
+    (asked,) = command.sizes_of(histories.HISTORIES["year"], read("--rounds", "1", "--per-day", "150k"))
+    assert asked == {"days": 365, "per_day": 150_000, "rounds": 1}
 
 
 @pytest.mark.parametrize("words", [("--only", "smal"), ("--contenders", "duckdb,sqlite"), ("--keys", "warm")])
@@ -290,10 +314,11 @@ def test_a_case_shows_warm_and_cold_reading_the_changelog_and_the_first_load(tmp
     theirs = figure("deltalake", seconds=1.0)
     missing = {**dataclasses.asdict(apply.Case("latest", "uniform", 5_000_000, 1_000)), "contender": "polars"}
     figures = [ours, theirs, missing | {"skipped": "no registry"}]
-    console = Console(width=120, record=True, quiet=True)
+    screen = io.StringIO()
+    console = Console(width=120, file=screen)
     report.show("case", figures, console)
     report.show_first_loads(figures, console)
-    shown = console.export_text()
+    shown = screen.getvalue()
     to = tmp_path / "bench.json"
     report.remember(to, "apply", figures, ["contender"])
     for told in (shown, report.markdown(to)):

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from foldhouse.refresh import bucket, cost
+from foldhouse.refresh import bucket, cost, refresh, spilled
+from foldhouse.refresh.bucket import BucketResult
+from foldhouse.refresh.runners import Run, fold_in_process
 
 _NEVER = 10**9
 RULES: dict[str, dict[str, float]] = {
@@ -24,9 +26,13 @@ RULES: dict[str, dict[str, float]] = {
 }
 
 
+def _spilled(run: Run) -> list[BucketResult]:
+    return spilled.fold_spilled(run) if spilled.can_be_spilled(run) else fold_in_process(run)
+
+
 @contextlib.contextmanager
 def rule_of(seed: int) -> Iterator[str]:
-    """Let a history run under one of the rules, and every other in pieces of a few rows."""
+    """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded."""
     name = list(RULES)[seed % len(RULES)]
     with pytest.MonkeyPatch.context() as patch:
         for constant, value in RULES[name].items():
@@ -34,4 +40,8 @@ def rule_of(seed: int) -> Iterator[str]:
         if seed // len(RULES) % 2:
             patch.setattr(bucket, "MOST_ROWS_AT_ONCE", 3)
             name += ", in pieces"
+        if seed // len(RULES) // 2 % 2:
+            patch.setattr(refresh, "fold_in_process", _spilled)
+            patch.setattr(spilled, "PIECE_ROWS", 3)
+            name += ", spilled"
         yield name

@@ -8,6 +8,9 @@ between the two (rollback, expiry, a moved branch) gives the same net answer.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import polars as pl
 import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
@@ -42,9 +45,13 @@ def published(layout: Layout) -> list[str]:
 
 def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
     target = pa.schema([layout.arrow.field(name).remove_metadata() for name in names])
-    read = (read_piece(layout, piece, names)[0].select(names).cast(target) for piece in pieces)
-    # No empty chunk: a DataFrame that Spark makes of the table would end at it.
-    tables = [rows for rows in read if rows.num_rows]
+
+    def read(piece: Piece) -> pa.Table:
+        return read_piece(layout, piece, names)[0].select(names).cast(target)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+        # No empty chunk: a DataFrame that Spark makes of the table would end at it.
+        tables = [rows for rows in threads.map(read, pieces) if rows.num_rows]
     return pa.concat_tables(tables) if tables else target.empty_table()
 
 

@@ -156,7 +156,7 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
     frames = [empty_rows(logic.plan)]
     if compiled.is_plain:
         for evaluation in evaluations:
-            rows = _plain(compiled, events_here(logic, 0, evaluation))
+            rows = events_here(logic, 0, evaluation).select(plain_columns(compiled))
             frames.append(_covered(compiled, rows, evaluation.coverage).with_columns(_weight(evaluation.weight)))
         return pl.concat(frames)
     signed = []
@@ -185,19 +185,25 @@ def _weight(weight: int) -> pl.Expr:
     return pl.lit(weight, dtype=pl.Int64).alias(WEIGHT)
 
 
-def _plain(compiled: Compiled, rows: pl.DataFrame) -> pl.DataFrame:
+def plain_columns(compiled: Compiled) -> list[pl.Expr]:
+    """Keys, arguments and sequence of logic that is plain, out of the columns of its source."""
     table = compiled.table
     arguments = [pl.col(str(a)).alias(argument_column(i)) for i, a in enumerate(arguments_of(compiled.fold))]
     sequence = [pl.col(name).alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
-    return rows.select([*map(pl.col, table.keys), *arguments, *sequence])
+    return [*map(pl.col, table.keys), *arguments, *sequence]
+
+
+def covers(compiled: Compiled, coverage: Coverage) -> pl.Expr | None:
+    """Whether a row belongs to a partition of the coverage; `None` where every row does."""
+    day = compiled.table.partition_by
+    if day is None or coverage.is_everything:
+        return None
+    return pl.any_horizontal(pl.lit(False), *(pl.col(day).is_between(r.first, r.last) for r in coverage.ranges))
 
 
 def _covered(compiled: Compiled, rows: pl.DataFrame, coverage: Coverage) -> pl.DataFrame:
-    day = compiled.table.partition_by
-    if day is None or coverage.is_everything:
-        return rows
-    inside = pl.any_horizontal(pl.lit(False), *(pl.col(day).is_between(r.first, r.last) for r in coverage.ranges))
-    return rows.filter(inside)
+    inside = covers(compiled, coverage)
+    return rows if inside is None else rows.filter(inside)
 
 
 def evaluated_on_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> list[DataFrame]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -93,7 +94,7 @@ class Held:
         if keys.height > _MUCH * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
-        ordered = keys[self.plan.key_names[0]].unique().sort()
+        ordered = keys[self.plan.key_names[0]].unique().sort().to_list()
         frames = [pl.DataFrame(schema=self._schema)]
         for number, one in enumerate(self.slices):
             if one.file in candidates:
@@ -122,7 +123,7 @@ class Held:
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
     def _of_keys(
-        self, number: int, one: Slice, keys: pl.DataFrame, ordered: pl.Series, columns: Sequence[str]
+        self, number: int, one: Slice, keys: pl.DataFrame, ordered: Sequence[Any], columns: Sequence[str]
     ) -> pl.DataFrame:
         file = open_file(self.layout, one.file.path)
         groups = file.row_groups_with(self.layout, self.plan.key_names[0], ordered)

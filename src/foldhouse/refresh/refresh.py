@@ -36,8 +36,10 @@ from foldhouse.refresh.following import check_definition, check_names, columns_s
 from foldhouse.refresh.head import Head, last_head, read_head
 from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
 from foldhouse.refresh.result import Refreshed, by_partition, partition_counts, row_count
-from foldhouse.refresh.runners import Recompute, Run, fold_in_process, fold_on_spark
+from foldhouse.refresh.runners import Recompute, Run, fold_in_process
+from foldhouse.refresh.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
+from foldhouse.refresh.tasks import fold_on_spark
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import selected_positions
 from foldhouse.storage.live import Piece, Slice, live_slices
@@ -50,6 +52,8 @@ _PICKED_ROWS_WEIGHT = 0.1
 
 _PLAIN_ROWS_FACTOR = 10
 """How many more rows are folded in this process where none of them has to go through Spark and back."""
+_SPILLED_ROWS_FACTOR = 500
+"""And where they need not even be in memory at once: 100 million at 200,000, some minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +350,10 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[lis
 
 
 def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[BucketResult]]:
-    most = workshop.in_process_rows * (_PLAIN_ROWS_FACTOR if run.logic.compiled.is_plain else 1)
-    return fold_in_process if rows <= most else fold_on_spark
+    most = workshop.in_process_rows
+    if rows <= most * (_PLAIN_ROWS_FACTOR if run.logic.compiled.is_plain else 1):
+        return fold_in_process
+    return fold_spilled if rows <= most * _SPILLED_ROWS_FACTOR and can_be_spilled(run) else fold_on_spark
 
 
 def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:

@@ -1,8 +1,11 @@
 """Pieces of Iceberg files as a Spark DataFrame.
 
-Files go through Spark's own vectorised Parquet reader, by field id; their deleted positions are taken out by a
-broadcast join on the file's name and the row's number in it. Pieces that are deleted positions themselves, and files
-whose names do not tell them apart, are read with Arrow in Spark's tasks.
+Files go through Spark's own vectorised Parquet reader, by field id. Of files with deleted rows, these are taken out by
+a broadcast join on 64 rows at a time: one word of bits for each run of 64 rows in which a row is deleted, so that the
+join holds no more than a 64th of the rows and one number as its key.
+
+Pieces that are deleted positions themselves, files whose names do not tell them apart, and files in stores that
+Spark has no connector for, are read with Arrow in Spark's tasks.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import functools
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +28,10 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
+_OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
+"""Session -> scheme -> whether its Spark has a connector for it."""
 
 
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
@@ -41,17 +49,20 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
         pieces: which rows.
     """
     schema = spark_schema(layout.schema, columns)
-    whole = [piece for piece in pieces if piece.is_whole]
-    worn = [piece for piece in pieces if piece.only is None and not piece.is_whole]
+    openable = [piece for piece in pieces if piece.only is None and _opens(session, schema, piece.file.path)]
+    worn = [piece for piece in openable if not piece.is_whole]
     if not _have_names(worn):
         worn = []
+    deleted = deleted_by_file(layout, sorted({path for piece in worn for path in piece.without}))
+    whole = [p for p in openable if p.is_whole] + [p for p in worn if p.file.path not in deleted]
+    worn = [piece for piece in worn if piece.file.path in deleted]
     taken = {id(piece) for piece in (*whole, *worn)}
     parts = [piece for piece in pieces if id(piece) not in taken]
     frames = []
     if whole:
         frames.append(_files(session, schema, whole))
     if worn:
-        frames.append(_without_deleted(session, layout, schema, worn))
+        frames.append(_without_deleted(session, schema, worn, deleted))
     if parts:
         described = session.createDataFrame([(pickle.dumps(piece),) for piece in parts], "piece binary")
         spread = described.repartition(min(len(parts), 64))
@@ -75,21 +86,60 @@ def _name(piece: Piece) -> str:
     return piece.file.path.rpartition("/")[2]
 
 
+def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
+    """Whether Spark has a connector for the store a path is in; it is asked once for each scheme of paths.
+
+    Only what says so counts as having none: a file that is missing or forbidden is for the read itself to tell.
+    """
+    found = _SCHEME.match(path)
+    if found is None or found[1] == "file":
+        return True
+    known = _OPENED.setdefault(session, {})
+    if found[1] not in known:
+        try:
+            _ = session.read.schema(schema).parquet(path).schema  # of Spark Connect, only this asks the server
+            known[found[1]] = True
+        except Exception as failure:  # of Spark, of Spark Connect, or as py4j passes on what Java threw
+            known[found[1]] = _NO_CONNECTOR.search(str(failure)) is None
+    return known[found[1]]
+
+
 def _without_deleted(
-    session: SparkSession, layout: Layout, schema: spark.StructType, pieces: Sequence[Piece]
+    session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], deleted: dict[str, np.ndarray]
 ) -> DataFrame:
-    deleted = deleted_by_file(layout, sorted({path for piece in pieces for path in piece.without}))
-    found = [(_name(piece), deleted.get(piece.file.path, np.empty(0, np.int64))) for piece in pieces]
-    names = pa.array([name for name, _ in found]).dictionary_encode()
-    codes = np.repeat(np.arange(len(found), dtype=np.int32), [len(rows) for _, rows in found])
-    places = {
-        "__file": pa.DictionaryArray.from_arrays(codes, names.dictionary).cast(pa.string()),
-        "__row": np.concatenate([rows for _, rows in found]),
-    }
-    gone = F.broadcast(session.createDataFrame(pa.table(places)))
+    taken = {field.name.lower() for field in schema.fields}
+    file, row, marked, run, bits = (_unused(name, taken) for name in ("__file", "__row", "__marked", "__run", "__bits"))
+    marks = session.createDataFrame(_marks(pieces, deleted).rename_columns([marked, run, bits]))
     rows = _files(session, schema, pieces)
-    placed = rows.select("*", F.col("_metadata.file_name").alias("__file"), F.col("_metadata.row_index").alias("__row"))
-    return placed.join(gone, ["__file", "__row"], "left_anti").select(*[F.col(f"`{f.name}`") for f in schema.fields])
+    about = rows.metadataColumn("_metadata")
+    placed = rows.select("*", about["file_name"].alias(file), about["row_index"].alias(row))
+    # One number as the key makes the fast kind of hash join. Files whose hashes meet are told apart by their names,
+    # compared in a way that is not taken for a second key, and only where a row is deleted.
+    at = F.xxhash64(file).bitwiseXOR(F.shiftright(row, 6)) == F.xxhash64(marked).bitwiseXOR(F.col(run))
+    is_marked = F.getbit(bits, F.col(row).bitwiseAND(F.lit(63)).cast("int")) == 1
+    same_file = (F.col(file) <= F.col(marked)) & (F.col(file) >= F.col(marked))
+    left = placed.join(F.broadcast(marks), at & is_marked & same_file, "left_anti")
+    return left.select(*[F.col(f"`{f.name}`") for f in schema.fields])
+
+
+def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:
+    """Name of a file, number of a run of 64 rows in it, and 64 bits that say which of them are deleted."""
+    runs, words = [], []
+    for piece in pieces:
+        positions = deleted[piece.file.path]
+        numbers, starts = np.unique(positions >> 6, return_index=True)
+        runs.append(numbers)
+        bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
+        words.append(np.bitwise_or.reduceat(bits, starts).view(np.int64))
+    codes = np.repeat(np.arange(len(runs), dtype=np.int32), [len(numbers) for numbers in runs])
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([_name(piece) for piece in pieces]))
+    return pa.table([names.cast(pa.string()), np.concatenate(runs), np.concatenate(words)], ["file", "run", "bits"])
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _read_parts(layout: Layout, columns: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

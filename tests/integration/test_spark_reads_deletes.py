@@ -1,0 +1,223 @@
+"""What Spark reads of files with deleted rows: compared with the rows that plain Python says are left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import foldhouse as fh
+from foldhouse.spark.source import frame_of
+from foldhouse.storage.files import Partition, deleted_by_file, write_data_file, write_position_deletes
+from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.schema import Layout, schema_of_types
+
+pytestmark = pytest.mark.spark
+
+ROWS = 70_000  # more than a row group, and no multiple of 64
+NOWHERE = Partition(())
+COLUMNS = {"n": "long", "__row": "string", "_metadata": "string", "__FILE": "struct<a: int, bits: list<long>>"}
+"""Columns called as Spark, or the join, would call theirs."""
+
+
+def layout_at(folder: str, io_properties: tuple[tuple[str, str], ...] = ()) -> Layout:
+    schema = schema_of_types(COLUMNS)
+    return Layout(schema.model_dump_json(), '{"spec-id": 0, "fields": []}', folder, (), io_properties)
+
+
+def numbered(start: int, count: int) -> pa.Table:
+    numbers = range(start, start + count)
+    nested = [None if n % 5 == 0 else {"a": n, "bits": [n, None]} for n in numbers]
+    kind = pa.struct([("a", pa.int32()), ("bits", pa.list_(pa.int64()))])
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "__row": [f"r{n}" for n in numbers],
+            "_metadata": ["user's"] * count,
+            "__FILE": pa.array(nested, kind),
+        }
+    )
+
+
+def file_of(layout: Layout, rows: pa.Table) -> FileRef:
+    written = write_data_file(layout, NOWHERE, rows)
+    return FileRef(written.file_path, written.record_count, written.file_size_in_bytes, 0, (), {}, {})
+
+
+def deletes(layout: Layout, *places: tuple[str, list[int]]) -> str:
+    return write_position_deletes(
+        layout, NOWHERE, [(path, pa.array(rows).to_numpy()) for path, rows in places]
+    ).file_path
+
+
+def numbers_in(frame: DataFrame) -> list[int]:
+    return sorted(row.n for row in frame.select("n").collect())
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return layout_at(tmp_path.as_uri())
+
+
+def test_rows_at_every_edge_are_taken_out_and_no_others(spark: SparkSession, layout: Layout) -> None:
+    one, other = file_of(layout, numbered(0, ROWS)), file_of(layout, numbered(ROWS, ROWS))
+    gone, whole = file_of(layout, numbered(2 * ROWS, 200)), file_of(layout, numbered(3 * ROWS, 10))
+    edges = [0, 1, 62, 63, 64, 127, 128, 65_535, 65_536, ROWS - 1]
+    first = deletes(layout, (one.path, edges), (other.path, [5, 63]), ("file:///elsewhere/x.parquet", [0, 1, 2]))
+    again = deletes(layout, (one.path, [63, 64, 777]), (gone.path, list(range(200))))
+    pieces = [Piece(one, without=(first, again)), Piece(other, without=(first,)), Piece(gone, without=(again,))]
+    frame = frame_of(spark, layout, ["n"], [*pieces, Piece(whole)])
+    without = {*edges, 777, ROWS + 5, ROWS + 63, *range(2 * ROWS, 2 * ROWS + 200)}
+    assert numbers_in(frame) == sorted({*range(2 * ROWS), *range(3 * ROWS, 3 * ROWS + 10)} - without)
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in plan
+    assert "MapInArrow" not in plan
+
+
+def test_delete_files_that_name_other_files_only_take_nothing_out(spark: SparkSession, layout: Layout) -> None:
+    one, other = file_of(layout, numbered(0, 70)), file_of(layout, numbered(70, 70))
+    stray = deletes(layout, (other.path, [1]))
+    assert numbers_in(frame_of(spark, layout, ["n"], [Piece(one, without=(stray,))])) == list(range(70))
+
+
+def test_columns_called_as_the_join_calls_its_own_come_back_as_they_are(spark: SparkSession, layout: Layout) -> None:
+    rows = numbered(0, 130)
+    file = file_of(layout, rows)
+    frame = frame_of(spark, layout, list(COLUMNS), [Piece(file, without=(deletes(layout, (file.path, [0, 129])),))])
+    assert frame.columns == list(COLUMNS)
+    found = [row.asDict(recursive=True) for row in frame.orderBy("n").collect()]
+    assert found == rows.to_pylist()[1:129]
+
+
+def test_a_file_whose_name_spark_spells_otherwise_is_read_with_its_deletes(
+    spark: SparkSession, layout: Layout, tmp_path: Path
+) -> None:
+    path = tmp_path / "a b+c.parquet"
+    written = file_of(layout, numbered(0, 100))
+    Path(written.path.removeprefix("file://")).rename(path)
+    file = FileRef(f"file://{path}", 100, path.stat().st_size, 0, (), {}, {})
+    frame = frame_of(spark, layout, ["n"], [Piece(file, without=(deletes(layout, (file.path, [7])),))])
+    assert numbers_in(frame) == [n for n in range(100) if n != 7]
+
+
+def test_positions_are_found_by_file_in_delete_files_of_many_row_groups_and_in_empty_ones(tmp_path: Path) -> None:
+    paths = [f"file:///d/{n % 700:04}.parquet" for n in range(7_000)]
+    wanted = {path: [n for n in range(7_000) if paths[n] == path] for path in set(paths)}
+    named = pa.table({"file_path": paths, "pos": pa.array(range(7_000), pa.int64())})
+    pq.write_table(named, tmp_path / "many.parquet", row_group_size=900)
+    pq.write_table(named.slice(0, 0), tmp_path / "none.parquet")
+    pq.write_table(named.slice(0, 50), tmp_path / "again.parquet", use_dictionary=False)
+    layout = layout_at(tmp_path.as_uri())
+    files = [(tmp_path / f"{name}.parquet").as_uri() for name in ("many", "none", "again")]
+    assert {path: rows.tolist() for path, rows in deleted_by_file(layout, files).items()} == wanted
+    assert deleted_by_file(layout, files[1:2]) == {}
+
+
+orders = fh.stream(
+    "r.orders", schema={"id": "long", "at": "long", "price": "int", "gone": "boolean"}, keys="id", sequence_by="at"
+)
+prices = fh.table("r.prices", source=orders, buckets=2, fold=fh.latest(columns=["price"], delete_when="gone"))
+
+
+def batch(at: int, price: int, ids: range, gone: bool = False) -> pa.Table:
+    count = len(ids)
+    columns = {
+        "id": list(ids),
+        "at": [at] * count,
+        "price": pa.array([price] * count, pa.int32()),
+        "gone": [gone] * count,
+    }
+    return pa.table(columns)
+
+
+def told(lake: fh.Lake) -> int:
+    """Three refreshes that leave ids 0..99 at 2, 100..899 at 1; the snapshot before the last had 900..999, too."""
+    snapshot = 0
+    for at, price, ids, gone in ((1, 1, range(1000), False), (2, 2, range(100), False), (3, 0, range(900, 1000), True)):
+        lake.append(orders, batch(at, price, ids, gone))
+        before, snapshot = snapshot, lake.refresh(prices).snapshot_id or 0
+    return before
+
+
+def expected(last: int) -> dict[int, int]:
+    return {n: 2 if n < 100 else 1 for n in range(last)}
+
+
+def test_two_reads_of_one_table_join_and_two_moments_of_it_compare(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    before = told(lake)
+    now, then = lake.read(prices), lake.read(prices, as_of=before)
+    assert {row.id: row.price for row in now.collect()} == expected(900)
+    assert sorted(row.id for row in then.exceptAll(now).collect()) == list(range(900, 1000))
+    for other in (lake.read(prices), now):
+        same = now.alias("a").join(other.alias("b"), "id").selectExpr("id", "a.price AS x", "b.price AS y")
+        assert {row.id: (row.x, row.y) for row in same.collect()} == {n: (p, p) for n, p in expected(900).items()}
+
+
+OVER_CONNECT = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import foldhouse as fh
+from foldhouse.spark.session import prepared
+from foldhouse.storage.catalog import open_local_catalog
+
+builder = SparkSession.builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+session = prepared(builder.remote("local[1]").getOrCreate())
+assert type(session).__module__.startswith("pyspark.sql.connect")
+lake = fh.Lake(open_local_catalog(Path(sys.argv[1])), lambda: session)
+print("found", sorted((row.id, row.price) for row in lake.read("r.prices").collect()))
+session.stop()
+"""
+
+
+def test_spark_connect_reads_the_same(tmp_path: Path) -> None:
+    lake = fh.Lake.local(tmp_path / "lake")
+    told(lake)
+    lake.close()
+    command = [sys.executable, "-c", OVER_CONNECT, str(tmp_path / "lake")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"found {sorted(expected(900).items())}"
+
+
+MADE_UP_IO = '''
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+SCHEME = "nowhere://"
+
+
+class NowhereIO(PyArrowFileIO):
+    """Local files under a scheme that nobody but this class has heard of."""
+
+    def new_input(self, location):
+        return super().new_input(location.replace(SCHEME, "file://"))
+
+    def new_output(self, location):
+        return super().new_output(location.replace(SCHEME, "file://"))
+
+    def delete(self, location):
+        return super().delete(location.replace(SCHEME, "file://"))
+'''
+
+
+def test_a_store_that_spark_has_no_connector_for_is_read_in_the_tasks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "nowhere_io.py"
+    module.write_text(MADE_UP_IO)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spark.addArtifact(str(module), pyfile=True)
+    properties = (("py-io-impl", "nowhere_io.NowhereIO"),)
+    layout = layout_at(f"nowhere://{tmp_path}/table", properties)
+    whole, worn = file_of(layout, numbered(0, 100)), file_of(layout, numbered(100, 100))
+    assert whole.path.startswith("nowhere://")
+    pieces = [Piece(whole), Piece(worn, without=(deletes(layout, (worn.path, [0, 99])),))]
+    for _ in range(2):
+        assert numbers_in(frame_of(spark, layout, ["n"], pieces)) == [*range(100), *range(101, 199)]

@@ -1,0 +1,202 @@
+"""Folding in Spark's tasks, in pieces: buckets too large to be folded at once, and what makes a piece unresolved."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from foldhouse.errors import InvalidData
+from foldhouse.refresh import tasks
+from foldhouse.storage.live import live_slices
+
+pytestmark = pytest.mark.spark
+
+OpenLake = Callable[..., fh.Lake]
+DAYS = [date(2024, 3, day) for day in range(1, 7)]
+TYPES = pa.schema(
+    {
+        "key": pa.string(),
+        "day": pa.date32(),
+        "sequence": pa.int64(),
+        "deleted": pa.bool_(),
+        "n": pa.decimal128(12, 2),
+        "x": pa.float64(),
+    }
+)
+events = fh.stream(
+    "t.events",
+    schema={
+        "key": "string",
+        "day": "date",
+        "sequence": "long",
+        "deleted": "boolean",
+        "n": "decimal(12,2)",
+        "x": "double",
+    },
+    keys="key",
+    sequence_by="sequence",
+    partition_by="day",
+)
+LATEST = fh.table("t.latest", source=events, buckets=3, fold=fh.latest(columns=["day", "n"], delete_when="deleted"))
+WHOLE = fh.table("t.whole", source=events, fold=fh.latest(columns=["day", "n"], delete_when="deleted"))
+TOTALS = fh.table(
+    "t.totals",
+    source=events,
+    keys=["day", "key"],
+    partition_by="day",
+    buckets=2,
+    fold=fh.fold(total=fh.total("n"), rows=fh.count(), most=fh.maximum("n")),
+)
+BY_FLOAT = fh.table("t.by_float", source=events, keys="x", fold=fh.fold(rows=fh.count(), total=fh.total("n")))
+ROWS = fh.table(
+    "t.rows",
+    source=events,
+    rows=lambda events: events.where("n > 0"),
+    keys="key",
+    buckets=2,
+    fold=fh.fold(total=fh.total("n"), most=fh.maximum("n")),
+)
+
+
+def some_events(seed: int, days: list[date], rows: int = 400) -> pa.Table:
+    chance = random.Random(seed)
+    made = [
+        {
+            "key": chance.choice([f"k{chance.randrange(60)}", f"k{chance.randrange(60)}", f"s{n}"]),
+            "day": chance.choice(days),
+            "sequence": seed * 10_000 + n,
+            "deleted": chance.random() < 0.2,
+            "n": round(chance.uniform(-9, 9), 2),
+            "x": chance.choice([0.0, -0.0, float("nan"), 1.5, -2.25, n / 4]),
+        }
+        for n in range(rows)
+    ]
+    for row in made:
+        row["n"] = pa.scalar(str(row["n"])).cast(pa.decimal128(12, 2)).as_py()
+    return pa.Table.from_pylist(made, TYPES)
+
+
+ORACLE = {
+    LATEST: """
+        SELECT key, day, n FROM events QUALIFY row_number() OVER (PARTITION BY key ORDER BY sequence DESC) = 1
+        AND NOT deleted ORDER BY ALL""",
+    TOTALS: "SELECT day, key, sum(n) total, count(*) rows, max(n) most FROM events GROUP BY ALL ORDER BY ALL",
+    BY_FLOAT: "SELECT x + 0.0 x, count(*) rows, sum(n) total FROM events GROUP BY ALL ORDER BY ALL",
+    ROWS: "SELECT key, sum(n) total, max(n) most FROM events WHERE n > 0 GROUP BY ALL ORDER BY ALL",
+}
+ORACLE[WHOLE] = ORACLE[LATEST]
+
+
+def expected(table: fh.Table, given: list[pa.Table]) -> list[tuple[Any, ...]]:
+    duck = duckdb.connect()
+    duck.register("events", pa.concat_tables(given))
+    return duck.execute(ORACLE[table]).fetchall()
+
+
+def published(lake: fh.Lake, table: fh.Table) -> list[tuple[Any, ...]]:
+    duck = duckdb.connect()
+    duck.register("found", lake.to_arrow(table))
+    return duck.execute("SELECT * FROM found ORDER BY ALL").fetchall()
+
+
+def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool:
+    """Equal, with NaN equal to itself."""
+    return list(map(str, found)) == list(map(str, wanted))
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some fifty rows are too many to be folded at once."""
+    monkeypatch.setattr(tasks, "PIECE_ROWS", 50)
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("table", ORACLE, ids=lambda table: table.name)
+def test_a_table_that_is_folded_in_pieces_is_right_after_every_window(spark_lake: OpenLake, table: fh.Table) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    given: dict[date, pa.Table] = {}
+    for seed, days in enumerate([DAYS[:3], DAYS[2:5], DAYS[1:6]], start=1):
+        batch = some_events(seed, days)
+        for day in days:
+            given[day] = batch.filter(pa.array([one == day for one in batch["day"].to_pylist()]))
+        lake.replace(events, batch, partitions=days)
+        lake.refresh(table)
+        assert is_like(published(lake, table), expected(table, list(given.values())))
+    lake.rebuild(table)
+    assert is_like(published(lake, table), expected(table, list(given.values())))
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_bucket_without_files_is_written_in_pieces_and_one_with_files_at_once(spark_lake: OpenLake) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    lake.append(events, some_events(1, DAYS))
+    lake.refresh(WHOLE)
+    first = files_of(lake, WHOLE)
+    assert len(first) > 3
+    lake.append(events, some_events(2, DAYS))
+    lake.refresh(WHOLE)
+    assert len(files_of(lake, WHOLE) - first) == 1
+
+
+def files_of(lake: fh.Lake, table: fh.Table) -> set[str]:
+    iceberg = lake.load(table)
+    return set(live_slices(iceberg, iceberg.metadata.current_snapshot_id))
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(spark_lake: OpenLake) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    given = [some_events(5, DAYS[:1])]
+    ended = [{**row, "sequence": 60_000, "deleted": True} for row in given[0].to_pylist()]
+    given.append(pa.Table.from_pylist(ended, TYPES))
+    for batch in given:
+        lake.append(events, batch)
+    lake.refresh(WHOLE)
+    assert published(lake, WHOLE) == []
+    late = {**given[0].to_pylist()[0], "key": "late", "sequence": 100, "deleted": False}
+    newer = [*some_events(7, DAYS[:1]).to_pylist(), late]
+    given.append(pa.Table.from_pylist(newer, TYPES))
+    lake.append(events, given[2])
+    done = lake.refresh(WHOLE)
+    assert done.rows_recomputed > 0
+    assert is_like(published(lake, WHOLE), expected(WHOLE, given))
+
+
+def test_a_backfill_folds_the_days_it_is_asked_for(spark_lake: OpenLake) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    batch = some_events(1, DAYS)
+    lake.append(events, batch)
+    lake.backfill(TOTALS, DAYS[1:3])
+    wanted = batch.filter(pa.array([day in DAYS[1:3] for day in batch["day"].to_pylist()]))
+    assert published(lake, TOTALS) == expected(TOTALS, [wanted])
+
+
+def test_adaptive_execution_leaves_the_tasks_as_they_are(spark_lake: OpenLake, spark) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    batch = some_events(1, DAYS)
+    lake.append(events, batch)
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        lake.refresh(LATEST)
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+    assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
+
+
+def test_what_the_kernel_refuses_in_a_task_is_said_in_its_words(spark_lake: OpenLake) -> None:
+    lake = spark_lake(in_process_rows=-1)
+    many = pl.DataFrame({"key": ["k"] * 20, "n": [2**62] * 20}).to_arrow()
+    large = fh.stream("t.large", schema={"key": "string", "n": "long"}, keys="key")
+    summed = fh.table("t.summed", source=large, fold=fh.fold(total=fh.total("n")))
+    lake.append(large, many)
+    with pytest.raises(InvalidData, match=r"t\.summed: .*does not fit its column"):
+        lake.refresh(summed)
+    assert lake.head(summed) is None

@@ -1,0 +1,153 @@
+"""The routing tasks, called here: every row of the source in one blob, once, and no blob large."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import foldhouse as fh
+from foldhouse.kernel.plan import WEIGHT, plan_of
+from foldhouse.refresh import routing
+from foldhouse.refresh.bucket import BUCKET
+from foldhouse.refresh.placement import Placement
+from foldhouse.refresh.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, shared
+from foldhouse.storage.files import Partition, open_file, write_data_file, write_position_deletes
+from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.schema import Layout
+
+events = fh.stream("r.events", schema={"key": "long", "word": "string", "day": "date"}, keys="key")
+table = fh.table("r.table", source=events, buckets=5, fold=fh.fold(rows=fh.count(), least=fh.minimum("word")))
+PLAN = plan_of(
+    fh.fold(rows=fh.count(), least=fh.minimum("word")).over(["key", "word"], ["key"]),
+    {"key": pa.int64()},
+    {},
+    [pa.string()],
+)
+
+
+@pytest.fixture
+def layouts(lake: fh.Lake) -> tuple[Layout, Layout]:
+    """Of the stream and of the table."""
+    lake.append(events, some_events(1, 0))
+    lake.refresh(table)
+    return Layout.of_head(lake.load(events)), Layout.of_head(lake.load(table))
+
+
+def some_events(rows: int, first: int) -> pa.Table:
+    keys = [None if n % 97 == 96 else n for n in range(first, first + rows)]
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.int64()),
+            "word": pa.array([f"word {n}" for n in range(first, first + rows)]),
+            "day": pa.array([date(2024, 1, 1 + n % 3) for n in range(rows)]),
+        }
+    )
+
+
+def routed(route: Route, rows: pl.DataFrame) -> pa.Table:
+    return pa.Table.from_batches(blobs_of(route, rows))
+
+
+def rows_in(blobs: pa.Table) -> pl.DataFrame:
+    return pl.concat([rows_of_blob(blob.as_buffer()) for blob in blobs["blob"]])
+
+
+def signed(rows: int) -> pl.DataFrame:
+    found = pl.from_arrow(some_events(rows, 0))
+    assert isinstance(found, pl.DataFrame)
+    return found.select("key", pl.col("word").alias("__a0"), pl.lit(1, pl.Int64).alias(WEIGHT))
+
+
+def test_every_row_is_in_one_blob_with_its_bucket(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, slivers=2))
+    blobs = routed(route, signed(1000))
+    rows = rows_in(blobs)
+    assert Counter(rows["__a0"].to_list()) == Counter(f"word {n}" for n in range(1000))
+    assert rows.filter(pl.col("key").is_null())[BUCKET].unique().to_list() == ["null"]
+    for one in blobs.to_pylist():
+        inside = rows_of_blob(pa.py_buffer(one["blob"]))
+        assert inside.height == one["count"]
+        assert {route.placement.group(bucket) for bucket in inside[BUCKET]} == {one["group"]}
+        assert one["task"] == route.placement.tasks[one["group"]]
+
+
+def test_rows_of_other_buckets_are_left_out(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), buckets=frozenset({"[3]"}))
+    rows = rows_in(routed(route, signed(1000)))
+    assert set(rows[BUCKET]) == {"[3]"}
+    everything = rows_in(routed(Route(PLAN, layouts[1], Placement((5,), (0,), 100)), signed(1000)))
+    assert rows.height == everything.filter(pl.col(BUCKET) == "[3]").height > 0
+
+
+def test_no_blob_is_larger_than_a_chunk(layouts: tuple[Layout, Layout], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "CHUNK_BYTES", 10_000)
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100))
+    blobs = routed(route, signed(5000))
+    assert sum(blobs["count"].to_pylist()) == 5000
+    assert len(blobs) > 5
+    assert all(rows_of_blob(blob.as_buffer()).estimated_size() < 20_000 for blob in blobs["blob"])
+
+
+def test_batches_of_spark_are_put_together_up_to_a_chunk(
+    layouts: tuple[Layout, Layout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "CHUNK_ROWS", 300)
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100))
+    found = list(route_task(route, signed(1000).to_arrow().to_batches(max_chunksize=100)))
+    assert [sum(one["count"].to_pylist()) for one in found] == [300, 300, 300, 100]
+
+
+def pieces_of(layout: Layout) -> list[Piece]:
+    """A file whole, one with deleted positions, and the deleted positions of a third; of several row groups each."""
+    files = [write_data_file(layout, Partition(()), some_events(1000, first)) for first in (0, 1000, 2000)]
+    deletes = [
+        write_position_deletes(layout, Partition(()), [(one.file_path, positions)])
+        for one, positions in zip(files[1:], (range(100, 900), [0, 499, 500, 999]), strict=True)
+    ]
+    refs = [FileRef(one.file_path, one.record_count, 1, 0, (), {}, {}) for one in files]
+    return [
+        Piece(refs[0]),
+        Piece(refs[1], without=(deletes[0].file_path,)),
+        Piece(refs[2], only=(deletes[1].file_path,)),
+    ]
+
+
+@pytest.fixture
+def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pq.ParquetWriter.write_table
+    monkeypatch.setattr(
+        pq.ParquetWriter, "write_table", lambda self, rows, row_group_size: whole(self, rows, row_group_size=64)
+    )
+    monkeypatch.setattr(routing, "CHUNK_ROWS", 150)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 40])
+@pytest.mark.usefixtures("small_row_groups")
+def test_however_pieces_are_shared_each_row_they_mean_is_read_once(layouts: tuple[Layout, Layout], tasks: int) -> None:
+    source, target = layouts
+    wanted = pl.col("day") != date(2024, 1, 2)
+    pieces = list(zip(pieces_of(source), (None, None, wanted), (1, -1, -1), strict=True))
+    assert open_file(source, pieces[0][0].file.path).footer.num_row_groups == 16
+    columns = (pl.col("key"), pl.col("word").alias("__a0"))
+    reading = Reading(source, ("key", "word", "day"), columns, shared(pieces, tasks))
+    assert len(reading.shares) <= tasks
+    route = Route(PLAN, target, Placement((5,), (0,), 100))
+    numbers = pa.record_batch({"id": pa.array(range(len(reading.shares)))})
+    rows = rows_in(pa.Table.from_batches(read_task(route, reading, [numbers])))
+    expected = [(f"word {n}", 1) for n in range(1000)]
+    expected += [(f"word {1000 + n}", -1) for n in (*range(100), *range(900, 1000))]
+    expected += [(f"word {2000 + n}", -1) for n in (0, 499, 500, 999) if n % 3 != 1]
+    assert Counter(rows.select("__a0", WEIGHT).iter_rows()) == Counter(expected)
+
+
+def test_a_large_file_is_parted_among_tasks_and_small_ones_go_together() -> None:
+    sizes = [900, 50, 50, 50, 50, 100]
+    pieces = [(Piece(FileRef(f"f{n}", rows, 1, 0, (), {}, {})), None, 1) for n, rows in enumerate(sizes)]
+    loads = [sum(share.rows for share in of_task) for of_task in shared(pieces, 4)]
+    assert len(loads) == 4
+    assert max(loads) <= 1.2 * sum(sizes) / 4
