@@ -2,6 +2,8 @@
 
 python -m benchmarks --quick                           under ten minutes
 python -m benchmarks --only apply --rows 5M --changes 1k,100k --contenders foldhouse,deltalake
+python -m benchmarks --only small --refreshes 100         a suite at another size
+python -m benchmarks --only plot --plot bench.svg         draws the figures that are there
 """
 
 from __future__ import annotations
@@ -10,59 +12,84 @@ import argparse
 import itertools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import apply, histories, retail
 from benchmarks.contenders import CONTENDERS
 from benchmarks.events import KEYS
 from benchmarks.peers import WORK
 from benchmarks.plot import plot
-from benchmarks.report import remember, show
+from benchmarks.report import remember, show, show_first_loads, show_history
 
 ROOT = Path(__file__).parent.parent
 QUICK_CONTENDERS = ("foldhouse", "deltalake", "duckdb", "polars", "spark-naive")
 console = Console(width=120)
 
 
+SUITES = ("retail", "apply", *histories.HISTORIES)
+QUICK_SUITES = ("apply", "recompute", "correction", "small", "memory", "retail")
+
+
 def main() -> None:
     """Measure what the command line asks for, all by default."""
     asked = _parser().parse_args()
-    suites: dict[str, Callable[[argparse.Namespace], None]] = {
-        "retail": _retail,
-        "apply": _apply,
-        "small": _history("small", rows=1_000_000, refreshes=1_000, changes=1_000),
-        "year": _history("year", days=365, per_day=asked.per_day),
-    }
-    chosen = asked.only or (["apply", "retail"] if asked.quick else list(suites))
-    for name in chosen:
-        suites[name](asked)
+    failed = []
+    for name in asked.only or (QUICK_SUITES if asked.quick else SUITES):
+        if name == "plot":
+            continue
+        try:
+            {"retail": _retail, "apply": _apply}.get(name, partial(_history, name))(asked)
+        except RuntimeError as failure:
+            console.print(f"{name} failed: {failure}", style="bold red", markup=False, highlight=False)
+            failed.append(name)
+    if asked.plot and not plot(asked.json, asked.plot):
+        console.print("there are no figures of 5M rows, latest, uniform keys to draw", style="yellow")
     console.print(f"figures: {asked.json}", highlight=False)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 def _parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    words = lambda text: text.split(",")  # noqa: E731
     counts = lambda text: [_count(word) for word in text.split(",")]  # noqa: E731
-    options.add_argument("--quick", action="store_true", help="1M rows, 1k and 100k changes, peers that need no jars")
-    options.add_argument("--only", type=words, help="of: retail, apply, small, year")
-    options.add_argument("--contenders", type=words, help=f"of: {', '.join(CONTENDERS)}")
-    options.add_argument("--rows", type=counts, help="N, such as 1M,5M,20M")
-    options.add_argument("--changes", type=counts, help="D, such as 1k,100k,1M")
-    options.add_argument("--keys", type=words, default=["uniform"], help=f"of: {', '.join(KEYS)}")
-    options.add_argument("--workloads", type=words, default=["latest"], help="of: latest, totals")
-    options.add_argument("--rounds", "--repeats", type=int, default=5, help="measurements, of which the median counts")
-    options.add_argument("--per-day", type=_count, default=1_500, help="events a day of the year; 150k is retail x 100")
-    options.add_argument("--folder", type=Path, default=WORK, help="where data, tables and environments are kept")
-    options.add_argument("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="where the figures go")
-    options.add_argument("--plot", type=Path, help="where to draw the figures of 5M rows, as SVG")
+    option = options.add_argument
+    option("--quick", action="store_true", help="small sizes, peers that need no jars: under ten minutes")
+    option("--only", type=_among((*SUITES, "plot")), help=f"of: {', '.join(SUITES)}, plot")
+    option("--contenders", type=_among(tuple(CONTENDERS)), help=f"of: {', '.join(CONTENDERS)}")
+    option("--rows", type=counts, help="N, such as 1M,5M,20M")
+    option("--changes", type=counts, help="D, such as 1k,100k,1M")
+    option("--keys", type=_among(KEYS), default=["uniform"], help=f"of: {', '.join(KEYS)}")
+    option("--workloads", type=_among(("latest", "totals")), default=["latest"], help="of: latest, totals")
+    option("--rounds", "--repeats", type=int, default=5, help="measurements, of which the median counts")
+    option("--refreshes", type=_count, help="small: how many")
+    option("--compact-every", type=_count, help="small: compact both table and stream after so many; 0 for never")
+    option("--days", type=_count, help="year, correction: how many")
+    option("--per-day", type=_count, help="year, correction: events a day; 150k is retail x 100")
+    option("--near", type=int, help="recompute: 1 where the touched keys lie beside one another")
+    option("--events", type=_count, help="memory: how many the table is rebuilt from")
+    option("--folder", type=Path, default=WORK, help="where data, tables and environments are kept")
+    option("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="where the figures go")
+    option("--plot", type=Path, help="where to draw the figures of 5M rows, as SVG")
     return options
+
+
+def _among(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Words with commas between them, all of them known: a mistyped one is no empty run."""
+
+    def words(text: str) -> list[str]:
+        found = text.split(",")
+        for word in found:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+        return found
+
+    return words
 
 
 def _count(text: str) -> int:
@@ -79,6 +106,7 @@ def _apply(asked: argparse.Namespace) -> None:
     contenders = asked.contenders or (QUICK_CONTENDERS if asked.quick else tuple(CONTENDERS))
     rounds = min(asked.rounds, 3) if asked.quick else asked.rounds
     identity = ("workload", "keys", "rows", "changes", "contender")
+    everything = []
     for case in cases:
         figures = []
         for _, name, one in apply.measured([case], contenders, asked.folder, rounds):
@@ -88,17 +116,27 @@ def _apply(asked: argparse.Namespace) -> None:
         show(str(case), figures, console)
         for name in apply.disagreeing(figures):
             console.print(f"{name} holds other rows than the others", style="bold red")
-    if asked.plot:
-        plot(asked.json, asked.plot)
+        everything += figures
+    show_first_loads(everything, console)
 
 
-def _history(name: str, **sizes: int) -> Callable[[argparse.Namespace], None]:
-    def run(asked: argparse.Namespace) -> None:
-        figures = histories.run(name, asked.folder, **sizes)
+def _history(name: str, asked: argparse.Namespace) -> None:
+    history = histories.HISTORIES[name]
+    for sizes in sizes_of(history, asked):
+        figures = histories.run(name, asked.folder, sizes)
         remember(asked.json, name, [figures], tuple(sizes))
-        _show_figures(histories.TITLES[name].format(**sizes), figures)
+        show_history(history.title.format(**sizes), figures, console)
 
-    return run
+
+def sizes_of(history: histories.History, asked: argparse.Namespace) -> list[dict[str, int]]:
+    """The sizes that a history is run at: those that the command line names in place of its own."""
+    said = {name: getattr(asked, name) for name in history.sizes if name != "rounds"}
+    named = {name: one[0] if isinstance(one, list) else one for name, one in said.items() if one is not None}
+    sizes = dict(history.quick if asked.quick else history.sizes) | named
+    if "rounds" in sizes:
+        sizes["rounds"] = min(sizes["rounds"], asked.rounds)
+    also = {} if asked.quick else {name: value for name, value in history.also.items() if name not in named}
+    return [sizes, *([sizes | also] if also else [])]
 
 
 def _retail(asked: argparse.Namespace) -> None:
@@ -110,16 +148,7 @@ def _retail(asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="foldhouse-bench-") as folder:
         figures = retail.measure(source, Path(folder), min(asked.rounds, 3) if asked.quick else asked.rounds)
     remember(asked.json, "retail", [figures], ())
-    _show_figures("The retail year: 305 files, 541,909 lines, five tables", figures)
-
-
-def _show_figures(title: str, figures: dict[str, Any]) -> None:
-    shown = Table("figure", "value", title=title, title_justify="left", show_edge=False)
-    for name, value in figures.items():
-        number = f"{value:,.3f}".rstrip("0").rstrip(".")
-        shown.add_row(name, f"{value / 2**30:,.2f} GiB" if name.endswith("_bytes") else number)
-    console.print(shown)
-    console.print()
+    show_history("The retail year: 305 files, 541,909 lines, five tables", figures, console)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -79,9 +80,10 @@ def measured(
                 continue
             fewer = slice(0, 1 + min(rounds, SLOW_ROUNDS) if entry.slow else None)
             some = type(given)(given.base, given.changes[fewer])
-            started = time.monotonic()
+            started, load_average = time.monotonic(), os.getloadavg()[0]
             try:
                 found = figures_of(name, work, case.workload, some, changelog=case.changes == 100_000)
+                found["load_average"] = round(load_average, 1)  # of the machine: whether others kept it busy
                 found["rounds"] = len(some.changes) - 1
                 found["took_seconds"] = round(time.monotonic() - started, 1)
             except (Missing, Failed) as failure:

@@ -1,123 +1,184 @@
-"""What only a history shows: a thousand small refreshes, and a year in one backfill or day by day and corrected.
+"""What one batch does not show: histories, each of some stages, each stage in a process of its own on the same folder.
 
-Each runs in a process of its own: `python -m benchmarks.histories NAME FOLDER SIZES`.
+    python -m benchmarks.histories MODULE STAGE JOB      runs one stage, as `run` starts it
+
+A stage is a function of the history's module with the name of the stage; it is given the work folder, the history's
+folder, the `Steps` that it times what it does with, and the sizes. What it returns is kept beside its steps' figures.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import shutil
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.events import batches
-from benchmarks.watch import watched
+from benchmarks.watch import Watched, watched
 
 ROOT = Path(__file__).parent.parent
-TITLES = {
-    "small": "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows",
-    "year": "A year of {days} days, {per_day:,} sales a day, two tables",
-}
-_FEW = 20
 
 
-def run(name: str, work: Path, **sizes: int) -> dict[str, Any]:
-    """Run one in its own process, and give its figures with the peak of its memory."""
-    with tempfile.TemporaryDirectory(prefix="foldhouse-bench-") as folder:
-        told = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "benchmarks.histories", name, str(work), folder, json.dumps(sizes), str(told)]
-        seen = watched(command, {"PYTHONPATH": str(ROOT)}, ROOT)
-        return {**sizes, **json.loads(told.read_text()), "peak_bytes": seen.peak_bytes}
+@dataclass(frozen=True)
+class History:
+    """One history.
 
-
-def timed(action: Callable[[], object]) -> float:
-    """Seconds that an action takes."""
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started
-
-
-def small(work: Path, folder: Path, rows: int, refreshes: int, changes: int) -> dict[str, Any]:
-    """Many small commits: what the first and the last cost, and what a reader finds afterwards.
-
-    A commit is all from the finished files to the moved head: manifests, metadata, the catalog. Planning is
-    pyiceberg's, a full read is into Arrow. The table beside it is folded anew from the same stream, in one commit.
+    Args:
+        module: below `benchmarks`.
+        title: for people, with the sizes in braces.
+        stages: in order; one that is named more than once is measured so often, and the median counts.
+        sizes: name -> how large it is.
+        quick: the same for `--quick`.
+        ratios: figure -> the two it is the quotient of.
+        also: a size that has a second value in a whole run.
     """
-    import foldhouse as fh
-    from benchmarks.contenders.foldhouse_refresh import TABLES, events
 
-    engine = importlib.import_module("foldhouse.refresh.refresh")
-    commit, commits = engine.commit, []
+    module: str
+    title: str
+    stages: tuple[str, ...]
+    sizes: Mapping[str, int]
+    quick: Mapping[str, int]
+    ratios: Mapping[str, tuple[str, str]]
+    also: Mapping[str, int] = field(default_factory=dict)
 
-    def timed_commit(*arguments: Any, **options: Any) -> Any:
+
+HISTORIES = {
+    "small": History(
+        "small",
+        "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows, compact every {compact_every} (0: never)",
+        ("refresh", "plan", "plan", "plan", "read"),
+        {"rows": 1_000_000, "refreshes": 1_000, "changes": 1_000, "compact_every": 0},
+        {"rows": 200_000, "refreshes": 40, "changes": 1_000, "compact_every": 0},
+        {
+            "commit_last_vs_first": ("commit_last_seconds", "commit_first_seconds"),
+            "refresh_last_vs_first": ("refresh_last_seconds", "refresh_first_seconds"),
+            "plan_vs_fresh": ("plan_after_seconds", "plan_fresh_seconds"),
+            "read_arrow_vs_fresh": ("read_arrow_after_seconds", "read_arrow_fresh_seconds"),
+            "read_spark_vs_fresh": ("read_spark_after_seconds", "read_spark_fresh_seconds"),
+        },
+        also={"compact_every": 100},
+    ),
+    "year": History(
+        "sales",
+        "A year of {days} days, {per_day:,} sales a day, two tables: in one run, and in {days}",
+        ("one_run", "day_by_day", "duckdb"),
+        {"days": 365, "per_day": 1_500, "rounds": 3},
+        {"days": 20, "per_day": 1_500, "rounds": 1},
+        {
+            "one_run_vs_duckdb": ("one_run_seconds", "duckdb_seconds"),
+            "daily_runs_vs_one_run": ("daily_runs_seconds", "one_run_seconds"),
+        },
+    ),
+    "correction": History(
+        "sales",
+        "One day corrected in a year of {days} days, {per_day:,} sales a day, two tables",
+        ("corrected", "duckdb", "spark"),
+        {"days": 365, "per_day": 150_000, "rounds": 5},
+        {"days": 60, "per_day": 15_000, "rounds": 3},
+        {
+            "correction_vs_duckdb": ("correction_seconds", "duckdb_seconds"),
+            "correction_vs_spark": ("correction_seconds", "spark_overwrite_seconds"),
+        },
+    ),
+    "recompute": History(
+        "recompute",
+        "The last event of 1 % of {rows:,} keys restated (near: {near}): maximum, minimum, latest cannot subtract",
+        ("load", "restated", "duckdb"),
+        {"rows": 5_000_000, "near": 0, "rounds": 5},
+        {"rows": 300_000, "near": 0, "rounds": 3},
+        {"restated_vs_duckdb": ("restated_seconds", "duckdb_seconds")},
+        also={"near": 1},
+    ),
+    "memory": History(
+        "memory",
+        "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",
+        ("load", "fold", "land", "rebuild", "duckdb"),
+        {"rows": 20_000_000, "changes": 1_000_000, "events": 50_000_000},
+        {"rows": 500_000, "changes": 100_000, "events": 1_200_000},
+        {"rebuild_vs_duckdb": ("rebuild_seconds", "duckdb_seconds")},
+    ),
+}
+
+
+class Steps:
+    """Times what a stage does: `with steps("fold"): ...`. A step that is done more than once counts by its median."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, float, float]] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
         started = time.monotonic()
-        try:
-            return commit(*arguments, **options)
-        finally:
-            commits.append(time.monotonic() - started)
+        yield
+        self.taken.append((name, started, time.monotonic()))
 
-    engine.commit = timed_commit
-    import pyarrow.parquet as pq
+    def of(self, name: str) -> list[float]:
+        """The seconds of a step, each time it was done."""
+        return [ended - started for one, started, ended in self.taken if one == name]
 
-    given = batches(work / "data", rows, changes, "uniform", refreshes)
-    table, lake = TABLES["latest"], fh.Lake.local(folder / "lake")
-    for part in sorted(given.base.glob("*.parquet")):
-        lake.append(events, pq.read_table(part))
-    lake.refresh(table)
-    commits.clear()
-    appends, refreshed = [], []
-    for batch in given.changes:
-        new = pq.read_table(batch)
-        appends.append(timed(lambda new=new: lake.append(events, new)))
-        refreshed.append(timed(lambda: lake.refresh(table)))
-    fresh = fh.table("bench.fresh", source=events, buckets=table.buckets, fold=table.fold)
-    lake.refresh(fresh)
-    found: dict[str, Any] = {"all_seconds": sum(appends) + sum(refreshed)}
-    for name, taken in (("append", appends), ("refresh", refreshed), ("commit", commits[: len(refreshed)])):
-        warm = taken[5:] if len(taken) > 2 * _FEW else taken
-        found[f"{name}_first_seconds"] = statistics.median(warm[:_FEW])
-        found[f"{name}_last_seconds"] = statistics.median(warm[-_FEW:])
-        found[f"{name}_slowest_seconds"] = max(warm)
-    found |= _reading(lake, table, "after") | _reading(lake, fresh, "fresh")
-    found["compact_seconds"] = timed(lambda: lake.compact(table))
-    found |= _reading(lake, table, "compacted")
-    assert lake.count(table) == lake.count(fresh)
-    lake.close()
+
+def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Run all stages of a history.
+
+    Args:
+        name: of `HISTORIES`.
+        work: the work folder.
+        sizes: how large.
+
+    Returns:
+        The sizes, what the stages tell, `<step>_seconds` and `<step>_peak_bytes` (of all processes) of their steps,
+        and the ratios.
+
+    Raises:
+        RuntimeError: a stage failed.
+    """
+    history = HISTORIES[name]
+    load_average = os.getloadavg()[0]
+    found: dict[str, list[Any]] = {}
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="history-", dir=work) as folder:
+        for stage in history.stages:
+            for figure, value in _stage(history.module, stage, work, Path(folder), sizes).items():
+                found.setdefault(figure, []).append(value)
+    figures = {figure: statistics.median(values) for figure, values in found.items()}
+    for figure, (one, other) in history.ratios.items():
+        figures[figure] = figures[one] / figures[other]
+    return {**sizes, "load_average": round(load_average, 1), **figures}
+
+
+def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
+    told = folder / f"{stage}.json"
+    job = {"work": str(work), "folder": str(folder), "sizes": dict(sizes), "told": str(told)}
+    command = [sys.executable, "-m", "benchmarks.histories", module, stage, json.dumps(job)]
+    seen = watched(command, {"PYTHONPATH": str(ROOT), "TZ": "UTC"}, ROOT)
+    said = json.loads(told.read_text())
+    return {**said["figures"], **_of_steps(said["steps"], seen)}
+
+
+def _of_steps(taken: list[tuple[str, float, float]], seen: Watched) -> dict[str, float]:
+    """Seconds (the median) and peak of all processes (the greatest) of each step."""
+    found: dict[str, float] = {}
+    for name in dict.fromkeys(name for name, _, _ in taken):
+        spans = [(started, ended) for one, started, ended in taken if one == name]
+        found[f"{name}_seconds"] = statistics.median(ended - started for started, ended in spans)
+        found[f"{name}_peak_bytes"] = max(seen.peak_between(*span) for span in spans)
     return found
 
 
-def _reading(lake: Any, table: Any, when: str) -> dict[str, Any]:
-    def planned() -> list[Any]:
-        return list(lake.load(table).scan().plan_files())
-
-    planned()
-    return {
-        f"files_{when}": len(planned()),
-        f"plan_{when}_seconds": statistics.median(timed(planned) for _ in range(5)),
-        f"read_{when}_seconds": statistics.median(timed(lambda: lake.to_arrow(table)) for _ in range(5)),
-    }
-
-
-def year(work: Path, folder: Path, days: int, per_day: int) -> dict[str, Any]:
-    """A year of sales: landed, folded in one backfill, folded day by day, and one day of it corrected."""
-    from benchmarks import sales
-
-    return sales.measure(folder, days, per_day)
-
-
 def main() -> None:
-    """Run what the first argument names."""
-    name, work, folder, sizes, told = sys.argv[1:6]
-    found = {"small": small, "year": year}[name](Path(work), Path(folder), **json.loads(sizes))
-    Path(told).write_text(json.dumps(found))
-    for path in Path(folder).glob("lake*"):
-        shutil.rmtree(path, ignore_errors=True)
+    """Run the stage that is named."""
+    module, stage, job = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    steps = Steps()
+    function = getattr(importlib.import_module(f"benchmarks.{module}"), stage)
+    figures = function(Path(job["work"]), Path(job["folder"]), steps, **job["sizes"])
+    Path(job["told"]).write_text(json.dumps({"figures": figures, "steps": steps.taken}))
 
 
 if __name__ == "__main__":

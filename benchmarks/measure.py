@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import Any
 from benchmarks.contenders import CONTENDERS
 from benchmarks.events import Batches
 from benchmarks.peers import environment
-from benchmarks.watch import tree_bytes
+from benchmarks.watch import Sampler, Watched
 
 ROOT = Path(__file__).parent.parent
-_SAMPLE_SECONDS = 0.25
+_WRITES = {"foldhouse_refresh": "src/foldhouse/**/*.py"}
+"""Module of a contender -> the sources, besides its own, that decide how its table is written."""
 
 
 @dataclass(frozen=True)
@@ -73,56 +73,35 @@ def job(contender: str, folder: Path, work: Path, workload: str, **more: Any) ->
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
-        samples = _Samples(process)
+        sampler = Sampler(process.pid)
         said = [json.loads(line) for line in process.stdout or () if line.startswith("{")]
         status = process.wait()
-        samples.stop()
+        seen = sampler.stopped()
         errors.seek(0)
         printed = errors.read()
     if status:
         raise Failed(f"{contender} ended with {status}:\n{printed[-3000:]}")
     said[0]["began"] = began  # starting Python is part of starting
-    return [_step(one, samples) for one in said]
+    return [_step(one, seen) for one in said]
 
 
-class _Samples:
-    """The memory of a process tree over time, sampled until it is told to stop."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.taken: list[tuple[float, int]] = []
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._done.wait(_SAMPLE_SECONDS):
-            if sys.platform == "linux":
-                self.taken.append((time.monotonic(), tree_bytes(self.process.pid)))
-
-    def stop(self) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def peak(self, began: float, ended: float) -> int:
-        """Of a span of time, with the sample right after it, so that a short one has a figure too."""
-        inside = [held for at, held in self.taken if began <= at <= ended + _SAMPLE_SECONDS]
-        return max(inside, default=0)
-
-
-def _step(said: dict[str, Any], samples: _Samples) -> Step:
+def _step(said: dict[str, Any], seen: Watched) -> Step:
     what, began, ended = said.pop("what"), said.pop("began"), said.pop("ended")
     files, size = said.pop("files", 0), said.pop("bytes", 0)
-    return Step(what, ended - began, samples.peak(began, ended), files, size, said)
+    return Step(what, ended - began, seen.peak_between(began, ended), files, size, said)
 
 
 def loaded(contender: str, work: Path, workload: str, base: Path) -> tuple[Path, dict[str, Any]]:
-    """The folder of a contender's table right after its first load, and what that took; loaded once a work folder."""
+    """The folder of a contender's table right after its first load, and what that took.
+
+    It is loaded once a work folder, and again when the code that writes it is another.
+    """
     name = f"{contender}-{workload}-{base.name}"
     folder, kept = work / "tables" / name, work / "loaded" / name
     figures = kept / "load.json"
-    if figures.exists():
-        return folder, json.loads(figures.read_text())
+    code = _code(CONTENDERS[contender].module)
+    if figures.exists() and (known := json.loads(figures.read_text())).pop("code", None) == code:
+        return folder, known
     for stale in (folder, kept):
         shutil.rmtree(stale, ignore_errors=True)
     steps = {step.what: step for step in job(contender, folder, work, workload, base=base, read=True)}
@@ -135,9 +114,19 @@ def loaded(contender: str, work: Path, workload: str, base: Path) -> tuple[Path,
         "bytes": load.bytes,
         "read_seconds": steps["read"].seconds,
     }
+    if "read in Arrow" in steps:
+        found["read_arrow_seconds"] = steps["read in Arrow"].seconds
     shutil.copytree(folder, kept / "table", symlinks=True)
-    figures.write_text(json.dumps(found))
+    figures.write_text(json.dumps({**found, "code": code}))
     return folder, found
+
+
+def _code(module: str) -> str:
+    """A digest of the sources that decide how a contender writes its table."""
+    digest = hashlib.sha256((ROOT / "benchmarks" / "contenders" / f"{module}.py").read_bytes())
+    for path in sorted(ROOT.glob(_WRITES[module])) if module in _WRITES else ():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def figures_of(
@@ -183,6 +172,7 @@ def figures_of(
         found["changelog_seconds"] = named["changelog"].seconds
         found["changelog_rows"] = named["changelog"].more["rows"]
     if "read in Arrow" in named:
-        found["read_arrow_seconds"] = named["read in Arrow"].seconds
+        found["read_arrow_before_seconds"] = load["read_arrow_seconds"]
+        found["read_arrow_after_seconds"] = named["read in Arrow"].seconds
     shutil.rmtree(folder, ignore_errors=True)
     return found

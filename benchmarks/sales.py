@@ -1,25 +1,25 @@
-"""A generated year of sales in the shape of the retail year, as large as asked for, and what correcting a day costs.
+"""A generated year of sales in the shape of the retail year, as large as asked for: a file of Parquet a day.
 
 Two tables: revenue by day and country, partitioned by day, and customers, which a day's correction touches all over.
-Peers, on the same days as Parquet: DuckDB computes both tables again from all days; Spark overwrites the one
-partition of revenue (its dynamic partition overwrite, the usual way), and computes customers again.
+The stages of two histories: the year folded in one run, and day by day; and one day of it corrected, 1 % of its lines
+changed. Peers, on the same files: DuckDB computes both tables again from all days; Spark overwrites the one partition
+of revenue (its dynamic partition overwrite, the usual way), and computes customers again.
 """
 
 from __future__ import annotations
 
-import shutil
-import statistics
-import time
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb as engine
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import foldhouse as fh
+from benchmarks.agreement import check_same_rows
+from benchmarks.histories import Steps
 
 FIRST = date(2023, 1, 1)
 COUNTRIES, CUSTOMERS = 38, 200_000
@@ -63,10 +63,11 @@ customers = fh.table(
 )
 REVENUE_SQL = "SELECT day, country, sum(amount), count(*), sum(units) FROM {sales} GROUP BY day, country"
 CUSTOMERS_SQL = "SELECT customer, sum(amount), count(*), sum(units) FROM {sales} GROUP BY customer"
+NAMES = ["revenue", "lines", "units"]
 
 
 def a_day(day: date, lines: int, version: int = 0) -> pa.Table:
-    """The sales of a day; another version has a hundredth of the amounts changed, and some lines fewer."""
+    """The sales of a day; another version has a hundredth of the amounts changed, and a thousandth of lines fewer."""
     chance = np.random.default_rng([3, day.toordinal(), lines])
     units = chance.integers(1, 50, lines, np.int32)
     cents = units * chance.integers(50, 5_000, lines)
@@ -91,90 +92,123 @@ def a_day(day: date, lines: int, version: int = 0) -> pa.Table:
     return table.slice(0, lines - version * max(1, lines // 1_000))
 
 
-def measure(folder: Path, days: int, per_day: int, repeats: int = 5) -> dict[str, Any]:
-    """Everything once, the correction `repeats` times.
-
-    Args:
-        folder: to work in.
-        days: of the year.
-        per_day: sales a day.
-        repeats: corrections, of which the median counts.
-    """
+def files(work: Path, days: int, per_day: int) -> dict[date, Path]:
+    """Day -> its file; a year that is there is not made again."""
+    folder = work / "data" / f"sales-{days}-{per_day}"
     year = [FIRST + timedelta(days=number) for number in range(days)]
+    if not folder.is_dir():
+        making = folder.with_name(f"making-{folder.name}")
+        making.mkdir(parents=True, exist_ok=True)
+        for day in year:
+            pq.write_table(a_day(day, per_day), making / f"{day}.parquet", compression="zstd")
+        making.rename(folder)
+    return {day: folder / f"{day}.parquet" for day in year}
+
+
+def corrected_day(days: int) -> date:
+    """Which day is corrected: late in the year, as in life."""
+    return FIRST + timedelta(days=days * 9 // 10)
+
+
+def one_run(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
+    """The year landed, then folded in one run."""
     lake = fh.Lake.local(folder / "lake")
-    found: dict[str, Any] = {"lines": days * per_day}
-    started = time.monotonic()
-    for day in year:
-        lake.replace(sales, a_day(day, per_day), partitions=[day])
-    found["land_seconds"] = time.monotonic() - started
-    found["one_run_seconds"] = _seconds(lambda: [lake.backfill(revenue, year), lake.refresh(customers)])
-    found["lines_a_second"] = found["lines"] / (found["land_seconds"] + found["one_run_seconds"])
-    taken = [_correction(lake, year[days * 9 // 10], per_day, version) for version in range(1, repeats + 2)]
-    found |= {"correction_first_seconds": taken[0], "correction_seconds": statistics.median(taken[1:])}
-    found["correction_all_seconds"] = sum(taken)
-    expected = lake.to_arrow(revenue).sort_by([("day", "ascending"), ("country", "ascending")])
-    found |= _peers(lake, folder, year[days * 9 // 10], per_day, repeats)
-    lake.close()
-    daily = fh.Lake.local(folder / "lake-daily")
-    started = time.monotonic()
-    folding = 0.0
-    for day in year:
-        daily.replace(sales, a_day(day, per_day), partitions=[day])
-        folding += _seconds(lambda day=day: [daily.backfill(revenue, [day]), daily.refresh(customers)])
-    found |= {"daily_runs_seconds": folding, "daily_runs_with_landing_seconds": time.monotonic() - started}
-    _correction(daily, year[days * 9 // 10], per_day, repeats + 1)
-    same = daily.to_arrow(revenue).sort_by([("day", "ascending"), ("country", "ascending")])
-    assert same.equals(expected), "a year in one run and day by day came to different tables"
-    daily.close()
-    return found
-
-
-def _correction(lake: fh.Lake, day: date, per_day: int, version: int) -> float:
-    corrected = a_day(day, per_day, version)
-
-    def correct() -> None:
-        lake.replace(sales, corrected, partitions=[day])
-        lake.refresh(revenue)
+    year = files(work, days, per_day)
+    with steps("land"):
+        for day, file in year.items():
+            lake.replace(sales, pq.read_table(file), partitions=[day])
+    with steps("one_run"):
+        lake.backfill(revenue, year)
         lake.refresh(customers)
+    _keep(lake, folder, "ours")
+    lake.close()
+    seconds = sum(steps.of("land")) + sum(steps.of("one_run"))
+    return {"lines": days * per_day, "lines_a_second": days * per_day / seconds}
 
-    return _seconds(correct)
+
+def day_by_day(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
+    """The same year in another lake, folded after each day that lands; it has to come to the same tables."""
+    lake = fh.Lake.local(folder / "lake-daily")
+    for day, file in files(work, days, per_day).items():
+        with steps("daily_landing"):
+            lake.replace(sales, pq.read_table(file), partitions=[day])
+        with steps("daily_run"):
+            lake.backfill(revenue, [day])
+            lake.refresh(customers)
+    _keep(lake, folder, "daily")
+    lake.close()
+    runs = steps.of("daily_run")
+    return {
+        "daily_runs_seconds": sum(runs),
+        "daily_landings_seconds": sum(steps.of("daily_landing")),
+        "daily_run_first_seconds": runs[min(5, len(runs) - 1)],
+        "daily_run_last_seconds": runs[-1],
+    }
 
 
-def _peers(lake: fh.Lake, folder: Path, day: date, per_day: int, repeats: int) -> dict[str, float]:
-    import duckdb
-
-    raw = folder / "raw"
-    for one in lake.to_arrow(revenue)["day"].unique().to_pylist():
-        (raw / f"on={one}").mkdir(parents=True)
-        version = repeats + 1 if one == day else 0
-        pq.write_table(a_day(one, per_day, version), raw / f"on={one}" / "sales.parquet", compression="zstd")
-    everything = f"read_parquet('{raw}/*/*.parquet')"
-    connection = duckdb.connect()
-
-    def duckdb_again() -> None:
-        for name, query in (("revenue", REVENUE_SQL), ("customers", CUSTOMERS_SQL)):
-            connection.execute(f"COPY ({query.format(sales=everything)}) TO '{folder}/{name}.parquet' (FORMAT parquet)")
-
-    def spark_overwrite() -> None:
-        lake.spark.read.parquet(str(raw / f"on={day}")).createOrReplaceTempView("corrected")
-        lake.spark.read.parquet(str(raw)).createOrReplaceTempView("everything")
-        names = ["day", "country", "revenue", "lines", "units"]
-        one_day = lake.spark.sql(REVENUE_SQL.format(sales="corrected")).toDF(*names)
-        options = {"partitionOverwriteMode": "dynamic"}
-        one_day.write.options(**options).mode("overwrite").partitionBy("day").parquet(str(folder / "spark-revenue"))
-        again = lake.spark.sql(CUSTOMERS_SQL.format(sales="everything")).toDF("customer", *names[2:])
-        again.write.mode("overwrite").parquet(str(folder / "spark-customers"))
-
-    found = {}
-    for name, action in (("duckdb_again", duckdb_again), ("spark_overwrite", spark_overwrite)):
-        action()
-        found[f"{name}_seconds"] = statistics.median(_seconds(action) for _ in range(repeats))
-    connection.close()
-    shutil.rmtree(raw)
+def corrected(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
+    """The year in one run; then, in the warm session, one day landed again and both tables refreshed."""
+    found = one_run(work, folder, steps, days, per_day, rounds)
+    lake, day = fh.Lake.local(folder / "lake"), corrected_day(days)
+    file = folder / "corrected.parquet"
+    for version in range(1, rounds + 2):
+        pq.write_table(a_day(day, per_day, version), file, compression="zstd")
+        with steps("correction_first" if version == 1 else "correction"):
+            lake.replace(sales, pq.read_table(file), partitions=[day])
+            runs = [lake.refresh(revenue), lake.refresh(customers)]
+    found |= {f"correction_rows_{name}": sum(getattr(run, f"rows_{name}") for run in runs) for name in _ROWS}
+    _keep(lake, folder, "ours")
+    lake.close()
     return found
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started
+_ROWS = ("read", "recomputed", "written", "carried")
+
+
+def _keep(lake: fh.Lake, folder: Path, whose: str) -> None:
+    """Both tables as Parquet, for whoever compares."""
+    for table in (revenue, customers):
+        pq.write_table(lake.to_arrow(table), folder / f"{whose}-{table.name}.parquet")
+
+
+def _days(work: Path, folder: Path, days: int, per_day: int) -> tuple[list[str], str]:
+    """The files of the year as it is in the end, and the one of the day that was corrected, if it was."""
+    year = files(work, days, per_day)
+    file = folder / "corrected.parquet"
+    if file.exists():
+        year[corrected_day(days)] = file
+    return [str(path) for path in year.values()], str(year[corrected_day(days)])
+
+
+def duckdb(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
+    """DuckDB: both tables again from all files, as Parquet. Ours have to hold the same rows."""
+    everything, _ = _days(work, folder, days, per_day)
+    connection = engine.connect()
+    for number in range(rounds + 1):
+        with steps("duckdb_first" if number == 0 else "duckdb"):
+            for table, query in ((revenue, REVENUE_SQL), (customers, CUSTOMERS_SQL)):
+                rows, to = query.format(sales=f"read_parquet({everything})"), folder / f"{table.name}.parquet"
+                connection.execute(f"COPY ({rows}) TO '{to}' (FORMAT parquet, COMPRESSION zstd)")
+    connection.close()
+    for whose in ("ours", "daily"):
+        for table, keys in ((revenue, ["day", "country", "revenue"]), (customers, ["customer", "spent"])):
+            held = folder / f"{whose}-{table.name}.parquet"
+            if held.exists():
+                check_same_rows(held, folder / f"{table.name}.parquet", [*keys, "lines", "units"])
+    return {}
+
+
+def spark(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
+    """Spark: the corrected day's partition of revenue overwritten, customers again from all files."""
+    everything, one_day = _days(work, folder, days, per_day)
+    session = fh.Lake.local(folder / "lake").spark
+    for number in range(rounds + 1):
+        with steps("spark_overwrite_first" if number == 0 else "spark_overwrite"):
+            session.read.parquet(one_day).createOrReplaceTempView("corrected")
+            session.read.parquet(*everything).createOrReplaceTempView("everything")
+            day = session.sql(REVENUE_SQL.format(sales="corrected")).toDF("day", "country", *NAMES)
+            writer = day.write.option("partitionOverwriteMode", "dynamic").mode("overwrite").partitionBy("day")
+            writer.parquet(str(folder / "spark-revenue"))
+            again = session.sql(CUSTOMERS_SQL.format(sales="everything")).toDF("customer", *NAMES)
+            again.write.mode("overwrite").parquet(str(folder / "spark-customers"))
+    return {}

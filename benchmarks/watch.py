@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_SAMPLE_SECONDS = 0.25
+
 
 @dataclass(frozen=True)
 class Watched:
-    """Seconds from start to end, and the peak of the resident memory of the whole process tree (Linux only, else 0)."""
+    """Seconds from start to end, and the memory of the whole process tree meanwhile (Linux only, else nothing).
+
+    Args:
+        seconds: of the whole command.
+        samples: (moment on the monotonic clock, bytes), in order.
+    """
 
     seconds: float
-    peak_bytes: int
+    samples: tuple[tuple[float, int], ...]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was held at once."""
+        return max((held for _, held in self.samples), default=0)
+
+    def peak_between(self, began: float, ended: float) -> int:
+        """The same within a span of the clock, with the sample right after it, so that a short span has one too."""
+        inside = [held for at, held in self.samples if began <= at <= ended + _SAMPLE_SECONDS]
+        return max(inside, default=0)
+
+
+class Sampler:
+    """Samples the memory of a process tree from its making until it is stopped."""
+
+    def __init__(self, root: int) -> None:
+        self._root, self._began = root, time.monotonic()
+        self._taken: list[tuple[float, int]] = []
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(_SAMPLE_SECONDS):
+            if sys.platform == "linux":
+                self._taken.append((time.monotonic(), tree_bytes(self._root)))
+
+    def stopped(self) -> Watched:
+        """What was seen."""
+        self._done.set()
+        self._thread.join()
+        return Watched(time.monotonic() - self._began, tuple(self._taken))
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Watched:
@@ -25,7 +65,6 @@ def watched(command: Sequence[str], environment: Mapping[str, str], folder: Path
     Raises:
         RuntimeError: it failed; with the end of what it printed.
     """
-    started = time.monotonic()
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -34,22 +73,12 @@ def watched(command: Sequence[str], environment: Mapping[str, str], folder: Path
         stderr=subprocess.STDOUT,
         text=True,
     )
-    peak = 0
-    done = threading.Event()
-
-    def sample() -> None:
-        nonlocal peak
-        while not done.wait(0.2):
-            peak = max(peak, tree_bytes(process.pid))
-
-    sampler = threading.Thread(target=sample, daemon=True)
-    sampler.start()
+    sampler = Sampler(process.pid)
     printed, _ = process.communicate()
-    done.set()
-    sampler.join()
+    seen = sampler.stopped()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{printed[-3000:]}")
-    return Watched(time.monotonic() - started, peak)
+    return seen
 
 
 def tree_bytes(root: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foldhouse.kernel.combine import FILE, POSITION
 from foldhouse.kernel.keyed import by_keys
@@ -27,7 +28,9 @@ from foldhouse.storage.schema import Layout
 _MOST_PRUNING_KEYS = 2_000
 """Comparing more keys with the bounds of a file costs more than it saves."""
 _MUCH = 0.3
-"""Where so large a share of a bucket's rows changes, all its columns are read at once."""
+"""Where so large a share of a bucket's rows changes, it is read whole."""
+_KEYS_A_ROW_GROUP = 2
+"""With so many wanted keys for each row group, hardly one has none, and keys are not read ahead of the rest."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,11 @@ class Held:
             columns: of the table; the others are null. All by default.
         """
         chosen = columns or self.plan.table_schema.names
-        frames = [pl.DataFrame(schema=self._schema)]
+        parts = []
         for number, positions in zip(numbers, without, strict=True):
             rows, places = read_piece(self.layout, Piece(self.slices[number].file), chosen)
-            kept = np.setdiff1d(places, positions, assume_unique=True)
-            frames.append(self._frame(rows, number, places)[kept])
-        return pl.concat(frames)
+            parts.append(_without(_Part(number, rows, places), positions))
+        return self._frame(parts, chosen)
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """The rows of some keys, and perhaps others.
@@ -94,26 +96,26 @@ class Held:
         if keys.height > _MUCH * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
-        ordered = keys[self.plan.key_names[0]].unique().sort().to_list()
-        frames = [pl.DataFrame(schema=self._schema)]
-        for number, one in enumerate(self.slices):
-            if one.file in candidates:
-                frames.append(self._of_keys(number, one, keys, ordered, columns))
-        return pl.concat(frames)
+        wanted = _Wanted.of(keys, self.plan.key_names)
+        parts = [
+            self._of_keys(number, one, wanted, columns)
+            for number, one in enumerate(self.slices)
+            if one.file in candidates
+        ]
+        return self._frame(parts, columns)
 
     def at(self, places: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-        """Some columns of the rows at some places.
+        """Some columns of the rows at some places, and no others.
 
         Args:
             places: numbers of files and positions in them, each once.
             columns: of the table.
         """
-        frames = [pl.DataFrame(schema={n: k for n, k in self._schema.items() if n in (*columns, FILE, POSITION)})]
+        parts = []
         for (number,), found in places.partition_by(FILE, as_dict=True).items():
-            positions = found[POSITION].sort().to_numpy()
             file = open_file(self.layout, self.slices[number].file.path)
-            frames.append(self._frame(file.read_at(self.layout, columns, positions)[0], number, positions, columns))
-        return pl.concat(frames)
+            parts.append(_Part(number, *file.read_at(self.layout, columns, found[POSITION].sort().to_numpy())))
+        return self._frame(parts, columns).select(*columns, FILE, POSITION)
 
     def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
         pieces = [Piece(one.file) for one in self.slices]
@@ -122,28 +124,76 @@ class Held:
         values = {name: keys[name].unique().to_list() for name in self.plan.key_names}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
-    def _of_keys(
-        self, number: int, one: Slice, keys: pl.DataFrame, ordered: Sequence[Any], columns: Sequence[str]
-    ) -> pl.DataFrame:
+    def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> _Part:
+        """The rows of one file: by the keys first, unless every row group is likely to hold one of them."""
         file = open_file(self.layout, one.file.path)
-        groups = file.row_groups_with(self.layout, self.plan.key_names[0], ordered)
-        found = pl.from_arrow(file.read(self.layout, self.plan.key_names, groups))
-        assert isinstance(found, pl.DataFrame)
-        typed = found.cast({name: self._schema[name] for name in self.plan.key_names})
-        wanted = by_keys(typed.with_row_index(POSITION), keys, self.plan.key_names, "semi")[POSITION].to_numpy()
-        positions = np.setdiff1d(file.positions(groups)[wanted], self._gone(one), assume_unique=True)
-        if not len(positions):
-            return pl.DataFrame(schema=self._schema)
-        rows, places = file.read_at(self.layout, columns, positions)
-        return self._frame(rows, number, places)
+        groups = file.row_groups_with(self.layout, self.plan.key_names[0], wanted.ordered)
+        is_dense = wanted.keys.height >= _KEYS_A_ROW_GROUP * len(groups)
+        rows = file.read(self.layout, columns if is_dense else self.plan.key_names, groups)
+        found, positions = wanted.places(rows), file.positions(groups)
+        part = _without(_Part(number, rows.take(pa.array(found)), positions[found]), self._gone(one))
+        if is_dense:
+            return part
+        return _Part(number, *file.read_at(self.layout, columns, part.positions))
 
-    def _frame(
-        self, rows: pa.Table, number: int, positions: np.ndarray, columns: Sequence[str] | None = None
-    ) -> pl.DataFrame:
-        frame = pl.from_arrow(rows)
+    def _frame(self, parts: Sequence[_Part], columns: Sequence[str]) -> pl.DataFrame:
+        """The parts as one frame of all columns of the table, those that were not read as nulls."""
+        target = pa.schema([self.layout.arrow.field(name).remove_metadata().with_nullable(True) for name in columns])
+        tables = [part.rows.select(columns).cast(target) for part in parts]
+        frame = pl.from_arrow(pa.concat_tables(tables) if tables else target.empty_table())
         assert isinstance(frame, pl.DataFrame)
-        chosen = list(columns or self.plan.table_schema.names)
-        missing = [pl.lit(None).alias(name) for name in chosen if name not in frame.columns]
-        places = [pl.Series(FILE, np.full(len(positions), number, np.uint32)), pl.Series(POSITION, positions)]
-        whole = frame.with_columns(missing).select(chosen).with_columns(places)
-        return whole.cast({name: self._schema[name] for name in whole.columns})
+        sizes = [len(part.positions) for part in parts]
+        frame = frame.with_columns(
+            pl.Series(FILE, np.repeat(np.array([part.number for part in parts], np.uint32), sizes)),
+            pl.Series(POSITION, np.concatenate([np.empty(0, np.int64), *(part.positions for part in parts)])),
+        )
+        missing = [pl.lit(None).alias(name) for name in self._schema if name not in frame.columns]
+        return frame.with_columns(missing).select(self._schema.keys()).cast(self._schema)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a file, with their positions in it."""
+
+    number: int
+    rows: pa.Table
+    positions: np.ndarray
+
+
+def _without(part: _Part, gone: np.ndarray) -> _Part:
+    """The rows that are not at some sorted positions."""
+    if not len(gone) or not len(part.positions):
+        return part
+    places = np.searchsorted(gone, part.positions)
+    kept = gone[np.minimum(places, len(gone) - 1)] != part.positions
+    return part if kept.all() else _Part(part.number, part.rows.filter(pa.array(kept)), part.positions[kept])
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The keys that are looked for.
+
+    Args:
+        keys: the key columns, each key once.
+        ordered: the values of the first one, ascending.
+    """
+
+    keys: pl.DataFrame
+    ordered: Sequence[Any]
+
+    @classmethod
+    def of(cls, keys: pl.DataFrame, names: Sequence[str]) -> _Wanted:
+        """Of a frame of keys."""
+        return cls(keys.select(names), keys[names[0]].unique().sort().to_list())
+
+    def places(self, rows: pa.Table) -> np.ndarray:
+        """Which rows of a table are of one of the keys, as int64, ascending."""
+        (first, *more) = self.keys.columns
+        kind = rows.schema.field(first).type
+        if not more and not pa.types.is_floating(kind):
+            among = pc.is_in(rows[first], value_set=self.keys[first].to_arrow().cast(kind))
+            return np.flatnonzero(among.to_numpy())
+        found = pl.from_arrow(rows.select(self.keys.columns))
+        assert isinstance(found, pl.DataFrame)
+        typed = found.cast(dict(self.keys.schema)).with_row_index(POSITION)  # type: ignore[arg-type]
+        return by_keys(typed, self.keys, self.keys.columns, "semi")[POSITION].sort().to_numpy().astype(np.int64)
