@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from foldhouse.storage.live import Slice
 
 DELETED_SHARE = 0.2
-MAX_FILES = 16
-MAX_DELETE_FILES = 8
+MANY_SMALL_FILES = 4
+MANY_DELETE_FILES = 4
 GROWTH = 4
 ALWAYS_SMALL_ROWS = 1_000
 MIN_FILES = 5
@@ -42,32 +42,32 @@ class Stored:
         return self.rows - self.deleted
 
 
-def files_to_rewrite(files: Sequence[Stored], rows_added: int, delete_files: int) -> list[int]:
+def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
     """Which data files of a bucket are better written anew, together with the rows that are added.
 
     Args:
         files: its data files.
         rows_added: new and changed rows.
-        delete_files: how many delete files there will be.
 
     Returns:
-        Places in `files`, ascending: those of which much is deleted; of too many files also the small ones.
+        Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
     chosen = [place for place, one in enumerate(files) if is_worn(one.rows, one.deleted)]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
-    if len(others) + delete_files + 1 >= MAX_FILES:
-        for place in others:
-            if files[place].live > max(GROWTH * together, ALWAYS_SMALL_ROWS):
-                break
-            chosen.append(place)
-            together += files[place].live
+    small = []
+    for place in others:
+        if files[place].live > max(GROWTH * together, ALWAYS_SMALL_ROWS):
+            break
+        small.append(place)
+        together += files[place].live
+    chosen += small if len(small) >= MANY_SMALL_FILES else []
     return sorted(chosen)
 
 
 def merging_deletes_pays(delete_files: int) -> bool:
     """Whether so many delete files of a bucket are better written as one."""
-    return delete_files >= MAX_DELETE_FILES
+    return delete_files >= MANY_DELETE_FILES
 
 
 def is_small(one: Slice, target_bytes: int) -> bool:

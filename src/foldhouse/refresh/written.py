@@ -77,7 +77,7 @@ def write_bucket(
         Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place])) for place, one in enumerate(held.slices)
     ]
     delete_files = {path for one in held.slices for path in one.deletes}
-    anew = files_to_rewrite(files, rows.height, len(delete_files) + bool(by_file))
+    anew = files_to_rewrite(files, rows.height)
     stays = [place for place in range(len(files)) if place not in anew]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     carried = held.rows_of(anew, [bucket.dead(place) for place in anew])

@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import event
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
+_MOST_KNOWN = 64
+
+
+class _LocalCatalog(SqlCatalog):
+    """Parses a metadata file once: it never changes, and with a long history that is most of loading a table."""
+
+    @cached_property
+    def _known(self) -> dict[str, TableMetadata]:
+        return {}
+
+    def _remember(self, location: str, metadata: TableMetadata) -> None:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[location] = metadata
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location or ""
+        metadata = self._known.get(location)
+        if metadata is None:
+            loaded = super()._convert_orm_to_iceberg(orm_table)
+            self._remember(location, loaded.metadata)
+            return loaded
+        name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        response = super().commit_table(table, requirements, updates)
+        self._remember(response.metadata_location, response.metadata)
+        return response
 
 
 def open_local_catalog(lake: Path) -> SqlCatalog:
@@ -24,7 +59,7 @@ def open_local_catalog(lake: Path) -> SqlCatalog:
     """
     lake = lake.resolve()
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
-    catalog = SqlCatalog(
+    catalog = _LocalCatalog(
         CATALOG_NAME,
         uri=f"sqlite:///{lake / 'catalog.db'}?timeout={_BUSY_SECONDS}",
         warehouse=(lake / "warehouse").as_uri(),
