@@ -21,6 +21,7 @@ import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.refresh.append import stream_coverage
 from foldhouse.refresh.expire import Keeping, expire_history
+from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of
@@ -242,14 +243,16 @@ def test_a_consumer_in_a_namespace_within_a_namespace_is_found(lake: fh.Lake) ->
     assert_folded(lake, deep, pa.concat_tables([a_batch(number) for number in range(4)]))
 
 
-def test_where_a_table_cannot_be_read_nothing_is_expired(shop: fh.Lake) -> None:
+def test_where_a_table_cannot_be_read_nothing_is_expired(shop: fh.Lake, tmp_path: Path) -> None:
     """It may be a consumer."""
+    another = fh.Lake(open_local_catalog(tmp_path / "lake"), lambda: pytest.fail("no JVM"))  # knows no metadata yet
     before = ids(shop, events)
     metadata = Path(shop.load(by_key).metadata_location.removeprefix("file://"))
     kept = metadata.read_bytes()
     metadata.unlink()
     with pytest.raises(FileNotFoundError):
-        shop.expire(events, **NOW)
+        another.expire(events, **NOW)
+    another.close()
     metadata.write_bytes(kept)
     assert ids(shop, events) == before
 

@@ -6,8 +6,10 @@ Guarantee: exactly once a call. Each call is one commit; replacing a partition b
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
@@ -37,6 +39,8 @@ from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
 _ATTEMPTS = 10
+_FEWEST_ROWS_A_FILE = 250_000
+_MOST_ROWS_A_FILE = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def _prepared(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame) ->
         written = (
             _written_by_spark(layout, stream, events)
             if isinstance(events, DataFrame)
-            else _written(layout, stream, events)
+            else _written(layout, stream, events, os.cpu_count() or 1)
         )
         try:
             return commit_columns(catalog, iceberg, updates), written
@@ -213,19 +217,39 @@ def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
     days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
     if days is None:
         return {None: events} if events.num_rows else {}
-    found: list[date | None] = pc.unique(days).to_pylist()
-    return {day: events.filter(pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day))) for day in found}
+    if pc.count_distinct(days, mode="all").as_py() <= 1:
+        return {days[0].as_py(): events} if events.num_rows else {}
+    order = pc.sort_indices(days)  # a stable sort: a day's events stay in their order
+    counts = pc.value_counts(days.combine_chunks().take(order)).to_pylist()  # in the order of appearance
+    ordered, found, begin = events.take(order), {}, 0
+    for one in counts:
+        found[one["values"]] = ordered.slice(begin, one["counts"])
+        begin += one["counts"]
+    return found
 
 
 def _partition(day: date | None) -> Partition:
     return Partition((None if day is None else (day - _EPOCH).days,))
 
 
-def _written(layout: Layout, stream: Stream, events: pa.Table) -> list[DataFile]:
+def _written(layout: Layout, stream: Stream, events: pa.Table, at_once: int = 1) -> list[DataFile]:
+    """The events of each day in files of their own, several where that keeps several threads busy."""
     by_day = _by_day(stream, checked(stream, layout, events))
-    if stream.partition_column is None:
-        return [write_data_file(layout, Partition(()), rows) for rows in by_day.values()]
-    return [write_data_file(layout, _partition(day), rows) for day, rows in by_day.items()]
+    has_days = stream.partition_column is not None
+    parts = [
+        (_partition(day) if has_days else Partition(()), rows.slice(begin, size))
+        for day, rows in by_day.items()
+        for size in [-(-rows.num_rows // _files(rows.num_rows, at_once))]
+        for begin in range(0, rows.num_rows, size)
+    ]
+    if at_once == 1 or len(parts) == 1:
+        return [write_data_file(layout, partition, rows) for partition, rows in parts]
+    with ThreadPoolExecutor(max_workers=at_once) as threads:
+        return list(threads.map(lambda part: write_data_file(layout, *part), parts))
+
+
+def _files(rows: int, at_once: int) -> int:
+    return max(min(at_once, rows // _FEWEST_ROWS_A_FILE), -(-rows // _MOST_ROWS_A_FILE), 1)
 
 
 def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame) -> list[DataFile]:
