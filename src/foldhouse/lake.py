@@ -76,7 +76,8 @@ class Lake:
         catalog: a pyiceberg catalog with compare-and-swap commits.
         session: gives the Spark session; called when first needed, so that reading starts no JVM.
         in_process_rows: windows of up to so many source rows are folded in this process instead of in Spark's tasks;
-            of up to ten times as many, where a table has no `rows` and folds plain columns.
+            of up to ten times as many, where a table has no `rows` and folds plain columns; of up to five hundred
+            times as many, by way of a temporary folder, where besides nothing is delivered twice.
         run_id: who is running, written into every commit; random where none is given.
     """
 

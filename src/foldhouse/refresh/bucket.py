@@ -31,7 +31,6 @@ _GROUP_ROWS = 50_000
 MOST_ROWS_AT_ONCE = 1_000_000
 """Signed rows of some buckets that are folded at once; of more, those of some keys after those of others."""
 KEY_ONLY = "__key_only"
-RECOMPUTED = "__recomputed"
 NULL_KEY = "null"
 NULL_SEQUENCE = "null sequence"
 

@@ -143,7 +143,8 @@ def table(
         rows: DataFrame -> DataFrame, one DataFrame for each source: filters, new columns, joins, aggregations; no time
             of day and no random number. Row by row is what costs the least.
         partition_by: one of the keys, a date: the table is partitioned by it and can be backfilled day by day.
-        buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out.
+        buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out:
+            some 300,000 rows each are enough, and as many as there are cores work at once.
         description: a sentence for people.
 
     Raises:

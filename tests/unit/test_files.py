@@ -1,0 +1,130 @@
+"""How data files are laid out, and what of them is read: dictionaries, decimals, row groups that can hold a key."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import foldhouse as fh
+from foldhouse.refresh import append as append_module
+from foldhouse.storage.encoding import repetitive_columns
+from foldhouse.storage.files import Partition, open_file, write_data_file
+from foldhouse.storage.live import live_slices
+from foldhouse.storage.schema import Layout
+
+ROWS = 150_000  # more than two row groups
+
+
+def test_columns_whose_values_repeat_are_told_from_the_others_also_within_nested_ones() -> None:
+    rows = pa.table(
+        {
+            "same": [1] * 100,
+            "other": list(range(100)),
+            "null": pa.nulls(100, pa.int32()),
+            "nan": [float("nan")] * 100,
+            "struct": [{"same": "x", "other": number, "list": [{"same": 1, "other": number}]} for number in range(100)],
+            "map": pa.array([[("key", number)] for number in range(100)], pa.map_(pa.string(), pa.int64())),
+            "id": pa.array([number.to_bytes(16, "big") for number in range(100)], pa.uuid()),
+        }
+    )
+    found = repetitive_columns(rows)
+    assert found == ["same", "null", "nan", "struct.same", "struct.list.list.element.same", "map.key_value.key"]
+    assert repetitive_columns(rows.slice(0, 0)) == []
+
+
+@pytest.fixture
+def layout(lake: fh.Lake) -> Layout:
+    types = {"key": "long", "word": "string", "day": "date", "price": "decimal(12,2)", "total": "decimal(30,2)"}
+    stream = fh.stream("f.events", schema=types, keys="key", sequence_by="key")
+    lake.append(stream, _rows(1))
+    return Layout.of(lake.load(stream))
+
+
+def _rows(count: int) -> pa.Table:
+    return pa.table(
+        {
+            "key": range(count),
+            "word": [f"word {number:06}" for number in range(count)],
+            "day": [date(2024, 1, 1) + timedelta(days=number // 10_000) for number in range(count)],
+            "price": pa.array([Decimal(number).scaleb(-2) for number in range(count)], pa.decimal128(12, 2)),
+            "total": pa.array([Decimal(number).scaleb(-2) for number in range(count)], pa.decimal128(30, 2)),
+        }
+    )
+
+
+def test_a_file_has_dictionaries_only_where_values_repeat_and_small_decimals_as_integers(layout: Layout) -> None:
+    rows = _rows(ROWS)
+    written = write_data_file(layout, Partition(()), rows)
+    path = written.file_path.removeprefix("file://")
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = {group.column(place).path_in_schema: group.column(place) for place in range(group.num_columns)}
+    assert [name for name, column in columns.items() if column.has_dictionary_page] == ["day"]
+    assert columns["price"].physical_type == "INT64"
+    assert columns["total"].physical_type == "FIXED_LEN_BYTE_ARRAY"
+    (found,) = duckdb.sql(f"SELECT sum(price), sum(total), max(word), count(*) FROM '{path}'").fetchall()
+    expected = Decimal(ROWS * (ROWS - 1) // 2).scaleb(-2)
+    assert found == (expected, expected, f"word {ROWS - 1:06}", ROWS)
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        ("key", [70_000]),
+        ("key", [-5, 65_535, 65_536]),
+        ("key", [ROWS, ROWS + 1]),
+        ("word", ["word 000000", "word 149999"]),
+        ("word", ["a", "zzz"]),
+        ("day", [date(2024, 1, 2)]),
+        ("day", [date(2023, 1, 2)]),
+        ("price", [Decimal("1.00")]),
+        ("key", []),
+    ],
+)
+def test_row_groups_are_left_out_only_where_they_hold_none_of_the_values(
+    layout: Layout, column: str, wanted: list[Any]
+) -> None:
+    rows = _rows(ROWS)
+    file = open_file(layout, write_data_file(layout, Partition(()), rows).file_path)
+    chosen = file.row_groups_with(layout, column, wanted)
+    groups = [file.read(layout, [column], [number])[column].to_pylist() for number in range(file.footer.num_row_groups)]
+    holding = [number for number, values in enumerate(groups) if _holds_any(values, wanted)]
+    if column == "price" or not wanted:
+        assert chosen == list(range(len(groups)))
+    else:
+        assert chosen == holding
+    positions = file.positions(chosen)
+    assert rows[column].take(pa.array(positions)).to_pylist() == [v for number in chosen for v in groups[number]]
+
+
+def _holds_any(values: list[Any], wanted: list[Any]) -> bool:
+    """The columns of these tests ascend."""
+    places = [bisect_left(values, one) for one in wanted]
+    return any(place < len(values) and values[place] == one for place, one in zip(places, wanted, strict=True))
+
+
+def test_a_large_append_is_several_files_with_the_events_in_their_order(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_module, "_FEWEST_ROWS_A_FILE", 100)
+    monkeypatch.setattr(append_module, "_MOST_ROWS_A_FILE", 400)
+    stream = fh.stream("f.days", schema={"n": "long", "at": "timestamp"}, keys="n", partition_by="day(at)")
+    hours = [None if number % 50 == 0 else number * 7 % 96 for number in range(3_000)]
+    at = [None if hour is None else datetime(2024, 1, 1) + timedelta(hours=hour) for hour in hours]
+    lake.append(stream, pa.table({"n": range(3_000), "at": pa.array(at, pa.timestamp("us"))}))
+    iceberg = lake.load(stream)
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    assert len(slices) >= 8
+    assert max(one.file.rows for one in slices) <= 400
+    by_day: dict[Any, list[int]] = {}
+    for one in slices:
+        numbers = open_file(Layout.of(iceberg), one.file.path).read(Layout.of(iceberg), ["n"])["n"].to_pylist()
+        by_day.setdefault(one.file.partition, []).extend(numbers)
+    assert all(numbers == sorted(numbers) for numbers in by_day.values())
+    assert sorted(number for numbers in by_day.values() for number in numbers) == list(range(3_000))
