@@ -10,7 +10,18 @@ import polars as pl
 import pyarrow as pa
 
 import foldhouse as fh
-from foldhouse.kernel.combine import FILE, POSITION, Combined, combine, combine_summed, lacking, newest_delete, summed
+from foldhouse.kernel.combine import (
+    FILE,
+    POSITION,
+    Combined,
+    added_up,
+    combine,
+    combine_summed,
+    lacking,
+    newest_delete,
+    partial_sums,
+    summed,
+)
 from foldhouse.kernel.plan import STATE, WEIGHT, argument_column, arguments_of, plan_of, polars_type, sequence_column
 
 Row = Mapping[str, Any]
@@ -63,8 +74,13 @@ class Bucket:
         return combined
 
     def _combined(self, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> Combined:
-        """With all that is held, and with the seldom needed columns only where they are called for: the same."""
+        """By the rows and by sums of their parts, with all that is held and with what is called for alone: the same."""
         combined = combine(self.plan, self.held, rows, recomputed, self.deleted_upto)
+        if self.plan.adds_up and recomputed is None:
+            parts = [_shipped(partial_sums(self.plan, rows[number::3])) for number in range(3)]
+            by_parts = combine_summed(self.plan, self.held, added_up(self.plan, pl.concat(parts)))
+            assert same_rows(combined.rows, by_parts.rows), "the sums of the parts are others"
+            assert sorted(combined.replaced.rows()) == sorted(by_parts.replaced.rows())
         if not self.plan.seldom_needed:
             return combined
         sums = summed(self.plan, rows)
@@ -74,7 +90,7 @@ class Bucket:
         held = marked.with_columns(seldom).drop("needed")
         little = combine_summed(self.plan, held, sums, recomputed, self.deleted_upto)
         for one, other in ((combined.rows, little.rows), (combined.unresolved, little.unresolved)):
-            assert sorted(map(bits, one.to_dicts())) == sorted(map(bits, other.to_dicts())), "values were needed"
+            assert same_rows(one, other), "values were needed"
         assert sorted(combined.replaced.rows()) == sorted(little.replaced.rows()), "values were needed"
         return combined
 
@@ -100,6 +116,16 @@ class Bucket:
     def contents(self) -> dict[str, str]:
         """All there is of each key, `_state` and the last bit of every double included."""
         return {row.pop("key"): bits(row) for row in self.held.drop(FILE, POSITION).to_dicts()}
+
+
+def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> bool:
+    """Whether two frames hold the same rows in any order, to the last bit."""
+    return sorted(map(bits, one.to_dicts())) == sorted(map(bits, other.to_dicts()))
+
+
+def _shipped(sums: pl.DataFrame) -> pl.DataFrame:
+    """As they come out of a blob."""
+    return frame_of(sums.to_arrow())
 
 
 def frame_of(table: pa.Table) -> pl.DataFrame:

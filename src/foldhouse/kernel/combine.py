@@ -9,7 +9,7 @@ rows of those keys.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,11 @@ from foldhouse.kernel.rowwise import comparable
 from foldhouse.values.fold import Edge, Inputs
 
 FILE, POSITION = "__file", "__position"
+SUMMED, SIGNED = "__rows", "__signed"
+"""Of sums in place of rows: the sum of their weights, and how many rows there were."""
+_SIZE, _DELTA = "__size", "__d_"
+_INT128_ELSEWHERE = pl.Decimal(38, 0)
+"""What a 128-bit integer is on its way: Arrow has none."""
 _MAX_DIGITS = 38
 
 
@@ -88,6 +93,41 @@ def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """What the signed rows of each key come to, as `combine_summed` takes it; see `combine`."""
     with _in_few_words():
         return _deltas(plan, cancelled(plan, _canonical(plan, rows)))
+
+
+def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
+    """What some signed rows of each key come to, to be added up with others: for a plan that `adds_up`.
+
+    Args:
+        plan: the compiled fold.
+        rows: signed rows; keys may be null here.
+        also: columns that are the same in all rows of a key, to be kept.
+
+    Returns:
+        The keys, `also`, `__signed` (how many rows there were), and the sums.
+    """
+    with _in_few_words():
+        whole = _canonical(plan, rows).with_columns(pl.lit(1, pl.Int64).alias(SIGNED))
+        sums = _parts(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)])
+    wide = [name for name, kind in sums.schema.items() if kind == pl.Int128]
+    return sums.with_columns(pl.col(wide).cast(_INT128_ELSEWHERE))
+
+
+def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
+    """Partial sums of the same and of different keys, as `combine_summed` takes them.
+
+    Raises:
+        InvalidData: a total of decimals does not fit.
+    """
+    names = [name for name in sums.columns if name == SUMMED or name.startswith((_SIZE, _DELTA))]
+    integers = [
+        f"{_DELTA}{unit.name}_sum"
+        for unit in plan.units
+        if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
+    ]
+    whole = sums.with_columns(pl.col(integers).cast(pl.Int128))
+    with _in_few_words():
+        return _checked(plan, whole.group_by(plan.key_names).agg(pl.col(names).sum()))
 
 
 def combine_summed(
@@ -197,6 +237,18 @@ def _field_column(unit: Unit, name: str) -> str:
 
 
 def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    return _checked(plan, _parts(plan, rows, []))
+
+
+def _checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
+    """The sums, without what only guards them."""
+    sizes = [name for name in sums.columns if name.startswith(_SIZE)]
+    for name in sizes:
+        _check_size(sums[name], plan.argument_types[int(name.removeprefix(_SIZE))])
+    return sums.drop(sizes)
+
+
+def _parts(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.DataFrame:
     additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
     wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
     nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
@@ -205,7 +257,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     deleted = pl.lit(False) if marker is None else pl.col(argument_column(marker)).fill_null(False)
     rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
     decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
-    aggregated = [pl.col(WEIGHT).sum().alias("__rows"), *(_size(i).alias(f"__size{i}") for i in decimals)]
+    aggregated = [pl.col(WEIGHT).sum().alias(SUMMED), *(_size(i).alias(f"{_SIZE}{i}") for i in decimals), *more]
     edges: dict[str, Edge] = {}
     for unit in plan.units:
         prefix = "__w" if unit.algebra.is_additive else "__a"
@@ -218,7 +270,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
             deleted=pl.col("__deleted"),
         )
         for name, part in unit.algebra.delta(inputs).items():
-            label = f"__d_{unit.name}_{name}"
+            label = f"{_DELTA}{unit.name}_{name}"
             if isinstance(part, Edge):
                 edges[label] = part
             else:
@@ -229,9 +281,7 @@ def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
         raise _as_overflow(failure) from failure
     for label, edge in edges.items():
         deltas = by_keys(deltas, edge_of(rows, plan.key_names, edge, label), plan.key_names, "left")
-    for i in decimals:
-        _check_size(deltas[f"__size{i}"], plan.argument_types[i])
-    return deltas.drop([f"__size{i}" for i in decimals])
+    return deltas
 
 
 def _size(i: int) -> pl.Expr:
@@ -275,7 +325,7 @@ def _is_unresolved(plan: FoldPlan) -> pl.Expr:
             answer = answer | unit.algebra.unresolved(_accumulator(plan, unit), _Deltas(unit)).fill_null(False)
     if not plan.counts_rows:
         return answer
-    return answer & pl.col(_hidden(ROWS)).is_not_null() & (pl.col(_hidden(ROWS)) + pl.col("__rows") > 0)
+    return answer & pl.col(_hidden(ROWS)).is_not_null() & (pl.col(_hidden(ROWS)) + pl.col(SUMMED) > 0)
 
 
 class _Deltas(dict[str, pl.Expr]):
@@ -286,7 +336,7 @@ class _Deltas(dict[str, pl.Expr]):
         self._unit = unit
 
     def __missing__(self, name: str) -> pl.Expr:
-        return pl.col(f"__d_{self._unit.name}_{name}")
+        return pl.col(f"{_DELTA}{self._unit.name}_{name}")
 
 
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
@@ -306,7 +356,7 @@ def _living(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
 
 
 def _counted(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
-    rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col("__rows")
+    rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col(SUMMED)
     below = joined.filter(rows < 0)
     if not below.is_empty():
         key = below.select(plan.key_names).row(0)

@@ -84,6 +84,11 @@ class FoldPlan:
         return self.delete_argument is None
 
     @property
+    def adds_up(self) -> bool:
+        """Whether signed rows can be summed in parts, and the sums be summed again, see `partial_sums`."""
+        return not self.sequence and all(unit.algebra.adds_up for unit in self.units)
+
+    @property
     def seldom_needed(self) -> list[str]:
         """The published columns whose held values most changes are told without."""
         lazy = [unit for unit in self.units if unit.algebra.outlook is not None]

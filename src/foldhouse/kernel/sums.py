@@ -26,6 +26,7 @@ COUNT = Algebra(
     fields=lambda types, sequence: {"value0": pa.int64()},
     delta=_count_delta,
     merge=lambda old, delta: {"value0": old["value0"].fill_null(0) + delta["count"]},
+    adds_up=True,
 )
 
 
@@ -73,14 +74,14 @@ def _floats_unresolved(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
 def _by_type(algebra: Algebra, sum_field: str, types: Types) -> Algebra:
     if not pa.types.is_floating(types[0]):
         return algebra
-    return replace(algebra, delta=_floats_delta, unresolved=partial(_floats_unresolved, sum_field))
+    return replace(algebra, delta=_floats_delta, unresolved=partial(_floats_unresolved, sum_field), adds_up=False)
 
 
 def _total_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
     return {"value0": total_type(types[0]), "count": pa.int64()}
 
 
-_EXACT_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True)
+_EXACT_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True)
 TOTAL = replace(_EXACT_TOTAL, specialised=partial(_by_type, _EXACT_TOTAL, "value0"))
 
 
@@ -108,5 +109,5 @@ def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": map_rows(_quotient, old["value0"], sum=summed, count=counted), "sum": summed, "count": counted}
 
 
-_EXACT_AVERAGE = Algebra("average", _average_fields, _total_delta, _average_merge, is_additive=True)
+_EXACT_AVERAGE = Algebra("average", _average_fields, _total_delta, _average_merge, is_additive=True, adds_up=True)
 AVERAGE = replace(_EXACT_AVERAGE, specialised=partial(_by_type, _EXACT_AVERAGE, "sum"))

@@ -16,7 +16,18 @@ import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from foldhouse.kernel.combine import FILE, POSITION, Combined, combine_summed, lacking, newest_delete, summed
+from foldhouse.kernel.combine import (
+    FILE,
+    POSITION,
+    SIGNED,
+    SUMMED,
+    Combined,
+    added_up,
+    combine_summed,
+    lacking,
+    newest_delete,
+    summed,
+)
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
 from foldhouse.refresh.held import Held
@@ -153,7 +164,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
 
     Args:
         job: the table.
-        rows: signed rows with their `__bucket`.
+        rows: signed rows with their `__bucket`, or their partial sums, see `partial_sums`.
         recomputed: all source rows of the keys that were unresolved, see `combine`, with their `__bucket`.
     """
     unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
@@ -175,7 +186,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         written = new.pop((bucket,)).drop(BUCKET) if (bucket,) in new else combined.rows.clear()
         own = rows.filter(pl.col(BUCKET) == bucket)
         outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
-        results.append(replace(outcome, rows_in=own.height, deleted_upto=newest_delete(job.plan, own)))
+        results.append(replace(outcome, rows_in=_count(own), deleted_upto=newest_delete(job.plan, own)))
     assert not new, "a row belongs to no bucket"
     return results
 
@@ -204,7 +215,8 @@ def _combined(
         if kept.is_empty():
             continue
         keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
-        sums = summed(job.plan, own.select(job.plan.delta_schema.names))
+        is_summed = SIGNED in own.columns
+        sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
         again = None if full is None else full.drop(BUCKET)
         state = _state_of(job.plan, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
@@ -258,7 +270,7 @@ def _unresolved(rows: pl.DataFrame, blocked: pl.DataFrame) -> list[BucketResult]
         BucketResult(
             str(bucket),
             unresolved=keys.drop(BUCKET).to_arrow(),
-            rows_in=rows.filter(pl.col(BUCKET) == bucket).height,
+            rows_in=_count(rows.filter(pl.col(BUCKET) == bucket)),
         )
         for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
     ]
@@ -273,10 +285,15 @@ def _others(
 
 
 def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
-    weight = int(rows[WEIGHT].sum())
+    weight = int(rows[SUMMED if SIGNED in rows.columns else WEIGHT].sum())
     if bucket == NULL_KEY:
-        return BucketResult(NULL_KEY, null_key_rows=weight, rows_in=rows.height)
-    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight, rows_in=rows.height)
+        return BucketResult(NULL_KEY, null_key_rows=weight, rows_in=_count(rows))
+    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight, rows_in=_count(rows))
+
+
+def _count(rows: pl.DataFrame) -> int:
+    """How many signed rows they are, or are the sums of."""
+    return int(rows[SIGNED].sum()) if SIGNED in rows.columns else rows.height
 
 
 def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:

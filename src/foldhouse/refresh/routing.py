@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from foldhouse.kernel.combine import partial_sums
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket import BUCKET, KEY_ONLY, with_bucket
 from foldhouse.refresh.placement import Placement
@@ -28,6 +29,7 @@ CHUNK_ROWS = 262_144
 """Rows that a routing task holds at once, unless one batch or row group has more."""
 CHUNK_BYTES = 64 * 1024 * 1024
 """Bytes that it holds at once before they are divided among blobs, so that no blob is larger."""
+_SAMPLE_ROWS, _FEW_KEYS = 32_768, 0.5
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _GROUP, _SLIVER = "__group", "__sliver"
 
@@ -110,16 +112,27 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
 
 
 def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-    """Signed rows in any order, as blobs."""
+    """Signed rows in any order, as blobs of rows, or of their sums where these are few."""
     types = {column.name: polars_type(column.type) for column in route.plan.delta_schema}
     size = max(1, math.ceil(rows.height * CHUNK_BYTES / max(rows.estimated_size(), CHUNK_BYTES)))
     for chunk in rows.iter_slices(size):
         names = [*types, *([KEY_ONLY] if route.recomputed else [])]
-        found = with_bucket(route.layout, route.plan, chunk.select(names).cast(types))
+        typed = chunk.select(names).cast(types)
+        found = with_bucket(
+            route.layout, route.plan, partial_sums(route.plan, typed) if _shrinks(route, typed) else typed
+        )
         if route.buckets:
             found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
         if not found.is_empty():
             yield _blobs(route, found)
+
+
+def _shrinks(route: Route, rows: pl.DataFrame) -> bool:
+    """Whether the sums of its keys are much fewer than the rows, going by the first of them."""
+    if not route.plan.adds_up or route.recomputed:
+        return False
+    sample = rows.head(_SAMPLE_ROWS).select(route.plan.key_names)
+    return sample.n_unique() <= _FEW_KEYS * sample.height
 
 
 def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from foldhouse.kernel.combine import SIGNED, partial_sums
 from foldhouse.refresh.bucket import BUCKET, KEY_ONLY, BucketJob, BucketResult, fold_buckets, groups_of, partition_of
 from foldhouse.refresh.deletes import newest
 from foldhouse.refresh.evaluate import Evaluation, Logic, covers, evaluated_on_spark, plain_columns
@@ -180,6 +181,9 @@ def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterat
     changed, full = ([frame for is_full, frame in frames if is_full == wanted] for wanted in (False, True))
     if not changed and not full:
         return
+    if any(SIGNED in frame.columns for frame in changed):
+        changed = [one if SIGNED in one.columns else partial_sums(job.plan, one, [BUCKET]) for one in changed]
+        changed = [one.select(changed[0].columns) for one in changed]
     rows = pl.concat(changed) if changed else full[0].clear().drop(KEY_ONLY)
     for group in groups_of(rows, pl.concat(full) if full else None):
         yield from fold_buckets(job, *group)

@@ -99,6 +99,7 @@ class Algebra:
         specialised: value types -> the algebra to use in this one's place, for a fold that differs by type.
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
         exists: where events can delete a key, whether it is there afterwards: the fields that `merge` gave -> boolean.
+        adds_up: whether every field of a delta is a sum, so that the deltas of two windows add up to that of both.
         outlook: (accumulator, delta) -> what becomes of the accumulator's values, told without looking at them;
             `None` for a fold that needs them. They are then read only for the keys where they matter.
     """
@@ -113,6 +114,7 @@ class Algebra:
     is_additive: bool = False
     specialised: Callable[[list[pa.DataType]], Algebra] | None = None
     exists: Callable[[Fields], pl.Expr] | None = None
+    adds_up: bool = False
     outlook: Callable[[Fields, Fields], Outlook] | None = None
 
 
