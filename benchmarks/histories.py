@@ -52,7 +52,7 @@ class History:
 HISTORIES = {
     "small": History(
         "small",
-        "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows, compact every {compact_every} (0: never)",
+        "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows, 4 buckets; compacted every {compact_every}",
         ("refresh", "plan", "plan", "plan", "read"),
         {"rows": 1_000_000, "refreshes": 1_000, "changes": 1_000, "compact_every": 0},
         {"rows": 200_000, "refreshes": 40, "changes": 1_000, "compact_every": 0},
