@@ -113,6 +113,13 @@ def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -
     return sums.with_columns(pl.col(wide).cast(_INT128_ELSEWHERE))
 
 
+def sums_together(plan: FoldPlan, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Some partial sums without columns beside them as one such frame."""
+    together = pl.concat(parts)
+    names = [name for name in together.columns if name not in plan.key_names]
+    return together if len(parts) == 1 else together.group_by(plan.key_names).agg(pl.col(names).sum())
+
+
 def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
     """Partial sums of the same and of different keys, as `combine_summed` takes them.
 
@@ -125,9 +132,9 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
         for unit in plan.units
         if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
     ]
-    whole = sums.with_columns(pl.col(integers).cast(pl.Int128))
     with _in_few_words():
-        return _checked(plan, whole.group_by(plan.key_names).agg(pl.col(names).sum()))
+        whole = sums.group_by(plan.key_names).agg(pl.col(names).sum())
+        return _checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
 
 
 def combine_summed(

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.combine import partial_sums
+from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket import BUCKET, KEY_ONLY, with_bucket
 from foldhouse.refresh.placement import Placement
@@ -29,7 +29,7 @@ CHUNK_ROWS = 262_144
 """Rows that a routing task holds at once, unless one batch or row group has more."""
 CHUNK_BYTES = 64 * 1024 * 1024
 """Bytes that it holds at once before they are divided among blobs, so that no blob is larger."""
-_SAMPLE_ROWS, _FEW_KEYS = 32_768, 0.5
+_FEW_KEYS = 0.5
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _GROUP, _SLIVER = "__group", "__sliver"
 
@@ -96,9 +96,7 @@ class Reading:
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Signed rows that Spark computed, as blobs."""
-    for table in _gathered(batches):
-        rows = pl.from_arrow(table)
-        assert isinstance(rows, pl.DataFrame)
+    for rows in _fewer(route, (_frame(table) for table in _gathered(batches))):
         yield from blobs_of(route, rows)
 
 
@@ -106,39 +104,57 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
     """The signed rows of a task's shares, as blobs; the batches hold the numbers of the tasks."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for share in reading.shares[number]:
-                for rows in _rows_of(reading, share):
-                    yield from blobs_of(route, rows)
+            frames = (rows for share in reading.shares[number] for rows in _rows_of(reading, share))
+            for rows in _fewer(route, frames):
+                yield from blobs_of(route, rows)
 
 
 def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-    """Signed rows in any order, as blobs of rows, or of their sums where these are few."""
-    types = {column.name: polars_type(column.type) for column in route.plan.delta_schema}
+    """Signed rows in any order, or partial sums of them, as blobs."""
     size = max(1, math.ceil(rows.height * CHUNK_BYTES / max(rows.estimated_size(), CHUNK_BYTES)))
     for chunk in rows.iter_slices(size):
-        names = [*types, *([KEY_ONLY] if route.recomputed else [])]
-        typed = chunk.select(names).cast(types)
-        found = with_bucket(
-            route.layout, route.plan, partial_sums(route.plan, typed) if _shrinks(route, typed) else typed
-        )
+        typed = chunk if SIGNED in chunk.columns else _typed(route, chunk)
+        found = with_bucket(route.layout, route.plan, typed)
         if route.buckets:
             found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
         if not found.is_empty():
             yield _blobs(route, found)
 
 
-def _shrinks(route: Route, rows: pl.DataFrame) -> bool:
-    """Whether the sums of its keys are much fewer than the rows, going by the first of them."""
-    if not route.plan.adds_up or route.recomputed:
-        return False
-    sample = rows.head(_SAMPLE_ROWS).select(route.plan.key_names)
-    return sample.n_unique() <= _FEW_KEYS * sample.height
+def _typed(route: Route, rows: pl.DataFrame) -> pl.DataFrame:
+    types = {column.name: polars_type(column.type) for column in route.plan.delta_schema}
+    return rows.select([*types, *([KEY_ONLY] if route.recomputed else [])]).cast(types)
+
+
+def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Signed rows as they are, or as the sums of their keys, as long as these are clearly fewer."""
+    summing = route.plan.adds_up and not route.recomputed
+    held: list[pl.DataFrame] = []
+    taken = 0
+    for rows in frames:
+        if not summing:
+            yield rows
+            continue
+        held.append(partial_sums(route.plan, _typed(route, rows)))
+        taken += rows.height
+        if sum(one.height for one in held) >= CHUNK_ROWS:
+            held = [sums_together(route.plan, held)]
+            summing = held[0].height <= _FEW_KEYS * taken
+        if sum(one.height for one in held) >= CHUNK_ROWS:
+            yield held.pop()
+            taken = 0
+    if held:
+        yield sums_together(route.plan, held)
 
 
 def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
     """The rows of a blob, with their `__bucket`."""
     with pa.ipc.open_stream(blob) as stream:
-        rows = pl.from_arrow(stream.read_all())
+        return _frame(stream.read_all())
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    rows = pl.from_arrow(table)
     assert isinstance(rows, pl.DataFrame)
     return rows
 
@@ -185,8 +201,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _rows_of(reading: Reading, share: Share) -> Iterator[pl.DataFrame]:
     for table in _chunks(reading, share):
-        rows = pl.from_arrow(table)
-        assert isinstance(rows, pl.DataFrame)
+        rows = _frame(table)
         if share.wanted is not None:
             rows = rows.filter(share.wanted)
         yield rows.select(*reading.signed, pl.lit(share.weight, dtype=pl.Int64).alias(WEIGHT))

@@ -1,0 +1,103 @@
+"""A large window is folded by way of a folder: the same rows, whatever is summed ahead, and no folder left behind."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from foldhouse.refresh import refresh as refresh_module
+from foldhouse.refresh import routing, spilled
+
+events = fh.stream(
+    "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"
+)
+sums = fh.table(
+    "s.sums",
+    source=events,
+    buckets=3,
+    fold=fh.fold(rows=fh.count(), units=fh.total("units"), spent=fh.total("price"), mean=fh.average("units")),
+)
+words = fh.table("s.words", source=events, buckets=3, fold=fh.fold(rows=fh.count(), last=fh.maximum("word")))
+
+
+@pytest.fixture
+def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where windows are spilled to: all of them, in chunks of some 60 rows and pieces of 100."""
+    monkeypatch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
+    monkeypatch.setattr(routing, "CHUNK_ROWS", 60)
+    monkeypatch.setattr(spilled, "PIECE_ROWS", 100)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def _batch(chance: random.Random, keys: int) -> pa.Table:
+    rows = 700
+    return pa.table(
+        {
+            "key": [
+                chance.choice([None, *range(keys)]) if chance.random() < 0.01 else chance.randrange(keys)
+                for _ in range(rows)
+            ],
+            "word": [chance.choice(["a", "b", "c", None]) for _ in range(rows)],
+            "units": [chance.choice([None, -5, 3, 904]) for _ in range(rows)],
+            "price": pa.array([Decimal(chance.randrange(10**6)).scaleb(-2) for _ in range(rows)], pa.decimal128(12, 2)),
+        }
+    )
+
+
+@pytest.mark.parametrize("keys", [4, 150, 100_000])
+def test_a_spilled_window_is_what_plain_python_makes_of_it(lake: fh.Lake, folder: Path, keys: int) -> None:
+    """Of few keys the sums are shuffled, of many the rows, and of some first the one and then the other."""
+    chance = random.Random(keys)
+    taken: list[dict[str, Any]] = []
+    for _ in range(3):
+        batch = _batch(chance, keys)
+        lake.append(events, batch)
+        taken += batch.to_pylist()
+        done = lake.refresh(sums), lake.refresh(words)
+        assert [one.rows_read for one in done] == [700, 700]
+        assert not list(folder.iterdir())
+    expected: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for row in taken:
+        expected[row["key"]].append(row)
+    left_out = len(expected.pop(None, []))
+    found = {row["key"]: row for row in lake.to_arrow(sums).to_pylist()}
+    assert found.keys() == expected.keys()
+    for key, rows in expected.items():
+        units = [row["units"] for row in rows if row["units"] is not None]
+        total = sum(units) if units else None
+        one = found[key]
+        assert (one["rows"], one["units"], one["spent"]) == (len(rows), total, sum(row["price"] for row in rows))
+        assert one["mean"] == (total / len(units) if units else None)
+    last = {row["key"]: row["last"] for row in lake.to_arrow(words).to_pylist()}
+    assert last == {key: max((r["word"] for r in rows if r["word"]), default=None) for key, rows in expected.items()}
+    for table in (sums, words):
+        assert int(lake.history(table)[0].summary["foldhouse.null-key-rows"]) == left_out
+
+
+def test_a_total_that_does_not_fit_is_an_error_and_leaves_no_folder(lake: fh.Lake, folder: Path) -> None:
+    rows = 200
+    lake.append(
+        events,
+        pa.table(
+            {
+                "key": [1] * rows,
+                "word": ["a"] * rows,
+                "units": [2**62] * rows,
+                "price": pa.array([Decimal(0)] * rows, pa.decimal128(12, 2)),
+            }
+        ),
+    )
+    with pytest.raises(fh.InvalidData, match=r"s\.sums: .*does not fit"):
+        lake.refresh(sums)
+    assert not list(folder.iterdir())
