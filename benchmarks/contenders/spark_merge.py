@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ TYPES = {
 }
 
 
-class _Merge:
+class _Merge(ABC):
     """One table, loaded in the order of its keys into some sixteen files; a change is one `MERGE INTO`."""
 
     table = "lake.bench.merged"
@@ -29,8 +30,9 @@ class _Merge:
         folder.mkdir(parents=True, exist_ok=True)
         self.spark = session(**self.settings(folder))
 
+    @abstractmethod
     def settings(self, folder: Path) -> dict[str, str]:
-        raise NotImplementedError
+        """Spark's settings for the table format, with its tables below a folder."""
 
     def load(self, base: Path) -> None:
         self.spark.read.parquet(str(base)).createOrReplaceTempView("base")

@@ -1,3 +1,5 @@
+"""The landing folder: which files are days, what each line becomes, and what is set aside or refused."""
+
 from __future__ import annotations
 
 import csv

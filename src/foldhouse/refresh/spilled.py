@@ -6,6 +6,7 @@ in memory are a few chunks of rows, and then of each thread one group of buckets
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import tempfile
@@ -34,19 +35,29 @@ def can_be_spilled(run: Run) -> bool:
 
 
 def fold_spilled(run: Run) -> list[BucketResult]:
-    """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group."""
+    """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
+
+    The folder is gone afterwards, whatever happens; a killed process leaves it. Files of a fold that fails or is run
+    again are named by no commit.
+
+    Raises:
+        InvalidData: see `combine`; with the table's name.
+    """
     at_once = os.cpu_count() or 1
     placement = placed(run.job.layout, run.job.slices, rows_of_run(run), at_once, PIECE_ROWS)
     route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
     reading = reading_of(run.logic, run.evaluations, 4 * at_once)
     shares = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
-    with tempfile.TemporaryDirectory(prefix="foldhouse-") as folder, ThreadPoolExecutor(at_once) as threads:
-        spill = _Spill(Path(folder))
-        list(threads.map(lambda share: spill.take(read_task(route, reading, [share])), shares))
-        if run.recompute is not None:
-            spill.take(blobs_of(replace(route, recomputed=True), recomputed_here(run, run.recompute)))
-        spill.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="foldhouse-") as folder,
+        contextlib.closing(_Spill(Path(folder))) as spill,
+        ThreadPoolExecutor(at_once) as threads,
+    ):
         try:
+            list(threads.map(lambda share: spill.take(read_task(route, reading, [share])), shares))
+            if run.recompute is not None:
+                spill.take(blobs_of(replace(route, recomputed=True), recomputed_here(run, run.recompute)))
+            spill.close()
             folded = threads.map(lambda path: _folded(run, path), spill.groups)
             return [result for results in folded for result in results]
         except InvalidData as failure:
@@ -70,6 +81,7 @@ class _Spill:
         return self._folder / f"{group}.arrows"
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write blobs, each to the file of its group."""
         for batch in batches:
             for place, group in enumerate(batch.column("group").to_pylist()):
                 with self._lock:
@@ -78,6 +90,7 @@ class _Spill:
                     self._writers[group].write_batch(batch.slice(place, 1))
 
     def close(self) -> None:
+        """Finish the files, once or again."""
         for writer in self._writers.values():
             writer.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +27,15 @@ class _LocalCatalog(SqlCatalog):
     def _known(self) -> dict[str, TableMetadata]:
         return {}
 
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()
+
     def _remember(self, location: str, metadata: TableMetadata) -> None:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)), None)
-        self._known[location] = metadata
+        with self._lock:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[location] = metadata
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location or ""
