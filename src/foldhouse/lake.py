@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyspark.sql import DataFrame, SparkSession
 
 from foldhouse.errors import CommitConflict, InvalidData, UnknownSnapshot, UnknownTable
@@ -36,9 +37,10 @@ from foldhouse.refresh.result import Refreshed, row_count
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import open_local_catalog, table_names
+from foldhouse.storage.history import lineage, log_of, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout
-from foldhouse.storage.swap import move_main
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.window import Coverage, positions_from_json
@@ -287,17 +289,17 @@ class Lake:
         The tables folded from it retract what went away at their next refresh.
 
         Returns:
-            The snapshot id of the head.
+            The snapshot id of the head: the older snapshot's; where the table's metadata lists that one no more, the id
+            of a new snapshot of the same files that stands on it.
 
         Raises:
             UnknownSnapshot: `to` is not in the history of the head.
         """
         iceberg = self.load(table)
         target = self._snapshot_id(iceberg, to)
-        if target is None or target not in {info.id for info in self.history(table)}:
+        if target is None or all(target != one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())):
             raise UnknownSnapshot(f"{'.'.join(iceberg.name())}: {to} is not in the history of its head")
-        move_main(self.catalog, iceberg, target)
-        return target
+        return roll_back(self.catalog, iceberg, target)
 
     def compact(
         self, table: Source | str, *, target_bytes: int = TARGET_BYTES, min_files: int = MIN_FILES
@@ -359,32 +361,16 @@ class Lake:
     def history(self, table: Source | str) -> list[SnapshotInfo]:
         """The commits behind the head, newest first, as far as they are kept."""
         iceberg = self.load(table)
-        since = {entry.snapshot_id: entry.timestamp_ms for entry in reversed(iceberg.metadata.snapshot_log)}
-        infos = []
-        snapshot = iceberg.current_snapshot()
-        while snapshot is not None:
-            properties = snapshot.summary.additional_properties if snapshot.summary else {}
-            infos.append(
-                SnapshotInfo(
-                    id=snapshot.snapshot_id,
-                    parent_id=snapshot.parent_snapshot_id,
-                    committed_at=datetime.fromtimestamp(
-                        since.get(snapshot.snapshot_id, snapshot.timestamp_ms) / 1000, UTC
-                    ),
-                    operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
-                    summary=dict(properties),
-                )
-            )
-            parent = snapshot.parent_snapshot_id
-            snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
-        return infos
+        return _infos(lineage(iceberg, iceberg.current_snapshot()), log_of(iceberg))
 
     def head(self, table: Source | str) -> SnapshotInfo | None:
         """The newest commit; `None` for a table that does not exist or has no commit."""
         try:
-            return next(iter(self.history(table)), None)
+            iceberg = self.load(table)
         except UnknownTable:
             return None
+        snapshot = iceberg.current_snapshot()
+        return None if snapshot is None else _infos([snapshot], iceberg.metadata.snapshot_log)[0]
 
     def tables(self) -> list[str]:
         """The names of all tables and streams of the lake, sorted."""
@@ -439,13 +425,13 @@ class Lake:
         if isinstance(as_of, str) and as_of.isdigit():
             as_of = int(as_of)
         if isinstance(as_of, int):
-            if iceberg.snapshot_by_id(as_of) is None:
+            if snapshot_of(iceberg, as_of) is None:
                 raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists them")
             return as_of
         if isinstance(as_of, str) and as_of in iceberg.metadata.refs:
             return iceberg.metadata.refs[as_of].snapshot_id
         moment = _moment(name, as_of)
-        before = [entry for entry in iceberg.metadata.snapshot_log if entry.timestamp_ms <= moment.timestamp() * 1000]
+        before = [entry for entry in log_of(iceberg) if entry.timestamp_ms <= moment.timestamp() * 1000]
         if moment.timestamp() * 1000 < remembered(iceberg).whole_from_ms:
             raise UnknownSnapshot(
                 f"what {name} held at {moment.isoformat()} was expired, or cannot be told for certain any more; "
@@ -489,6 +475,20 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _infos(snapshots: Iterable[Snapshot], log: Sequence[SnapshotLogEntry]) -> list[SnapshotInfo]:
+    since = {entry.snapshot_id: entry.timestamp_ms for entry in reversed(log)}
+    return [
+        SnapshotInfo(
+            id=one.snapshot_id,
+            parent_id=one.parent_snapshot_id,
+            committed_at=datetime.fromtimestamp(since.get(one.snapshot_id, one.timestamp_ms) / 1000, UTC),
+            operation=one.summary.operation.value if one.summary else "unknown",
+            summary=dict(one.summary.additional_properties) if one.summary else {},
+        )
+        for one in snapshots
+    ]
 
 
 def position_of(info: SnapshotInfo) -> dict[str, int | None]:

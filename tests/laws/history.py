@@ -20,6 +20,7 @@ from laws.definitions import Defined, Definitions
 from laws.ledger import Ledger, commit_of_ours
 
 import foldhouse as fh
+from foldhouse.storage.history import snapshot_of, snapshots_of
 
 
 class History:
@@ -87,7 +88,7 @@ class History:
         """A delete of pyiceberg's can be two commits; what stands between them, pyiceberg itself says."""
         iceberg = self.ledger.load(self.stream.name)
         assert iceberg is not None
-        for snapshot in iceberg.metadata.snapshots:
+        for snapshot in snapshots_of(iceberg):
             if not self.ledger.knows(self.stream.name, snapshot.snapshot_id):
                 found = iceberg.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
                 self.ledger.put(self.stream.name, snapshot.snapshot_id, found)
@@ -168,7 +169,7 @@ class History:
         (position,) = json.loads(ours.summary.additional_properties["foldhouse.position"]).values()
         if position["uuid"] != str(source.metadata.table_uuid):
             due.append(fh.SourceReplaced)
-        elif position["snapshot"] is not None and source.snapshot_by_id(position["snapshot"]) is None:
+        elif position["snapshot"] is not None and snapshot_of(source, position["snapshot"]) is None:
             due.append(fh.UnknownSnapshot)  # expired: a table that was rolled back held it no longer
         return tuple(due)
 

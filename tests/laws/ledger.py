@@ -21,6 +21,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 import foldhouse as fh
+from foldhouse.storage.history import snapshot_of, snapshots_of
 
 Row = dict[str, Any]
 _SHOWN_KEYS = 3
@@ -111,11 +112,11 @@ class Ledger:
                 continue
             self._checked[name] = locations[name]
             head = iceberg.current_snapshot()
-            for snapshot in iceberg.metadata.snapshots:
+            for snapshot in snapshots_of(iceberg):
                 if not self.knows(name, snapshot.snapshot_id):
                     assert name in self.defined, f"{name} has a snapshot {snapshot.snapshot_id} that nobody committed"
                     self._learn(iceberg, snapshot)
-                    if snapshot is not head:
+                    if head is None or snapshot.snapshot_id != head.snapshot_id:
                         self.check(name, snapshot.snapshot_id)
             if head is not None:
                 self.check(name, head.snapshot_id, self.lake.to_arrow(name))
@@ -124,7 +125,7 @@ class Ledger:
         """Check every snapshot that the lake still has of a table, and some of the stream."""
         for name in (self.stream.name, *self.defined):
             iceberg = self.load(name)
-            snapshots = iceberg.metadata.snapshots if iceberg is not None else []
+            snapshots = list(snapshots_of(iceberg)) if iceberg is not None else []
             if name == self.stream.name:
                 snapshots = chance.sample(snapshots, min(len(snapshots), 3))
             for snapshot in snapshots:
@@ -180,7 +181,7 @@ def commit_of_ours(iceberg: IcebergTable, snapshot: Snapshot | None) -> Snapshot
     while snapshot is not None and "foldhouse.position" not in snapshot.summary.additional_properties:
         if snapshot.summary.operation != Operation.REPLACE or snapshot.parent_snapshot_id is None:
             return None
-        snapshot = iceberg.snapshot_by_id(snapshot.parent_snapshot_id)
+        snapshot = snapshot_of(iceberg, snapshot.parent_snapshot_id)
     return snapshot
 
 

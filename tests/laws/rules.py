@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import pyarrow as pa
 import pytest
 
-from foldhouse.refresh import bucket, cost, refresh, spilled
-from foldhouse.refresh.bucket import BucketResult
+from foldhouse.refresh import refresh, spilled, tasks
+from foldhouse.refresh.bucket import BucketJob, BucketResult
 from foldhouse.refresh.runners import Run, fold_in_process
 
 _NEVER = 10**9
@@ -30,18 +31,41 @@ def _spilled(run: Run) -> list[BucketResult]:
     return spilled.fold_spilled(run) if spilled.can_be_spilled(run) else fold_in_process(run)
 
 
+def _in_workers(forced: Mapping[str, float]) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """`fold_task` as Spark's Python workers are to run it: in a process that no patch of this one reaches.
+
+    A function within a function is sent to them whole, and not by a name that they could not import; what it says of
+    `tasks` is looked up there, where it is the real one.
+    """
+
+    def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in forced.items():
+                patch.setattr(name, value)
+            yield from tasks.fold_task(job, piece_rows, batches)
+
+    return fold_task
+
+
 @contextlib.contextmanager
 def rule_of(seed: int) -> Iterator[str]:
     """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded."""
     name = list(RULES)[seed % len(RULES)]
+    forced = {f"foldhouse.refresh.cost.{constant}": value for constant, value in RULES[name].items()}
     with pytest.MonkeyPatch.context() as patch:
-        for constant, value in RULES[name].items():
-            patch.setattr(cost, constant, value)
         if seed // len(RULES) % 2:
-            patch.setattr(bucket, "MOST_ROWS_AT_ONCE", 3)
+            forced["foldhouse.refresh.bucket.MOST_ROWS_AT_ONCE"] = 3
             name += ", in pieces"
         if seed // len(RULES) // 2 % 2:
             patch.setattr(refresh, "fold_in_process", _spilled)
             patch.setattr(spilled, "PIECE_ROWS", 3)
-            name += ", spilled"
+            patch.setattr(tasks, "PIECE_ROWS", 3)
+            name += ", as a large window"
+        if seed // len(RULES) // 4 % 2:
+            patch.setattr("foldhouse.storage.archive.MOST_LISTED", 3)
+            patch.setattr("foldhouse.storage.archive.STAY_LISTED", 2)
+            name += ", most of the history in chapters"
+        for constant, value in forced.items():
+            patch.setattr(constant, value)
+        patch.setattr(tasks, "fold_task", _in_workers(forced))
         yield name

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
+from expiring import (
+    COLUMNS,
+    DAYS,
+    FOLD,
+    NOW,
+    TABLES,
+    a_batch,
+    assert_folded,
+    by_day,
+    by_key,
+    events,
+    head,
+    ids,
+    named,
+    of_by_day,
+    on_disk,
+)
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -28,75 +43,9 @@ from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.window import Coverage
 
-DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
-COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
-FOLD = fh.fold(rows=fh.count(), units=fh.total("n"), least=fh.minimum("n"))
-
-events = fh.stream("x.events", schema={"key": "string", "day": "date", "n": "int"}, partition_by="day")
-by_key = fh.table("x.by_key", source=events, keys="key", fold=FOLD)
-by_day = fh.table("x.by_day", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
-of_by_day = fh.table("x.of_by_day", source=by_day, keys="day", fold=fh.fold(keys=fh.count(), units=fh.total("units")))
-TABLES = (by_key, by_day, of_by_day)
-NOW: dict[str, Any] = {"older_than": timedelta(), "in_use": timedelta(), "keep_last": 1}
-"""Everything goes that nobody needs."""
-
-
-def a_batch(seed: int, *days: date, rows: int = 6) -> pa.Table:
-    chance = random.Random(seed)
-    made = [
-        {"key": chance.choice("abcd"), "day": chance.choice(days or DAYS), "n": chance.randint(-3, 9)}
-        for _ in range(rows)
-    ]
-    return pa.Table.from_pylist(made, COLUMNS)
-
-
-def ids(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[int]:
-    return {snapshot.snapshot_id for snapshot in lake.load(table).snapshots()}
-
 
 def tags(lake: fh.Lake, table: fh.Stream | fh.Table) -> dict[str, int]:
     return {name: ref.snapshot_id for name, ref in lake.load(table).metadata.refs.items() if name != "main"}
-
-
-def head(lake: fh.Lake, table: fh.Stream | fh.Table) -> int:
-    found = lake.head(table)
-    assert found is not None
-    return found.id
-
-
-def on_disk(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[str]:
-    return {
-        str(path) for path in Path(lake.load(table).location().removeprefix("file://")).rglob("*") if path.is_file()
-    }
-
-
-def named(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[str]:
-    """Every file that the table names in any way, by pyiceberg's own reading."""
-    iceberg = lake.load(table)
-    found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
-    for snapshot in iceberg.snapshots():
-        found.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(iceberg.io):
-            found.add(manifest.manifest_path)
-            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
-    return {path.removeprefix("file://") for path in found}
-
-
-def duckdb_fold(given: pa.Table, *keys: str) -> list[dict[str, Any]]:
-    columns = ", ".join(keys)
-    query = (
-        f"SELECT {columns}, count(*) AS rows, sum(n)::BIGINT AS units, min(n) AS least FROM given GROUP BY {columns}"
-    )
-    return duckdb.sql(f"{query} ORDER BY {columns}").to_arrow_table().to_pylist()
-
-
-def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
-    found = lake.to_arrow(table).sort_by([(key, "ascending") for key in table.keys])
-    if table == of_by_day:
-        query = "SELECT day, count(DISTINCT key) AS keys, sum(n)::BIGINT AS units FROM given GROUP BY day ORDER BY day"
-        assert found.to_pylist() == duckdb.sql(query).to_arrow_table().to_pylist()
-    else:
-        assert found.to_pylist() == duckdb_fold(given, *table.keys)
 
 
 @pytest.fixture
@@ -564,96 +513,6 @@ def test_an_age_can_be_said_in_many_ways(shop: fh.Lake, older_than: Any) -> None
 def test_an_empty_stream_has_nothing_to_expire(lake: fh.Lake) -> None:
     lake.append(events, a_batch(0).slice(0, 0))
     assert not lake.expire(events, **NOW).committed
-
-
-# Histories
-
-
-class History:
-    """Random steps over one lake; what the source held at each of its snapshots is remembered by the test alone."""
-
-    def __init__(self, lake: fh.Lake, seed: int) -> None:
-        self.lake, self.chance, self.held = lake, random.Random(seed), {}  # type: ignore[var-annotated]
-        self.append()
-
-    def append(self) -> None:
-        batch = a_batch(self.chance.randrange(10**6))
-        rows = self.held[head(self.lake, events)] if self.held else batch.slice(0, 0)
-        self.lake.append(events, batch)
-        self.held[head(self.lake, events)] = pa.concat_tables([rows, batch])
-
-    def restate(self) -> None:
-        day = self.chance.choice(DAYS)
-        batch = a_batch(self.chance.randrange(10**6), day)
-        rows = self.held[head(self.lake, events)]
-        self.lake.replace(events, batch, partitions=[day])
-        kept = pa.Table.from_pylist([row for row in rows.to_pylist() if row["day"] != day], COLUMNS)
-        self.held[head(self.lake, events)] = pa.concat_tables([kept, batch])
-
-    def compact(self) -> None:
-        before = head(self.lake, events)
-        self.lake.compact(events, min_files=2)
-        self.held[head(self.lake, events)] = self.held[before]
-        self.lake.compact(self.chance.choice(TABLES[:2]), min_files=2) if self.lake.head(by_day) else None
-
-    def refresh(self) -> None:
-        if self.chance.random() < 0.5 or not self.lake.head(by_day):
-            self.lake.backfill(by_day, DAYS)
-            self.lake.refresh(by_key)
-        self.lake.refresh(self.chance.choice(TABLES))
-
-    def roll_back_the_source(self) -> None:
-        self.lake.rollback(events, to=self.chance.choice(self.lake.history(events)[:3]).id)
-
-    def roll_back_a_table(self) -> None:
-        table = self.chance.choice(TABLES)
-        sources = {one.id for name in (events, by_day) if self.lake.head(name) for one in self.lake.history(name)}
-        for info in self.lake.history(table)[1:2] if self.lake.head(table) else []:
-            if set(position_of(info).values()) <= sources:  # else there is no way on but a rebuild
-                self.lake.rollback(table, to=info.id)
-
-    def rebuild(self) -> None:
-        self.lake.rebuild(by_key, publish=self.chance.random() < 0.5)
-
-    def tag(self) -> None:
-        name, at = f"tag-{self.chance.randrange(10**6)}", self.chance.choice(self.lake.history(events)).id
-        self.lake.load(events).manage_snapshots().create_tag(at, name).commit()
-
-    def expire(self) -> None:
-        for table in (events, *TABLES):
-            if self.lake.head(table):
-                self.lake.expire(table, **{**NOW, "keep_last": self.chance.randint(1, 3)})
-                assert on_disk(self.lake, table) == named(self.lake, table)
-
-    def check(self) -> None:
-        for snapshot in self.lake.load(events).snapshots():
-            found, expected = self.lake.to_arrow(events, as_of=snapshot.snapshot_id), self.held[snapshot.snapshot_id]
-            assert Counter(map(str, found.to_pylist())) == Counter(map(str, expected.to_pylist()))
-        for table in TABLES[:2]:
-            info = self.lake.head(table)
-            if info:
-                at = position_of(info)["x.events"]
-                assert at in ids(self.lake, events), "the position of a consumer is there, whatever happened"
-                assert_folded(self.lake, table, self.held[at])
-
-
-STEPS = [
-    *["append", "restate", "refresh", "expire"] * 2,
-    *["compact", "roll_back_the_source", "roll_back_a_table", "rebuild", "tag"],
-]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_after_any_history_every_table_is_the_fold_of_its_position_and_can_go_on(lake: fh.Lake, seed: int) -> None:
-    history = History(lake, seed)
-    for _ in range(25):
-        getattr(history, history.chance.choice(STEPS))()
-        history.check()
-    history.append()
-    lake.backfill(by_day, DAYS)
-    for table in TABLES:
-        lake.refresh(table)
-        assert_folded(lake, table, history.held[head(lake, events)])
 
 
 def assert_rows(lake: fh.Lake, given: pa.Table, as_of: Any = None) -> None:

@@ -6,6 +6,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.refresh.head import RUN_ID
+from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices
 
 
@@ -39,11 +40,11 @@ def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> 
     found: list[Snapshot] = []
     current = upto
     while current is not None and current != after:
-        snapshot = iceberg.snapshot_by_id(current)
+        snapshot = snapshot_of(iceberg, current)
         if snapshot is None:
             return []
         parent = snapshot.parent_snapshot_id
-        if _is_our_compaction(snapshot) and parent is not None and iceberg.snapshot_by_id(parent) is not None:
+        if _is_our_compaction(snapshot) and snapshot_of(iceberg, parent) is not None:
             found.append(snapshot)
         current = parent
     return found[::-1] if current == after else []

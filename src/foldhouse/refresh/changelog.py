@@ -17,6 +17,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.files import read_piece
+from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
 from foldhouse.storage.schema import STATE, Layout
 from foldhouse.values import change
@@ -112,7 +113,7 @@ def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
     """A snapshot and those it stands on, newest first, as far as they are kept."""
     found: list[int] = []
     while snapshot_id is not None:
-        snapshot = iceberg.snapshot_by_id(snapshot_id)
+        snapshot = snapshot_of(iceberg, snapshot_id)
         if snapshot is None:
             break
         found.append(snapshot_id)

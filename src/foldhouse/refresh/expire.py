@@ -7,7 +7,7 @@ after it: a crash in between leaves files that no snapshot names, never a snapsh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
@@ -18,12 +18,14 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from foldhouse.errors import Unsupported
 from foldhouse.refresh.head import is_ours, last_head
 from foldhouse.refresh.publish import REBUILD_BRANCH
-from foldhouse.refresh.remembered import PROPERTY, lineage, to_json, without
+from foldhouse.refresh.remembered import PROPERTY, to_json, without
+from foldhouse.storage import history
+from foldhouse.storage.archive import chapters_without
 from foldhouse.storage.catalog import table_names
 from foldhouse.storage.expire import Expiry, delete_unnamed, expire
+from foldhouse.storage.history import last_as_head, lineage, log_of, snapshot_of, snapshots_of
 
 POSITION_TAG = "foldhouse.position."
-_FOREVER_MS = 2**63
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,18 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         raise Unsupported(f"{name} has gc.enabled=false: its files may be used elsewhere, so nothing of it is expired")
     held = consumer_positions(catalog, iceberg)
     ours = {tag: ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if tag.startswith(POSITION_TAG)}
-    ends = _ends(iceberg)
-    needed = _needed(iceberg, set(held.values()), keeping)
+    ends = last_as_head(snapshots_of(iceberg), log_of(iceberg))
+    needed = _needed(iceberg, set(held.values()), keeping, ends)
     removed = frozenset(one for one, end in ends.items() if end < keeping.since_ms and one not in needed)
     memory = without(iceberg, removed, max((ends[one] for one in removed), default=0), keeping.now_ms)
+    listed = {one.snapshot_id for one in iceberg.snapshots()}
+    moved = chapters_without(iceberg, removed)
+    properties = {PROPERTY: to_json(memory)} if removed else {}
     expiry = Expiry(
-        removed=removed,
-        tags={tag: at for tag, at in held.items() if ours.get(tag) != at},
-        dropped=frozenset(ours) - frozenset(held),
-        properties={PROPERTY: to_json(memory)} if removed else {},
+        removed=removed & listed,
+        tags={tag: at for tag, at in held.items() if ours.get(tag) != at and at in listed},
+        dropped=frozenset(tag for tag in ours if held.get(tag) not in listed),
+        properties=properties if moved is None else properties | {history.PROPERTY: history.to_json(moved)},
     )
     if expiry != Expiry():
         expire(catalog, iceberg, expiry)
@@ -100,7 +105,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         table=name,
         committed=expiry != Expiry(),
         snapshots_removed=len(removed),
-        snapshots_left=len(after.snapshots()),
+        snapshots_left=sum(1 for _ in snapshots_of(after)),
         held=held,
         tags_dropped=tuple(sorted(expiry.dropped)),
         files_deleted=deleted.files if deleted else 0,
@@ -115,7 +120,7 @@ def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int
     A table is known by its uuid. Any failure to read a table of the catalog is raised, because it may be a consumer.
     """
     uuid = str(iceberg.metadata.table_uuid)
-    there = {snapshot.snapshot_id for snapshot in iceberg.snapshots()}
+    there = {snapshot.snapshot_id for snapshot in snapshots_of(iceberg)}
     held: dict[str, int] = {}
     for name in table_names(catalog):
         try:
@@ -129,31 +134,20 @@ def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int
     return held
 
 
-def _ends(iceberg: IcebergTable) -> dict[int, int]:
-    """Snapshot id -> when it was the head for the last time, in ms; of one that never was, when it was committed."""
-    ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in iceberg.snapshots()}
-    log = iceberg.metadata.snapshot_log
-    for place, entry in enumerate(log):
-        end = log[place + 1].timestamp_ms if place + 1 < len(log) else _FOREVER_MS
-        if entry.snapshot_id in ends:
-            ends[entry.snapshot_id] = max(ends[entry.snapshot_id], end)
-    return ends
-
-
-def _needed(iceberg: IcebergTable, positions: set[int], keeping: Keeping) -> set[int]:
+def _needed(iceberg: IcebergTable, positions: set[int], keeping: Keeping, ends: Mapping[int, int]) -> set[int]:
     """The snapshots that stay, however old: head, tags and branches, consumers' positions, and the last commits."""
     refs = [ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if not tag.startswith(POSITION_TAG)]
     last = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())][: max(keeping.last, 1)]
     needed = {*refs, *positions, *last}
     if iceberg.properties.get("foldhouse.kind") == "table":
-        young = {one for one, end in _ends(iceberg).items() if end >= keeping.since_ms}
+        young = {one for one, end in ends.items() if end >= keeping.since_ms}
         needed |= {below for one in needed | young for below in _down_to_ours(iceberg, one)}
     return needed
 
 
 def _down_to_ours(iceberg: IcebergTable, snapshot_id: int) -> Iterator[int]:
     """From commits of others, which say no position, down to the commit of ours that they stand on."""
-    for snapshot in lineage(iceberg, iceberg.snapshot_by_id(snapshot_id)):
+    for snapshot in lineage(iceberg, snapshot_of(iceberg, snapshot_id)):
         yield snapshot.snapshot_id
         if is_ours(snapshot):
             return

@@ -10,6 +10,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.errors import ForeignCommit
+from foldhouse.storage.history import snapshot_of
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
 POSITION = "foldhouse.position"
@@ -75,8 +76,7 @@ def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
     while snapshot is not None and not is_ours(snapshot):
         if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:
             raise ForeignCommit(_who(iceberg, snapshot))
-        parent = snapshot.parent_snapshot_id
-        below = iceberg.snapshot_by_id(parent) if parent is not None else None
+        below = snapshot_of(iceberg, snapshot.parent_snapshot_id)
         if below is None:
             raise ForeignCommit(_who(iceberg, snapshot))
         snapshot = below
@@ -87,8 +87,7 @@ def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
     """What the newest commit of ours behind a branch says, whatever others committed since."""
     snapshot = iceberg.snapshot_by_name(branch)
     while snapshot is not None and not is_ours(snapshot):
-        parent = snapshot.parent_snapshot_id
-        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
+        snapshot = snapshot_of(iceberg, snapshot.parent_snapshot_id)
     return _parsed(snapshot)
 
 

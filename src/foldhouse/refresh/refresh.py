@@ -42,6 +42,7 @@ from foldhouse.refresh.target import Target, following, load_anew, load_or_creat
 from foldhouse.refresh.tasks import fold_on_spark
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import selected_positions
+from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
@@ -270,7 +271,7 @@ def _evaluations(
 
 
 def _slices_at(logic: Logic, source: _Source, position: Position) -> Mapping[str, Slice]:
-    if position.snapshot_id is not None and source.iceberg.snapshot_by_id(position.snapshot_id) is None:
+    if position.snapshot_id is not None and snapshot_of(source.iceberg, position.snapshot_id) is None:
         name, head = logic.compiled.table.name, source.position.snapshot_id
         raise UnknownSnapshot(
             f"position {position.snapshot_id} of {name} is not in the history of {source.name} "

@@ -7,7 +7,7 @@ on it, so that it counts where that snapshot is in the history and nowhere else:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 
@@ -15,6 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.refresh.head import COVERAGE
+from foldhouse.storage.history import lineage, snapshot_of, snapshots_of
 
 BATCH = "foldhouse.batch-id"
 PROPERTY = "foldhouse.expired"
@@ -64,14 +65,6 @@ def to_json(memory: Remembered) -> str:
     )
 
 
-def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """A snapshot and those behind it, newest first, as far as they are kept."""
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = iceberg.snapshot_by_id(parent) if parent is not None else None
-
-
 def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | None:
     """The text of the newest coverage that a snapshot or a commit behind it said, expired ones among them."""
     below = remembered(iceberg).below
@@ -103,7 +96,7 @@ def without(iceberg: IcebergTable, removed: Set[int], whole_from_ms: int, now_ms
         now_ms: the time; batches are remembered for a week from their commit.
     """
     held = remembered(iceberg)
-    kept = {one.snapshot_id: one for one in iceberg.snapshots() if one.snapshot_id not in removed}
+    kept = {one.snapshot_id: one for one in snapshots_of(iceberg) if one.snapshot_id not in removed}
     below = {name: one for name, one in held.below.items() if name in kept}
     for snapshot in kept.values():
         if snapshot.parent_snapshot_id in removed:
@@ -113,7 +106,7 @@ def without(iceberg: IcebergTable, removed: Set[int], whole_from_ms: int, now_ms
 
 def _below(iceberg: IcebergTable, held: Remembered, snapshot: Snapshot, now_ms: int) -> Below:
     """What all commits behind a snapshot said: removing its parent cuts it off from those that are kept as well."""
-    parent = iceberg.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+    parent = snapshot_of(iceberg, snapshot.parent_snapshot_id)
     batches: dict[str, int] = {}
     for one in lineage(iceberg, parent):
         batches |= dict(held.below.get(one.snapshot_id, Below()).batches)

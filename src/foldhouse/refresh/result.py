@@ -9,6 +9,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.refresh.bucket import BucketResult
 from foldhouse.storage.files import Partition, deleted_positions
+from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Slice, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
@@ -68,7 +69,7 @@ class Refreshed:
 
 def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
     """The rows of a snapshot: from its summary, else from its files (delete files are read, data files are not)."""
-    snapshot = iceberg.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    snapshot = snapshot_of(iceberg, snapshot_id)
     counts = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     if "total-records" in counts:
         return int(counts["total-records"]) - int(counts.get("total-position-deletes", "0"))

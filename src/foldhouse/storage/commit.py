@@ -9,6 +9,7 @@ after a commit that landed but was reported as failed.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,15 @@ from pyiceberg.table.update import (
     SetDefaultSpecUpdate,
     TableUpdate,
 )
+from pyiceberg.typedef import Identifier
 
 from foldhouse.errors import CommitConflict
+from foldhouse.storage.archive import archive, archive_pays
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
-_CODEC: Literal["deflate"] = "deflate"
+_LOG = logging.getLogger(__name__)
+CODEC: Literal["deflate"] = "deflate"
 _MERGE_MANIFESTS_ABOVE = 16
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
@@ -97,7 +101,7 @@ class _Producer:
         self._written += 1
         kind = _DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         spec: PartitionSpec = self.iceberg.specs()[spec_id]
-        return kind(spec, self._schema_of(spec), self.iceberg.io.new_output(path), self.snapshot_id, _CODEC)
+        return kind(spec, self._schema_of(spec), self.iceberg.io.new_output(path), self.snapshot_id, CODEC)
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
         """The schema, with the columns that an older spec partitions by and the table no longer has."""
@@ -208,7 +212,7 @@ class _Producer:
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=head.snapshot_id if head else None,
             sequence_number=sequence_number,
-            avro_compression=_CODEC,
+            avro_compression=CODEC,
         ) as writer:
             writer.add_manifests(manifests)
         return Snapshot(
@@ -216,13 +220,13 @@ class _Producer:
             parent_snapshot_id=head.snapshot_id if head else None,
             manifest_list=path,
             sequence_number=sequence_number,
-            timestamp_ms=_now_ms(metadata.last_updated_ms, head),
+            timestamp_ms=now_ms(metadata.last_updated_ms, head),
             summary=self._summary(head, properties),
             schema_id=metadata.current_schema_id,
         )
 
 
-def _now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
+def now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
     """Now, but later than the last snapshot: a clock that runs backwards must not make a table unreadable."""
     return max(int(time.time() * 1000), last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
 
@@ -263,13 +267,26 @@ def commit(
         iceberg,
         requirements,
         (*updates, AddSnapshotUpdate(snapshot=snapshot), branch_is(snapshot.snapshot_id, branch)),
-        lambda now: _in_history(now, snapshot.snapshot_id, branch),
+        lambda now: in_history(now, snapshot.snapshot_id, branch),
         f"snapshot {snapshot.snapshot_id}",
     )
+    if archive_pays(iceberg):
+        _archive(catalog, iceberg.name())
     return snapshot.snapshot_id
 
 
-def _in_history(iceberg: IcebergTable, snapshot_id: int, branch: str) -> bool:
+def _archive(catalog: Catalog, name: Identifier) -> None:
+    """Keep the list of snapshots short; what was committed stands, and where it fails, the next commit tries again."""
+    try:
+        archive(catalog, catalog.load_table(name))
+    except CommitConflict:
+        return
+    except Exception:
+        _LOG.warning("the older history of %s could not be moved to a chapter", ".".join(name), exc_info=True)
+
+
+def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:
+    """Whether a snapshot that was just made is on a branch."""
     seen = iceberg.snapshot_by_name(branch)
     while seen is not None:
         if seen.snapshot_id == snapshot_id:

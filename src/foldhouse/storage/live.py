@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType
 
 from foldhouse.errors import UnknownSnapshot, Unsupported
+from foldhouse.storage.history import snapshot_of
 
 _PATH_FIELD_ID = 2147483546
 
@@ -92,7 +93,7 @@ def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Sli
     """
     if snapshot_id is None:
         return {}
-    snapshot = iceberg.snapshot_by_id(snapshot_id)
+    snapshot = snapshot_of(iceberg, snapshot_id)
     if snapshot is None:
         raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot {snapshot_id}; it may have been expired")
     return _slices(str(iceberg.metadata.table_uuid), snapshot_id, _Snapshot(iceberg, snapshot))

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
+from foldhouse.storage.history import snapshot_of
 from foldhouse.values.types import arrow_type
 
 STATE = "_state"
@@ -135,7 +136,7 @@ class Layout:
     @classmethod
     def of(cls, iceberg: IcebergTable, snapshot_id: int | None = None) -> Layout:
         """The layout of a table, with the schema of a snapshot; the current one where none is given or known."""
-        snapshot = iceberg.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+        snapshot = snapshot_of(iceberg, snapshot_id)
         schema = iceberg.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
         return cls(
             schema_json=(schema or iceberg.schema()).model_dump_json(),
