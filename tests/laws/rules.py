@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 import pytest
 
-from foldhouse.refresh import refresh, spilled, tasks
+from foldhouse.refresh import deciding, refresh, spilled, tasks
 from foldhouse.refresh.bucket import BucketJob, BucketResult
 from foldhouse.refresh.runners import Run, fold_in_process
 
@@ -60,6 +60,9 @@ def rule_of(seed: int) -> Iterator[str]:
             patch.setattr(refresh, "fold_in_process", _spilled)
             patch.setattr(spilled, "PIECE_ROWS", 3)
             patch.setattr(tasks, "PIECE_ROWS", 3)
+            patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
+            patch.setattr(deciding, "AT_ONCE_ROWS", 20)
+            patch.setattr(spilled, "MOST_BYTES_IN_MEMORY", 400 if seed % 5 < 2 else 10**6)
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
             patch.setattr("foldhouse.storage.archive.MOST_LISTED", 3)

@@ -153,6 +153,7 @@ def _ordered(name: str, is_latest: bool, has_deletes: bool = False) -> Algebra:
         is_ordered=True,
         is_shared=True,
         exists=(lambda merged: merged["exists"]) if has_deletes else None,
+        decided_by="last" if is_latest else "first",
         outlook=partial(_outlook, is_latest),
     )
     return replace(algebra, specialised=partial(_by_types, algebra, is_latest))
@@ -172,7 +173,7 @@ def _given_delta(is_latest: bool, row: Inputs) -> dict[str, Edge]:
 
 
 def _ignoring_nulls(algebra: Algebra, is_latest: bool) -> Algebra:
-    alone = replace(algebra, delta=partial(_given_delta, is_latest), is_shared=False)
+    alone = replace(algebra, delta=partial(_given_delta, is_latest), is_shared=False, decided_by=None)
     return replace(alone, specialised=partial(_by_types, alone, is_latest))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -87,6 +88,13 @@ class FoldPlan:
     def adds_up(self) -> bool:
         """Whether signed rows can be summed in parts, and the sums be summed again, see `partial_sums`."""
         return not self.sequence and all(unit.algebra.adds_up for unit in self.units)
+
+    @property
+    def decided_by(self) -> Literal["last", "first"] | None:
+        """Whether of the rows of a key only those of its last, or first, sequence decide, see `decisive`."""
+        kinds = {unit.algebra.decided_by for unit in self.units}
+        is_one = len(self.sequence) == 1 and not pa.types.is_floating(self.sequence[0][1])
+        return kinds.pop() if is_one and len(kinds) == 1 else None
 
     @property
     def seldom_needed(self) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -93,6 +93,12 @@ class Reading:
     signed: tuple[pl.Expr, ...]
     shares: tuple[tuple[Share, ...], ...] = field(repr=False)
 
+    def narrowed(self, names: Sequence[str]) -> Reading:
+        """The same rows with some of the columns that are made of them."""
+        signed = tuple(column for column in self.signed if column.meta.output_name() in names)
+        needed = {name for column in signed for name in column.meta.root_names()}
+        return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
+
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Signed rows that Spark computed, as blobs."""
@@ -104,7 +110,7 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
     """The signed rows of a task's shares, as blobs; the batches hold the numbers of the tasks."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            frames = (rows for share in reading.shares[number] for rows in _rows_of(reading, share))
+            frames = (rows for share in reading.shares[number] for rows in rows_of_share(reading, share))
             for rows in _fewer(route, frames):
                 yield from blobs_of(route, rows)
 
@@ -113,7 +119,7 @@ def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
     """Signed rows in any order, or partial sums of them, as blobs."""
     size = max(1, math.ceil(rows.height * CHUNK_BYTES / max(rows.estimated_size(), CHUNK_BYTES)))
     for chunk in rows.iter_slices(size):
-        typed = chunk if SIGNED in chunk.columns else _typed(route, chunk)
+        typed = chunk if SIGNED in chunk.columns else typed_rows(route.plan, chunk, recomputed=route.recomputed)
         found = with_bucket(route.layout, route.plan, typed)
         if route.buckets:
             found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
@@ -121,9 +127,10 @@ def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
             yield _blobs(route, found)
 
 
-def _typed(route: Route, rows: pl.DataFrame) -> pl.DataFrame:
-    types = {column.name: polars_type(column.type) for column in route.plan.delta_schema}
-    return rows.select([*types, *([KEY_ONLY] if route.recomputed else [])]).cast(types)
+def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
+    """Signed rows with the columns and types that the kernel takes."""
+    types = {column.name: polars_type(column.type) for column in plan.delta_schema}
+    return rows.select([*types, *([KEY_ONLY] if recomputed else [])]).cast(types)
 
 
 def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -135,7 +142,7 @@ def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFram
         if not summing:
             yield rows
             continue
-        held.append(partial_sums(route.plan, _typed(route, rows)))
+        held.append(partial_sums(route.plan, typed_rows(route.plan, rows, recomputed=route.recomputed)))
         taken += rows.height
         if sum(one.height for one in held) >= CHUNK_ROWS:
             held = [sums_together(route.plan, held)]
@@ -199,7 +206,8 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _rows_of(reading: Reading, share: Share) -> Iterator[pl.DataFrame]:
+def rows_of_share(reading: Reading, share: Share) -> Iterator[pl.DataFrame]:
+    """The signed rows of a share, some row groups at a time, always in the same order."""
     for table in _chunks(reading, share):
         rows = _frame(table)
         if share.wanted is not None:

@@ -70,6 +70,15 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     if run.recompute is not None:
         wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
         rows, recomputed = rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted)
+    return folded_here(run, rows, recomputed)
+
+
+def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
+    """Fold signed rows with their `__bucket` in this process, several groups of buckets at a time.
+
+    Raises:
+        InvalidData: see `combine`; with the table's name.
+    """
     try:
         at_once = os.cpu_count() or 1
         with ThreadPoolExecutor(max_workers=at_once) as threads:

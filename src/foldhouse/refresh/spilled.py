@@ -11,20 +11,26 @@ import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import InvalidData
-from foldhouse.refresh.bucket import BucketResult
+from foldhouse.refresh.bucket import BUCKET, BucketResult, with_bucket
+from foldhouse.refresh.deciding import decide_alone, decisive_rows
 from foldhouse.refresh.placement import placed
-from foldhouse.refresh.routing import Route, blobs_of, read_task
-from foldhouse.refresh.runners import Run, recomputed_here
+from foldhouse.refresh.routing import Reading, Route, blobs_of, read_task, typed_rows
+from foldhouse.refresh.runners import Run, folded_here, recomputed_here
 from foldhouse.refresh.tasks import fold_task, is_read_as_it_is, reading_of, rows_of_run
 
+MOST_BYTES_IN_MEMORY = 512 * 1024 * 1024
+"""Of rows that decide; folding them takes some three times as much."""
 PIECE_ROWS = 1_000_000
 """Signed rows of a group that a thread folds at once."""
 
@@ -38,23 +44,48 @@ def fold_spilled(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
 
     The folder is gone afterwards, whatever happens; a killed process leaves it. Files of a fold that fails or is run
-    again are named by no commit.
+    again are named by no commit. Where few rows of the window decide, and these fit in memory, there is no folder.
 
     Raises:
         InvalidData: see `combine`; with the table's name.
     """
     at_once = os.cpu_count() or 1
-    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), at_once, PIECE_ROWS)
-    route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
     reading = reading_of(run.logic, run.evaluations, 4 * at_once)
-    shares = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
+    with ThreadPoolExecutor(at_once) as threads:
+        if not decide_alone(run.plan, reading):
+            return _through_a_folder(run, threads, partial(_read_all, reading))
+        deciding = decisive_rows(run.plan, reading, threads)
+        held = list(_until(deciding, MOST_BYTES_IN_MEMORY))
+        if sum(rows.estimated_size() for rows in held) > MOST_BYTES_IN_MEMORY:
+            return _through_a_folder(run, threads, partial(_take_all, chain(held, deciding)))
+    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(held)))
+    if run.recompute is None:
+        return folded_here(run, rows)
+    wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
+    return folded_here(run, rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted))
+
+
+def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:
+    """Frames until they are larger than so many bytes."""
+    size = 0.0
+    for rows in frames:
+        yield rows
+        size += rows.estimated_size()
+        if size > most_bytes:
+            return
+
+
+def _through_a_folder(
+    run: Run, threads: ThreadPoolExecutor, divide: Callable[[Route, _Spill, ThreadPoolExecutor], None]
+) -> list[BucketResult]:
+    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), os.cpu_count() or 1, PIECE_ROWS)
+    route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
     with (
         tempfile.TemporaryDirectory(prefix="foldhouse-") as folder,
         contextlib.closing(_Spill(Path(folder))) as spill,
-        ThreadPoolExecutor(at_once) as threads,
     ):
         try:
-            list(threads.map(lambda share: spill.take(read_task(route, reading, [share])), shares))
+            divide(route, spill, threads)
             if run.recompute is not None:
                 spill.take(blobs_of(replace(route, recomputed=True), recomputed_here(run, run.recompute)))
             spill.close()
@@ -62,6 +93,16 @@ def fold_spilled(run: Run) -> list[BucketResult]:
             return [result for results in folded for result in results]
         except InvalidData as failure:
             raise InvalidData(f"{run.name}: {failure}") from failure
+
+
+def _read_all(reading: Reading, route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
+    list(threads.map(lambda task: spill.take(read_task(route, reading, [task])), tasks))
+
+
+def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+    for rows in frames:
+        spill.take(blobs_of(route, rows))
 
 
 class _Spill:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from foldhouse.errors import DefinitionError
 
@@ -100,6 +100,7 @@ class Algebra:
         is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
         exists: where events can delete a key, whether it is there afterwards: the fields that `merge` gave -> boolean.
         adds_up: whether every field of a delta is a sum, so that the deltas of two windows add up to that of both.
+        decided_by: whether of the rows of a key only those of its last, or of its first, sequence decide.
         outlook: (accumulator, delta) -> what becomes of the accumulator's values, told without looking at them;
             `None` for a fold that needs them. They are then read only for the keys where they matter.
     """
@@ -115,6 +116,7 @@ class Algebra:
     specialised: Callable[[list[pa.DataType]], Algebra] | None = None
     exists: Callable[[Fields], pl.Expr] | None = None
     adds_up: bool = False
+    decided_by: Literal["last", "first"] | None = None
     outlook: Callable[[Fields, Fields], Outlook] | None = None
 
 
