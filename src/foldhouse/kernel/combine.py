@@ -62,7 +62,8 @@ def newest_delete(plan: FoldPlan, rows: pl.DataFrame) -> tuple[Any, ...] | None:
     if plan.delete_argument is None:
         return None
     sequence = [sequence_column(i) for i in range(len(plan.sequence))]
-    deletes = rows.filter((pl.col(WEIGHT) > 0) & pl.col(argument_column(plan.delete_argument)))
+    is_delete = (pl.col(WEIGHT) > 0) & pl.col(argument_column(plan.delete_argument))
+    deletes = rows.select(*sequence, is_delete.alias("__is_delete")).filter("__is_delete")
     return None if deletes.is_empty() else deletes.select(sequence).sort(sequence, nulls_last=False).row(-1)
 
 

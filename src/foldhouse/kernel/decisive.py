@@ -45,7 +45,7 @@ def decisive(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
         deletes = pl.col(argument_column(plan.delete_argument)).fill_null(False)
         decides = decides | (deletes & (pl.col(at) == pl.col(at).filter(deletes).max()))
     # No sequence of a key, so no furthest one: such rows are not folded, and kept.
-    found = rows.select(decides.fill_null(True).alias(DECIDES))
+    found = rows.lazy().select(decides.fill_null(True).alias(DECIDES)).collect(engine="streaming")
     if not plan.counts_rows:
         return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
     # The first of the rows of a key that decide stands for those that do not.

@@ -10,7 +10,7 @@ import polars as pl
 
 from foldhouse.values.fold import Edge
 
-_ROW = "__row"
+_ROW, _CHOSEN = "__row", "__chosen"
 
 
 def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.DataFrame:
@@ -26,8 +26,10 @@ def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.Da
         The keys, each once, and the event.
     """
     order = {f"__order{i}": part for i, part in enumerate(edge.order)}
-    numbered = rows.with_row_index(_ROW).filter(edge.chosen)
-    candidates = numbered.select(_ROW, *keys, **order)
+    candidates = rows.select(*keys, edge.chosen.alias(_CHOSEN), **order).with_row_index(_ROW)
+    candidates = candidates.filter(_CHOSEN).drop(_CHOSEN)
+    if candidates.is_empty():
+        return rows.clear().select(*keys, edge.event.alias(name))
     decided, undecided = _split(candidates, keys)
     for part in order:
         if undecided.is_empty():
@@ -35,13 +37,17 @@ def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.Da
         undecided = _furthest(undecided, keys, part, edge.is_last)
         found, undecided = _split(undecided, keys)
         decided = pl.concat([decided, found])
-    winners = pl.concat([decided[_ROW], undecided.unique(subset=keys, keep="any")[_ROW]])
-    return rows.select(*keys, edge.event.alias(name))[winners]
+    found = rows.select(*keys, edge.event.alias(name))
+    if decided.height == rows.height:
+        return found
+    return found[pl.concat([decided[_ROW], undecided.unique(subset=keys, keep="any")[_ROW]])]
 
 
 def _split(candidates: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows whose key has no other row, and the rest."""
     several = candidates.select(keys).is_duplicated()
+    if not several.any():
+        return candidates, candidates.clear()
     return candidates.filter(~several), candidates.filter(several)
 
 

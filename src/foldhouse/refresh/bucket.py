@@ -55,10 +55,9 @@ class BucketResult:
         added: files to commit.
         removed: paths of files that the commit takes out.
         unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
-        rows_in: signed source rows folded.
         null_key_rows: rows (net) that were left out because a key is null.
         null_sequence_rows: rows (net) that were left out because it is not known when they come.
-        deleted_upto: the newest sequence of an event that deletes its key.
+        deleted_upto: the newest sequence of an event that deletes its key, in this bucket or those folded with it.
         rows_written: new and changed rows of the table.
         rows_carried: unchanged rows that a rewritten file had to take along.
         rows_deleted: held rows that were changed or disappeared.
@@ -69,7 +68,6 @@ class BucketResult:
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     unresolved: pa.Table | None = None
-    rows_in: int = 0
     null_key_rows: int = 0
     null_sequence_rows: int = 0
     deleted_upto: tuple[Any, ...] | None = None
@@ -169,7 +167,8 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     """
     unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
     results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
-    rows = rows.filter(~pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
+    if results:
+        rows = rows.filter(~pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
     places = _places_of(job, rows, recomputed)
     if places.is_empty():
         return results
@@ -178,15 +177,15 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     combined = _combined(job, rows, recomputed, places, held, first)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
-        return [*results, *_unresolved(rows, blocked), *_others(job, rows, recomputed, blocked)]
+        return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
+    deleted_upto = newest_delete(job.plan, rows)
     new = by_keys(combined.rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True)
     for bucket, one in held.items():
         ends = first[bucket] + len(one.slices)
         gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
         written = new.pop((bucket,)).drop(BUCKET) if (bucket,) in new else combined.rows.clear()
-        own = rows.filter(pl.col(BUCKET) == bucket)
         outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
-        results.append(replace(outcome, rows_in=_count(own), deleted_upto=newest_delete(job.plan, own)))
+        results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
 
@@ -264,14 +263,10 @@ def _state_of(
     return filled.select(state.columns)
 
 
-def _unresolved(rows: pl.DataFrame, blocked: pl.DataFrame) -> list[BucketResult]:
+def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
     """The buckets in which a key has to be recomputed; nothing of them is written."""
     return [
-        BucketResult(
-            str(bucket),
-            unresolved=keys.drop(BUCKET).to_arrow(),
-            rows_in=_count(rows.filter(pl.col(BUCKET) == bucket)),
-        )
+        BucketResult(str(bucket), unresolved=keys.drop(BUCKET).to_arrow())
         for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
     ]
 
@@ -287,13 +282,8 @@ def _others(
 def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
     weight = int(rows[SUMMED if SIGNED in rows.columns else WEIGHT].sum())
     if bucket == NULL_KEY:
-        return BucketResult(NULL_KEY, null_key_rows=weight, rows_in=_count(rows))
-    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight, rows_in=_count(rows))
-
-
-def _count(rows: pl.DataFrame) -> int:
-    """How many signed rows they are, or are the sums of."""
-    return int(rows[SIGNED].sum()) if SIGNED in rows.columns else rows.height
+        return BucketResult(NULL_KEY, null_key_rows=weight)
+    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight)
 
 
 def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:

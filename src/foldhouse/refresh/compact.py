@@ -26,7 +26,8 @@ from foldhouse.refresh.cost import compacting_pays, is_small, is_worn
 from foldhouse.refresh.head import COVERAGE, ROWS_IN, RUN_ID, head_properties
 from foldhouse.refresh.publish import SPEC
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import Partition, deleted_positions, read_piece, write_data_file
+from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 

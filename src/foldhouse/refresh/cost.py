@@ -9,6 +9,7 @@ leaves fewer.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,10 +32,13 @@ class Stored:
     Args:
         rows: the rows it has.
         deleted: how many of them are deleted then.
+        patience: from 0 to 1, how long it is left: 0.5 until `DELETED_SHARE` of it is deleted, 0 and 1 until half as
+            much again is, less or more. Files of one table wear alike, and are not to be written anew all at once.
     """
 
     rows: int
     deleted: int
+    patience: float = 0.5
 
     @property
     def live(self) -> int:
@@ -52,7 +56,7 @@ def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
     Returns:
         Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
-    chosen = [place for place, one in enumerate(files) if is_worn(one.rows, one.deleted)]
+    chosen = [place for place, one in enumerate(files) if one.deleted > one.rows * DELETED_SHARE * (0.5 + one.patience)]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []
@@ -63,6 +67,11 @@ def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
         together += files[place].live
     chosen += small if len(small) >= MANY_SMALL_FILES else []
     return sorted(chosen)
+
+
+def patience_of(path: str) -> float:
+    """How long a file is left, alike whenever it is asked for; different for each file."""
+    return zlib.crc32(path.encode()) / 2**32
 
 
 def merging_deletes_pays(delete_files: int) -> bool:

@@ -21,7 +21,8 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.refresh.pruning import pieces_with_keys
 from foldhouse.spark.lineage import Origin
-from foldhouse.storage.files import deleted_by_file, open_file, read_piece
+from foldhouse.storage.deleted import deleted_by_file
+from foldhouse.storage.files import open_file, read_piece
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.schema import Layout
 

@@ -41,7 +41,7 @@ from foldhouse.refresh.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
 from foldhouse.refresh.tasks import fold_on_spark
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import selected_positions
+from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.schema import Layout

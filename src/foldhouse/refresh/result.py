@@ -8,7 +8,8 @@ from datetime import date, timedelta
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.refresh.bucket import BucketResult
-from foldhouse.storage.files import Partition, deleted_positions
+from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.files import Partition
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Slice, live_slices
 from foldhouse.storage.schema import Layout

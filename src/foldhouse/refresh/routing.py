@@ -19,7 +19,8 @@ from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket import BUCKET, KEY_ONLY, with_bucket
 from foldhouse.refresh.placement import Placement
-from foldhouse.storage.files import open_file, selected_positions
+from foldhouse.storage.deleted import selected_positions
+from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 

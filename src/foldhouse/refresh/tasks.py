@@ -198,15 +198,14 @@ def _together(results: Iterable[BucketResult]) -> list[BucketResult]:
 
 
 def _one(pieces: Sequence[BucketResult]) -> BucketResult:
-    bucket, rows_in = pieces[0].bucket, sum(piece.rows_in for piece in pieces)
+    bucket = pieces[0].bucket
     unresolved = [piece.unresolved for piece in pieces if piece.unresolved is not None]
     if unresolved:
-        return BucketResult(bucket, unresolved=pa.concat_tables(unresolved), rows_in=rows_in)
+        return BucketResult(bucket, unresolved=pa.concat_tables(unresolved))
     return BucketResult(
         bucket,
         added=tuple(file for piece in pieces for file in piece.added),
         removed=tuple(path for piece in pieces for path in piece.removed),
-        rows_in=rows_in,
         null_key_rows=sum(piece.null_key_rows for piece in pieces),
         null_sequence_rows=sum(piece.null_sequence_rows for piece in pieces),
         deleted_upto=newest(piece.deleted_upto for piece in pieces),

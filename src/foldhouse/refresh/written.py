@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import FILE, POSITION
 from foldhouse.kernel.plan import FoldPlan
-from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays
+from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.refresh.held import Held
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.schema import Layout
@@ -52,7 +52,8 @@ class _Bucket:
 
     def dead(self, place: int) -> np.ndarray:
         """The positions of a file that are deleted now or were before, sorted."""
-        return np.union1d(self.held.gone(place), self.gone[place])
+        before, now = self.held.gone(place), self.gone[place]  # none is deleted twice
+        return np.sort(np.concatenate([before, now]), kind="stable")
 
 
 def write_bucket(
@@ -74,7 +75,8 @@ def write_bucket(
     }
     bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))
     files = [
-        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place])) for place, one in enumerate(held.slices)
+        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
+        for place, one in enumerate(held.slices)
     ]
     delete_files = {path for one in held.slices for path in one.deletes}
     anew = files_to_rewrite(files, rows.height)

@@ -23,7 +23,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from foldhouse.spark.types import spark_schema
-from foldhouse.storage.files import deleted_by_file, read_piece
+from foldhouse.storage.deleted import deleted_by_file
+from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 

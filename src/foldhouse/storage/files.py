@@ -29,6 +29,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.encoding import repetitive_columns
 from foldhouse.storage.live import Piece
 from foldhouse.storage.project import projected
@@ -138,38 +139,6 @@ def _statistics_plan(schema_json: str, properties: tuple[tuple[str, str], ...]) 
     """Which statistics of which column a file is described with; the same for all files of a schema."""
     schema = Schema.model_validate_json(schema_json)
     return compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
-
-
-def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np.ndarray]:
-    """Data file -> the positions in it that any of the delete files deletes: sorted int64, each once."""
-    found: dict[str, list[np.ndarray]] = {}
-    for delete_file in delete_files:
-        with layout.io.new_input(delete_file).open() as source:
-            # as a dictionary, each path is made once and not for every position: a third of the time
-            parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
-            deletes = parquet.read(columns=["file_path", "pos"], use_threads=False)
-        positions, begin = deletes["pos"].to_numpy(), 0
-        for paths in deletes["file_path"].chunks:  # those of the other column end elsewhere
-            codes = paths.indices.to_numpy()
-            order = np.argsort(codes, kind="stable")
-            numbers, starts = np.unique(codes[order], return_index=True)
-            for number, part in zip(numbers, np.split(order, starts[1:]), strict=True):
-                found.setdefault(paths.dictionary[int(number)].as_py(), []).append(positions[begin + part])
-            begin += len(codes)
-    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
-
-
-def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
-    """The positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
-    return deleted_by_file(layout, delete_files).get(path, np.empty(0, np.int64))
-
-
-def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
-    """Which row positions of its file a piece means, sorted; `None` for all of them."""
-    if piece.only is None and not piece.without:
-        return None
-    start = np.arange(piece.file.rows) if piece.only is None else deleted_positions(layout, piece.only, piece.file.path)
-    return np.setdiff1d(start, deleted_positions(layout, piece.without, piece.file.path), assume_unique=True)
 
 
 @dataclass(frozen=True)
@@ -292,8 +261,15 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
     file = open_file(layout, piece.file.path)
-    positions = selected_positions(layout, piece)
-    if positions is None:
-        rows = file.read(layout, names)
-        return rows, np.arange(rows.num_rows)
-    return file.read_at(layout, names, positions)
+    if piece.only is not None:
+        selected = selected_positions(layout, piece)
+        assert selected is not None
+        return file.read_at(layout, names, selected)
+    rows = file.read(layout, names)
+    positions = np.arange(rows.num_rows)
+    gone = deleted_positions(layout, piece.without, piece.file.path)
+    if not len(gone):
+        return rows, positions
+    left = np.ones(rows.num_rows, np.bool_)
+    left[gone] = False
+    return rows.filter(pa.array(left)), positions[left]

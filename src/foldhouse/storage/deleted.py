@@ -1,0 +1,96 @@
+"""Which rows of data files are deleted: position delete files, read once each.
+
+Reading repeats nothing and changes nothing: a delete file is never written again under its name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from foldhouse.storage.live import Piece
+from foldhouse.storage.schema import Layout
+
+
+def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np.ndarray]:
+    """Data file -> the positions in it that any of the delete files deletes: sorted int64, each once."""
+    found: dict[str, list[np.ndarray]] = {}
+    for delete_file in delete_files:
+        for path, positions in _DELETES.of(layout, delete_file).items():
+            found.setdefault(path, []).append(positions)
+    return {path: _together(parts) for path, parts in found.items()}
+
+
+def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
+    """The positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
+    of_path = [_DELETES.of(layout, delete_file).get(path) for delete_file in delete_files]
+    parts = [positions for positions in of_path if positions is not None]
+    return _together(parts) if parts else np.empty(0, np.int64)
+
+
+def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+
+class _ReadDeletes:
+    """The newest of the delete files that were read, up to a number of bytes; such a file never changes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._held: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def of(self, layout: Layout, path: str) -> dict[str, np.ndarray]:
+        """Data file -> the positions in it that a delete file deletes: sorted int64, each once."""
+        with self._lock:
+            if path in self._held:
+                self._held.move_to_end(path)
+                return self._held[path]
+        found = _read_deletes(layout, path)
+        with self._lock:
+            if path not in self._held:
+                self._held[path] = found
+                self._bytes += _size(found)
+            while self._bytes > self._most_bytes:
+                self._bytes -= _size(self._held.popitem(last=False)[1])
+        return found
+
+
+def _size(deletes: dict[str, np.ndarray]) -> int:
+    return sum(positions.nbytes for positions in deletes.values())
+
+
+_DELETES = _ReadDeletes(64 * 1024 * 1024)
+
+
+def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
+    with layout.io.new_input(path).open() as source:
+        # as a dictionary, each path is made once and not for every position: a third of the time
+        parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
+        deletes = parquet.read(columns=["file_path", "pos"], use_threads=False)
+    found: dict[str, list[np.ndarray]] = {}
+    positions, begin = deletes["pos"].to_numpy(), 0
+    for paths in deletes["file_path"].chunks:  # those of the other column end elsewhere
+        codes = paths.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        numbers, starts = np.unique(codes[order], return_index=True)
+        for number, part in zip(numbers, np.split(order, starts[1:]), strict=True):
+            found.setdefault(paths.dictionary[int(number)].as_py(), []).append(positions[begin + part])
+        begin += len(codes)
+    whole = {of: np.unique(np.concatenate(parts)) for of, parts in found.items()}
+    for each in whole.values():
+        each.flags.writeable = False  # it is shared from now on
+    return whole
+
+
+def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
+    """Which row positions of its file a piece means, sorted; `None` for all of them."""
+    if piece.only is None and not piece.without:
+        return None
+    start = np.arange(piece.file.rows) if piece.only is None else deleted_positions(layout, piece.only, piece.file.path)
+    return np.setdiff1d(start, deleted_positions(layout, piece.without, piece.file.path), assume_unique=True)
