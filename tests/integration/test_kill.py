@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -23,13 +24,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from fuse import Fuse
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-from sqlalchemy import event
 
 import foldhouse as fh
 from foldhouse.lake import position_of
+from foldhouse.refresh import append as append_module
+from foldhouse.refresh import refresh as refresh_module
+from foldhouse.refresh import routing, spilled
 from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.heavy
@@ -68,15 +70,40 @@ def prepare(lake: fh.Lake) -> None:
     lake.replace(events, a_batch(4, DAYS[0]), partitions=DAYS[:1])
 
 
+def by_way_of_a_folder(operation: Operation) -> Operation:
+    """Let every fold go by way of a temporary folder, in chunks and pieces of a few rows."""
+
+    def called(lake: fh.Lake) -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
+            patch.setattr(routing, "CHUNK_ROWS", 5)
+            patch.setattr(spilled, "PIECE_ROWS", 6)
+            return operation(lake)
+
+    return called
+
+
+def append_in_several_files(lake: fh.Lake) -> None:
+    """Append a batch of which each day has more rows than a file may have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append_module, "_MOST_ROWS_A_FILE", 3)
+        done = lake.append(events, a_batch(5, *DAYS, rows=24), batch_id="five")
+    if done.committed:
+        assert int(lake.history(events)[0].summary["added-data-files"]) > 2 * len(DAYS)
+
+
 OPERATIONS: dict[str, tuple[str, Operation]] = {
     # what is killed: the table it changes, and how it is called
     "append": (events.name, lambda lake: lake.append(events, a_batch(5, *DAYS), batch_id="five")),
     "the first append": (other.name, lambda lake: lake.append(other, a_batch(5, *DAYS), batch_id="five")),
+    "an append of several files": (events.name, append_in_several_files),
     "replace": (events.name, lambda lake: lake.replace(events, a_batch(6, *DAYS[:2]), partitions=DAYS[:2])),
     "refresh": (by_key.name, lambda lake: lake.refresh(by_key)),
     "the first refresh": (fresh.name, lambda lake: lake.refresh(fresh)),
+    "refresh by way of a folder": (by_key.name, by_way_of_a_folder(lambda lake: lake.refresh(by_key))),
     "backfill": (by_day.name, lambda lake: lake.backfill(by_day, DAYS)),
     "rebuild": (by_key.name, lambda lake: lake.rebuild(by_key)),
+    "rebuild by way of a folder": (by_key.name, by_way_of_a_folder(lambda lake: lake.rebuild(by_key))),
     "rebuild of another shape": (by_key.name, lambda lake: lake.rebuild(by_key_anew)),
     "publish": (by_key.name, lambda lake: lake.publish(by_key)),
     "rollback of a stream": (events.name, lambda lake: lake.rollback(events, to="start")),
@@ -108,80 +135,19 @@ def open_lake(root: Path) -> fh.Lake:
 def run(root: Path, name: str) -> None:
     lake = open_lake(root)
     try:
-        (QUIET[name] if name in QUIET else OPERATIONS[name][1])(lake)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(temporary(root)))
+            (QUIET[name] if name in QUIET else OPERATIONS[name][1])(lake)
     finally:
         lake.close()
 
 
+def temporary(root: Path) -> Path:
+    """Where an operation has its temporary folders."""
+    return root.parent / "temporary"
+
+
 # The process that is killed
-
-
-class Fuse:
-    """Counts what touches the world, and kills its own process at the n-th."""
-
-    def __init__(self, point: int) -> None:
-        self.left = point
-
-    def tick(self, *_: object) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def lay(self) -> None:
-        """Around every file made or deleted, every statement and commit of the catalog, and the swap itself."""
-        create, delete, swap = PyArrowFile.create, PyArrowFileIO.delete, SqlCatalog.commit_table
-        fuse = self
-
-        def create_and_tick(file: PyArrowFile, overwrite: bool = False) -> Any:
-            fuse.tick()
-            return Written(create(file, overwrite), fuse)
-
-        PyArrowFile.create = create_and_tick  # type: ignore[method-assign, assignment]
-        PyArrowFileIO.delete = self.around(delete)  # type: ignore[method-assign]
-        SqlCatalog.commit_table = self.around(swap)  # type: ignore[method-assign]
-        from sqlalchemy.engine import Engine
-
-        event.listen(Engine, "before_cursor_execute", self.tick)
-        event.listen(Engine, "commit", self.tick)
-
-    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def ticking(*arguments: Any, **named: Any) -> Any:
-            self.tick()
-            answer = function(*arguments, **named)
-            self.tick()
-            return answer
-
-        return ticking
-
-
-class Written:
-    """A file that is being written: empty, begun, whole but open, closed."""
-
-    def __init__(self, sink: Any, fuse: Fuse) -> None:
-        self._sink, self._fuse, self._begun = sink, fuse, False
-        fuse.tick()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sink, name)
-
-    def __enter__(self) -> Written:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def write(self, content: Any) -> Any:
-        written = self._sink.write(content)
-        if not self._begun:
-            self._begun = True
-            self._fuse.tick()
-        return written
-
-    def close(self) -> None:
-        if not self._sink.closed:
-            self._fuse.tick()
-            self._sink.close()
-            self._fuse.tick()
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -250,9 +216,15 @@ class Server:
 
     def __init__(self, said: Path) -> None:
         self.said = said
+        where = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")]))
         with said.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                [sys.executable, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "PYTHONPATH": where},  # there is `fuse`
             )
 
     def ask(self, do: str, root: Path, **more: Any) -> list[int]:
@@ -302,6 +274,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         iceberg.manage_snapshots().create_tag(iceberg.snapshots()[0].snapshot_id, "start").commit()
     lake.close()
     shutil.copytree(root, root.parent / "kept")
+    temporary(root).mkdir()
     return root
 
 
@@ -330,21 +303,26 @@ def test_a_run_killed_anywhere_leaves_the_old_or_the_new_rows_and_is_repaired_by
     changed = OPERATIONS[name][0]
     assert {table for table in NAMES if old[table] != new[table]} == {changed}
     seen: Counter[str] = Counter()
+    left = set(temporary(prepared).iterdir())
     for point in range(1, 1000):
         start_over(prepared, name)
         (end,) = server.ask("operation", prepared, name=name, point=point)
         found = rows_of(prepared)
         seen["new" if found[changed] == new[changed] else "old"] += 1
+        before, left = left, set(temporary(prepared).iterdir())
+        seen["folder"] += before != left
         assert found in (old, new), f"killed at point {point}"
         if end == 0:
             break
         run(prepared, name)
         assert rows_of(prepared) == new, f"run again after it was killed at point {point}"
+        assert set(temporary(prepared).iterdir()) == left, "it left a folder without being killed"
     else:
         pytest.fail("it never came to an end")
     assert found == new
     assert seen["old"] > 5, "it was hardly killed before its commit"
     assert seen["new"] > 1, "it was never killed after its commit"
+    assert (seen["folder"] > 5) == ("by way of a folder" in name)
 
 
 def held_by(root: Path) -> dict[str, tuple[int, int, set[str]]]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import nowhere_io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import foldhouse as fh
-from foldhouse.spark.source import frame_of
-from foldhouse.storage.files import Partition, deleted_by_file, write_data_file, write_position_deletes
+from foldhouse.spark.source import _opens, frame_of
+from foldhouse.spark.types import spark_schema
+from foldhouse.storage.deleted import deleted_by_file
+from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout, schema_of_types
 
@@ -160,64 +167,82 @@ def test_two_reads_of_one_table_join_and_two_moments_of_it_compare(spark_lake: C
         assert {row.id: (row.x, row.y) for row in same.collect()} == {n: (p, p) for n, p in expected(900).items()}
 
 
+def in_a_store_without_a_connector(folder: Path) -> tuple[Layout, list[Piece]]:
+    """A whole file, and one without its first and its last row: 0 to 198 without 100."""
+    layout = layout_at(f"nowhere://{folder}/table", (("py-io-impl", "nowhere_io.NowhereIO"),))
+    whole, worn = file_of(layout, numbered(0, 100)), file_of(layout, numbered(100, 100))
+    assert whole.path.startswith("nowhere://")
+    return layout, [Piece(whole), Piece(worn, without=(deletes(layout, (worn.path, [0, 99])),))]
+
+
+def test_a_store_that_spark_has_no_connector_for_is_read_in_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    spark.addArtifact(nowhere_io.__file__, pyfile=True)
+    layout, pieces = in_a_store_without_a_connector(tmp_path)
+    for _ in range(2):
+        assert numbers_in(frame_of(spark, layout, ["n"], pieces)) == [*range(100), *range(101, 199)]
+
+
 OVER_CONNECT = """
-import sys
+import json, pickle, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import foldhouse as fh
+from foldhouse.spark import source
 from foldhouse.spark.session import prepared
+from foldhouse.spark.types import spark_schema
 from foldhouse.storage.catalog import open_local_catalog
 
 builder = SparkSession.builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
 session = prepared(builder.remote("local[1]").getOrCreate())
 assert type(session).__module__.startswith("pyspark.sql.connect")
-lake = fh.Lake(open_local_catalog(Path(sys.argv[1])), lambda: session)
-print("found", sorted((row.id, row.price) for row in lake.read("r.prices").collect()))
+folder = Path(sys.argv[1])
+lake = fh.Lake(open_local_catalog(folder / "lake"), lambda: session)
+prices = sorted((row.id, row.price) for row in lake.read("r.prices").collect())
+layout, pieces = pickle.loads((folder / "pieces").read_bytes())
+numbers = [sorted(row.n for row in source.frame_of(session, layout, ["n"], pieces).collect()) for _ in range(2)]
+schema = spark_schema(layout.schema, ["n"])
+opens = {path: source._opens(session, schema, path) for path in sys.argv[2:]}
+print(json.dumps({"prices": prices, "numbers": numbers, "opens": opens, "known": source._OPENED[session]}))
 session.stop()
 """
+OPENS = {
+    # whether Spark, as it is installed here, has a connector for the store; a store that is down is not one without
+    "nowhere:///d/a.parquet": False,
+    "gs://bucket/a.parquet": False,
+    "webhdfs://127.0.0.1:1/a.parquet": True,
+    "/nothing/here.parquet": True,
+}
 
 
-def test_spark_connect_reads_the_same(tmp_path: Path) -> None:
-    lake = fh.Lake.local(tmp_path / "lake")
+@pytest.fixture(scope="module")
+def over_connect(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process of its own reads over Spark Connect: a session of that kind and one of the other do not mix."""
+    folder = tmp_path_factory.mktemp("connect")
+    lake = fh.Lake.local(folder / "lake")
     told(lake)
     lake.close()
-    command = [sys.executable, "-c", OVER_CONNECT, str(tmp_path / "lake")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    (folder / "pieces").write_bytes(pickle.dumps(in_a_store_without_a_connector(folder)))
+    command = [sys.executable, "-c", OVER_CONNECT, str(folder), *OPENS]
+    where = os.pathsep.join(filter(None, [str(Path(nowhere_io.__file__).parent), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": where, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"found {sorted(expected(900).items())}"
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-MADE_UP_IO = '''
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
-SCHEME = "nowhere://"
+def test_spark_connect_reads_the_same(over_connect: dict[str, Any]) -> None:
+    assert [tuple(row) for row in over_connect["prices"]] == sorted(expected(900).items())
 
 
-class NowhereIO(PyArrowFileIO):
-    """Local files under a scheme that nobody but this class has heard of."""
-
-    def new_input(self, location):
-        return super().new_input(location.replace(SCHEME, "file://"))
-
-    def new_output(self, location):
-        return super().new_output(location.replace(SCHEME, "file://"))
-
-    def delete(self, location):
-        return super().delete(location.replace(SCHEME, "file://"))
-'''
+def test_a_store_that_spark_connect_has_no_connector_for_is_read_in_the_tasks(over_connect: dict[str, Any]) -> None:
+    assert over_connect["numbers"] == [[*range(100), *range(101, 199)]] * 2
 
 
-def test_a_store_that_spark_has_no_connector_for_is_read_in_the_tasks(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_spark_says_of_a_store_without_a_connector_is_told_from_other_failures(
+    spark: SparkSession, layout: Layout, over_connect: dict[str, Any]
 ) -> None:
-    module = tmp_path / "nowhere_io.py"
-    module.write_text(MADE_UP_IO)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    spark.addArtifact(str(module), pyfile=True)
-    properties = (("py-io-impl", "nowhere_io.NowhereIO"),)
-    layout = layout_at(f"nowhere://{tmp_path}/table", properties)
-    whole, worn = file_of(layout, numbered(0, 100)), file_of(layout, numbered(100, 100))
-    assert whole.path.startswith("nowhere://")
-    pieces = [Piece(whole), Piece(worn, without=(deletes(layout, (worn.path, [0, 99])),))]
-    for _ in range(2):
-        assert numbers_in(frame_of(spark, layout, ["n"], pieces)) == [*range(100), *range(101, 199)]
+    schema = spark_schema(layout.schema, ["n"])
+    assert {path: _opens(spark, schema, path) for path in OPENS} == OPENS
+    assert over_connect["opens"] == OPENS
+    assert over_connect["known"] == {"nowhere": False, "gs": False, "webhdfs": True}
