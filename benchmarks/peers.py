@@ -18,7 +18,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 _READY = "ready.json"
-PINS = {"deltalake": "peers.txt", "jvm": "peers-jvm.txt"}
+PINS = {"deltalake": "peers.txt", "jvm": "peers-jvm.txt", "flink": "peers-flink.txt"}
+JARS = {"jvm": "jars.txt", "flink": "jars-flink.txt"}
 WORK = Path(os.environ.get("FOLDHOUSE_BENCH") or Path(tempfile.gettempdir()) / "foldhouse-bench")
 """The work folder of the benchmarks: environments, data, tables."""
 _GATHER = """
@@ -58,7 +59,7 @@ def environment(name: str, work: Path) -> Environment:
         return there
     folder = _folder(name, work)
     python = _installed(folder, HERE / PINS[name])
-    jars = _jars(folder) if name == "jvm" else {}
+    jars = _jars(folder, HERE / JARS[name]) if name in JARS else {}
     variables = {f"FOLDHOUSE_BENCH_{format.upper()}_JARS": paths for format, paths in jars.items()}
     (folder / _READY).write_text(json.dumps({"python": python, "variables": variables}))
     return Environment(python, variables)
@@ -74,7 +75,7 @@ def ready(name: str, work: Path) -> Environment | None:
 
 def _folder(name: str, work: Path) -> Path:
     """Other pins, jars or another Python make another environment."""
-    text = (HERE / PINS[name]).read_text() + (HERE / "jars.txt").read_text() + sys.version
+    text = (HERE / PINS[name]).read_text() + (HERE / JARS.get(name, "jars.txt")).read_text() + sys.version
     return work / "environments" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -90,17 +91,17 @@ def _installed(folder: Path, pins: Path) -> str:
     return python
 
 
-def _jars(folder: Path) -> dict[str, str]:
-    """Contender's format -> its jars, comma-separated; Spark itself fetches them, with what they depend on."""
+def _jars(folder: Path, listed: Path) -> dict[str, str]:
+    """Contender's format -> its jars, comma-separated; our own Spark fetches them, with what they depend on."""
     wanted: dict[str, list[str]] = {}
-    for line in (HERE / "jars.txt").read_text().splitlines():
+    for line in listed.read_text().splitlines():
         if line and not line.startswith("#"):
-            name, coordinates = line.split()
-            wanted.setdefault(name, []).append(coordinates)
+            name, one = line.split()
+            wanted.setdefault(name, []).append(one)
     found = {}
     for name, coordinates in wanted.items():
         ivy = folder / "ivy" / name
-        _run([str(folder / "bin" / "python"), "-c", _GATHER, ",".join(coordinates), str(ivy)], ", ".join(coordinates))
+        _run([sys.executable, "-c", _GATHER, ",".join(coordinates), str(ivy)], ", ".join(coordinates))
         found[name] = ",".join(str(path) for path in sorted((ivy / "jars").glob("*.jar")))
     return found
 

@@ -47,5 +47,12 @@ CONTENDERS = {
     "iceberg-cow": Entry("spark_merge", "IcebergCopyOnWrite", "jvm", "Spark, Iceberg's MERGE INTO, copy-on-write"),
     "iceberg-mor": Entry("spark_merge", "IcebergMergeOnRead", "jvm", "Spark, Iceberg's MERGE INTO, merge-on-read"),
     "delta-spark": Entry("spark_merge", "DeltaMerge", "jvm", "Spark, Delta's MERGE INTO, deletion vectors"),
+    "flink": Entry(
+        "flink_upsert",
+        "NewestOfEachKey",
+        "flink",
+        "Flink SQL, a job that runs on, into Iceberg by equality deletes",
+        workloads=("latest",),
+    ),
 }
 """Name -> contender, in the order of the tables."""

@@ -71,6 +71,29 @@ def test_every_contender_holds_the_rows_that_all_events_come_to(work: Path, work
         assert all(step.files > 0 and step.bytes > 0 for step in steps if step.what.startswith(("load", "apply")))
 
 
+@pytest.mark.jvm_iceberg
+def test_flink_holds_the_same_rows_over_two_processes_also_where_a_late_event_is_of_a_deleted_key(work: Path) -> None:
+    """The second process goes on from what the first knew. Flink reads its table itself: nobody else here can."""
+    if peers.ready("flink", peers.WORK) is None:
+        pytest.skip("Flink is not on this machine; `python -m benchmarks.peers flink` fetches it")
+    given = batches(work / "data", ROWS, CHANGES, "uniform", ROUNDS)
+    late = work / "late.parquet"
+    deleted = pq.read_table(given.changes[0], filters=[("deleted", "==", True)])
+    back = deleted.set_column(2, "deleted", pa.array([False] * deleted.num_rows))
+    pq.write_table(back.set_column(1, "sequence", pa.array(range(-deleted.num_rows, 0))), late)
+    seen = Batches(given.base, (*given.changes, late))
+    folder, dumped = work / "tables" / "flink", work / "flink.parquet"
+    first = measure.job("flink", folder, peers.WORK, "latest", base=seen.base, changes=[str(seen.changes[0])])
+    changes = [str(path) for path in seen.changes[1:]]
+    then = measure.job("flink", folder, peers.WORK, "latest", changes=changes, read=True, rows=dumped)
+    expected = from_all_events(seen, "latest")
+    assert in_order(pq.read_table(dumped), COLUMNS["latest"]) == expected
+    told = {step.what: step for step in (*first, *then)}
+    assert told["read"].more["sums"]["rows"] == str(len(expected))
+    assert told["read"].more["sums"]["sequence"] == str(sum(row["sequence"] for row in expected))  # type: ignore[misc]
+    assert 0 < told["apply 0"].more["state_bytes"] < told["apply 0"].bytes
+
+
 def test_a_case_has_every_figure_and_the_tables_are_found_to_agree(work: Path) -> None:
     case = apply.Case("latest", "uniform", ROWS, CHANGES)
     found = [one for _, _, one in apply.measured([case], ["duckdb", "polars"], work, ROUNDS - 1)]
@@ -92,6 +115,26 @@ def test_a_contender_that_cannot_be_had_is_left_out_and_says_why(work: Path, mon
     case = apply.Case("latest", "uniform", ROWS, CHANGES)
     ((_, name, found),) = apply.measured([case], ["deltalake"], work, 1)
     assert (name, found["skipped"]) == ("deltalake", "peers.txt could not be had: no registry")
+
+
+def test_the_jars_of_flink_make_no_other_environment_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: peers._folder(name, tmp_path) for name in peers.PINS}
+    copied = tmp_path / "benchmarks"
+    copied.mkdir()
+    for path in peers.HERE.glob("*.txt"):
+        (copied / path.name).write_text(path.read_text() + ("# another\n" if path.name == "jars-flink.txt" else ""))
+    monkeypatch.setattr(peers, "HERE", copied)
+    after = {name: peers._folder(name, tmp_path) for name in peers.PINS}
+    assert [name for name in peers.PINS if before[name] != after[name]] == ["flink"]
+
+
+def test_flink_s_packages_are_pinned_with_hashes_and_name_no_host() -> None:
+    text = (peers.HERE / peers.PINS["flink"]).read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    packages = [place for place, line in enumerate(lines) if not line.startswith(" ")]
+    assert "apache-flink==2.1.3 \\" in lines
+    assert all("==" in lines[place] and "--hash=sha256:" in lines[place + 1] for place in packages)
+    assert "://" not in text
 
 
 def test_a_contender_that_fails_is_not_passed_over_as_missing(work: Path) -> None:

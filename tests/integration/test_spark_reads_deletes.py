@@ -192,7 +192,9 @@ from foldhouse.spark.session import prepared
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.catalog import open_local_catalog
 
-builder = SparkSession.builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+builder = SparkSession.builder
+for name in ("spark.driver.bindAddress", "spark.driver.host", "spark.connect.grpc.binding.address"):
+    builder = builder.config(name, "127.0.0.1")
 session = prepared(builder.remote("local[1]").getOrCreate())
 assert type(session).__module__.startswith("pyspark.sql.connect")
 folder = Path(sys.argv[1])
@@ -224,7 +226,8 @@ def over_connect(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "pieces").write_bytes(pickle.dumps(in_a_store_without_a_connector(folder)))
     command = [sys.executable, "-c", OVER_CONNECT, str(folder), *OPENS]
     where = os.pathsep.join(filter(None, [str(Path(nowhere_io.__file__).parent), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": where, "PYSPARK_PYTHON": sys.executable}
+    # SPARK_TESTING: the server takes any free port, so that two runs of the tests do not meet at one.
+    environment = {**os.environ, "PYTHONPATH": where, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

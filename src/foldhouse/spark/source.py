@@ -116,11 +116,13 @@ def _without_deleted(
     placed = rows.select("*", about["file_name"].alias(file), about["row_index"].alias(row))
     # One number as the key makes the fast kind of hash join. Files whose hashes meet are told apart by their names,
     # compared in a way that is not taken for a second key, and only where a row is deleted.
-    at = F.xxhash64(file).bitwiseXOR(F.shiftright(row, 6)) == F.xxhash64(marked).bitwiseXOR(F.col(run))
-    is_marked = F.getbit(bits, F.col(row).bitwiseAND(F.lit(63)).cast("int")) == 1
-    same_file = (F.col(file) <= F.col(marked)) & (F.col(file) >= F.col(marked))
-    left = placed.join(F.broadcast(marks), at & is_marked & same_file, "left_anti")
-    return left.select(*[F.col(f"`{f.name}`") for f in schema.fields])
+    # All as one text: each call of a function of columns is a round trip to the JVM.
+    is_deleted = F.expr(
+        f"xxhash64({file}) ^ shiftright({row}, 6) = xxhash64({marked}) ^ {run} "
+        f"AND getbit({bits}, CAST({row} & 63 AS INT)) = 1 AND {file} <= {marked} AND {file} >= {marked}"
+    )
+    left = placed.join(F.broadcast(marks), is_deleted, "left_anti")
+    return left.selectExpr(*["`{}`".format(field.name.replace("`", "``")) for field in schema.fields])
 
 
 def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:

@@ -27,9 +27,9 @@ from foldhouse.storage.history import (
     write_chapter,
 )
 
-MOST_LISTED = 96
+MOST_LISTED = 64
 """With more listed snapshots than this, the oldest move."""
-STAY_LISTED = 32
+STAY_LISTED = 16
 """So many of the newest stay, beside all that tags and branches name."""
 
 

@@ -48,6 +48,7 @@ from pyiceberg.typedef import Identifier
 
 from foldhouse.errors import CommitConflict
 from foldhouse.storage.archive import archive, archive_pays
+from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
@@ -140,7 +141,7 @@ class _Producer:
             if not open_paths:
                 kept.append(manifest)
                 continue
-            entries = manifest.fetch_manifest_entry(self.iceberg.io, discard_deleted=True)
+            entries = live_entries(self.iceberg.io, manifest)
             hit = {e.data_file.file_path for e in entries} & open_paths
             if not hit:
                 kept.append(manifest)
@@ -161,7 +162,7 @@ class _Producer:
             return manifests, []
         io = self.iceberg.io
         live = [m for m in manifests if m.has_added_files() or m.has_existing_files()]
-        return [], [(m, m.fetch_manifest_entry(io, discard_deleted=True)) for m in live]
+        return [], [(m, live_entries(io, m)) for m in live]
 
     def _rewrite(self, manifests: list[tuple[ManifestFile, list[ManifestEntry]]]) -> list[ManifestFile]:
         groups: dict[tuple[int, ManifestContent], list[ManifestEntry]] = {}
@@ -201,7 +202,7 @@ class _Producer:
     def snapshot(self, head: Snapshot | None, properties: Mapping[str, str]) -> Snapshot:
         """Write what the snapshot points to, and describe it."""
         metadata = self.iceberg.metadata
-        manifests = [*self._added(), *(self._carried(head.manifests(self.iceberg.io)) if head else [])]
+        manifests = [*self._added(), *(self._carried(manifests_of(self.iceberg.io, head)) if head else [])]
         sequence_number = metadata.next_sequence_number()
         path = self.iceberg.location_provider().new_metadata_location(
             f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro"

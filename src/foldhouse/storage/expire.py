@@ -10,24 +10,14 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from pydantic import Field
-from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.avro.reader import Reader
-from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
-    MANIFEST_ENTRY_SCHEMAS,
-    MANIFEST_LIST_FILE_SCHEMAS,
-    ManifestEntryStatus,
-)
-from pyiceberg.schema import Schema
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
@@ -43,12 +33,12 @@ from pyiceberg.table.update import (
     _apply_table_update,
 )
 
+from foldhouse.storage.avro import ENTRY, LIST, plain_entries, plain_manifests
 from foldhouse.storage.history import Chapter, Chapters, chapters, snapshots_in, snapshots_of
 from foldhouse.storage.swap import swap
 
 _SCHEME = re.compile(r"^\w+:/*")
-_ENTRY, _LIST = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION], MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
-_FILE = _ENTRY.find_field("data_file").field_type
+_FILE = ENTRY.find_field("data_file").field_type
 
 
 @dataclass(frozen=True)
@@ -208,43 +198,21 @@ def _plain(path: str) -> str:
     return _SCHEME.sub("/", path)
 
 
-class _Records(AvroFile[Any]):
-    """An Avro file as records. Files of one schema share its reader: making it costs ten times what reading costs."""
-
-    _readers: ClassVar[dict[tuple[str, int], Reader]] = {}
-
-    def __enter__(self) -> _Records:
-        with self.input_file.open() as source:
-            self.decoder = new_decoder(source.read())
-        self.header = self._read_header()
-        assert self.read_schema is not None
-        key = self.header.meta["avro.schema"], id(self.read_schema)
-        if key not in self._readers:
-            self._readers[key] = resolve_reader(self.header.get_schema(), self.read_schema)
-        self.reader = self._readers[key]
-        return self
-
-
-def _records(io: FileIO, path: str, schema: Schema) -> list[Any]:
-    with _Records(io.new_input(path), schema) as records:
-        return list(records)
-
-
 def _place(schema: Any, name: str) -> int:
     return [one.name for one in schema.fields].index(name)
 
 
 def _manifests(io: FileIO, manifest_list: str) -> list[tuple[str, int]]:
-    path, size = _place(_LIST, "manifest_path"), _place(_LIST, "manifest_length")
-    return [(one[path], one[size]) for one in _records(io, manifest_list, _LIST)]
+    path, size = _place(LIST, "manifest_path"), _place(LIST, "manifest_length")
+    return [(one[path], one[size]) for one in plain_manifests(io, manifest_list)]
 
 
 def _files(io: FileIO, manifest: str, *, only_live: bool = False) -> list[tuple[str, int]]:
-    status, file = _place(_ENTRY, "status"), _place(_ENTRY, "data_file")
+    status, file = _place(ENTRY, "status"), _place(ENTRY, "data_file")
     path, size = _place(_FILE, "file_path"), _place(_FILE, "file_size_in_bytes")
     return [
         (one[file][path], one[file][size])
-        for one in _records(io, manifest, _ENTRY)
+        for one in plain_entries(io, manifest)
         if not only_live or one[status] != ManifestEntryStatus.DELETED
     ]
 

@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType
 
 from foldhouse.errors import UnknownSnapshot, Unsupported
+from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.history import snapshot_of
 
 _PATH_FIELD_ID = 2147483546
@@ -72,7 +73,7 @@ class Piece:
 
 @lru_cache(maxsize=4096)
 def _entries(key: str, manifest: _Manifest) -> tuple[tuple[DataFile, int], ...]:
-    entries = manifest.file.fetch_manifest_entry(manifest.io, discard_deleted=True)
+    entries = live_entries(manifest.io, manifest.file)
     return tuple((entry.data_file, entry.sequence_number or 0) for entry in entries)
 
 
@@ -112,7 +113,7 @@ def _slices(uuid: str, snapshot_id: int, given: _Snapshot) -> dict[str, Slice]:
     iceberg, snapshot = given.iceberg, given.snapshot
     files: dict[str, tuple[DataFile, int]] = {}
     deletes: dict[tuple[int, tuple[Any, ...]], list[tuple[DataFile, int]]] = {}
-    for manifest in snapshot.manifests(iceberg.io):
+    for manifest in manifests_of(iceberg.io, snapshot):
         for data_file, sequence in _entries(manifest.manifest_path, _Manifest(manifest, iceberg.io)):
             if data_file.content == DataFileContent.DATA:
                 files[data_file.file_path] = (data_file, sequence)

@@ -11,6 +11,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate
 
+from foldhouse.storage.avro import manifests_of
 from foldhouse.storage.commit import CODEC, in_history, now_ms
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.swap import branch_is, move_main, swap, unmoved
@@ -61,7 +62,7 @@ def _stand_in(iceberg: IcebergTable, older: Snapshot) -> Snapshot:
         sequence_number=sequence_number,
         avro_compression=CODEC,
     ) as writer:
-        writer.add_manifests(older.manifests(iceberg.io))
+        writer.add_manifests(manifests_of(iceberg.io, older))
     said = older.summary.additional_properties if older.summary is not None else {}
     kept = {name: text for name, text in said.items() if name.startswith(("foldhouse.", "total-"))}
     return Snapshot(
