@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 
 import foldhouse as fh
-from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays
+from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.storage.live import live_slices
 
 MOST_FILES = 14
@@ -71,3 +72,15 @@ def test_a_table_that_is_refreshed_again_and_again_keeps_few_files_and_all_rows(
         assert len(slices) + len({path for one in slices for path in one.deletes}) <= MOST_FILES
     found = lake.to_arrow(table).to_pydict()
     assert dict(zip(found["k"], found["n"], strict=True)) == expected
+
+
+def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> None:
+    paths = [f"{number}.parquet" for number in range(400)]
+    anew = Counter[int]()
+    for path in paths:
+        deleted = range(0, 1001, 10)
+        anew[next(n for n in deleted if files_to_rewrite([Stored(1000, n, patience_of(path))], 1))] += 1
+    assert min(anew) > 150  # of a thousand rows
+    assert max(anew) <= 360
+    assert max(anew.values()) < len(paths) / 8
+    assert patience_of("a.parquet") == patience_of("a.parquet")

@@ -1,10 +1,10 @@
 """The rules that decide when files are written again: by a refresh, of a bucket, and by a compaction.
 
 Position deletes cost what the change costs; every reader pays for them afterwards. Measured with 5M rows, a layer of
-20 % deleted positions makes a read about half as slow again, so that is where a file is written anew. Where a bucket's
-files become many, its small ones are written as one, in steps that grow: a row is carried along a few times on its way
-into a large file, however many refreshes there are. A compaction has the time to do it from five files on, where that
-leaves fewer.
+20 % deleted positions makes a read about half as slow again, so that is about where a file is written anew. Where a
+bucket's files become many, its small ones are written as one, in steps that grow: a row is carried along a few times on
+its way into a large file, however many refreshes there are. A compaction has the time to do it from five files on,
+where that leaves fewer.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Stored:
     Args:
         rows: the rows it has.
         deleted: how many of them are deleted then.
-        patience: from 0 to 1, how long it is left: 0.5 until `DELETED_SHARE` of it is deleted, 0 and 1 until half as
-            much again is, less or more. Files of one table wear alike, and are not to be written anew all at once.
+        patience: from 0 to 1, how long it is left: from three quarters of `DELETED_SHARE` to seven. Files of one table
+            wear alike, and are not to be written anew all at once.
     """
 
     rows: int
     deleted: int
-    patience: float = 0.5
+    patience: float = 0.25
 
     @property
     def live(self) -> int:
@@ -56,7 +56,9 @@ def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
     Returns:
         Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
-    chosen = [place for place, one in enumerate(files) if one.deleted > one.rows * DELETED_SHARE * (0.5 + one.patience)]
+    chosen = [
+        place for place, one in enumerate(files) if one.deleted > one.rows * DELETED_SHARE * (0.75 + one.patience)
+    ]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []
