@@ -137,7 +137,7 @@ def write_to_a_table(history: History) -> None:
     layout = Layout.of(iceberg, before)
     snapshot_id = commit(history.lake.catalog, iceberg, FileChanges((), removed), {"engine-name": "somebody else"})
     names = [name for name in layout.arrow.names if name != "_state"]
-    rows = [read_piece(layout, piece, names)[0].select(names) for piece in kept]
+    rows = [read_piece(layout, piece, names).select(names) for piece in kept]
     empty = pa.schema([layout.arrow.field(name).remove_metadata() for name in names]).empty_table()
     history.ledger.put(defined.name, snapshot_id, pa.concat_tables([empty, *(one.cast(empty.schema) for one in rows)]))
     with pytest.raises((fh.ForeignCommit, fh.DefinitionChanged, fh.SourceReplaced, fh.UnknownSnapshot)):
@@ -161,7 +161,7 @@ def compact(lake: fh.Lake, name: str) -> int:
     added = []
     for (spec_id, partition), members in groups.items():
         assert spec_id == layout.spec.spec_id, f"{name} has files of an older partitioning"
-        rows = pa.concat_tables([read_piece(layout, piece)[0] for piece in pieces_of(members)])
+        rows = pa.concat_tables([read_piece(layout, piece) for piece in pieces_of(members)])
         if rows.num_rows:
             added.append(write_data_file(layout, Partition(partition), rows))
     removed = frozenset(path for one in slices.values() for path in (one.file.path, *one.deletes))

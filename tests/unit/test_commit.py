@@ -61,7 +61,7 @@ def paths(iceberg: IcebergTable) -> list[str]:
 
 
 def _held(iceberg: IcebergTable, piece: Piece) -> list[int]:
-    found: list[int] = read_piece(Layout.of(iceberg), piece)[0]["n"].to_pylist()
+    found: list[int] = read_piece(Layout.of(iceberg), piece)["n"].to_pylist()
     return found
 
 

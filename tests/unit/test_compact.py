@@ -216,7 +216,7 @@ def test_the_rows_of_a_table_are_sorted_by_their_keys(lake: fh.Lake, monkeypatch
     before = held(lake, wide)
     lake.compact(wide, target_bytes=sum(one.file.size_bytes for one in files(lake, wide)) // 3)
     iceberg, layout = lake.load(wide), Layout.of(lake.load(wide))
-    keys = [read_piece(layout, piece)[0]["key"].to_pylist() for piece in pieces_of(files(lake, wide))]
+    keys = [read_piece(layout, piece)["key"].to_pylist() for piece in pieces_of(files(lake, wide))]
     assert len(keys) > 1
     assert all(one == sorted(one) for one in keys)
     assert [key for one in sorted(keys) for key in one] == sorted(rows["key"].to_pylist())
@@ -438,7 +438,7 @@ def rewrite_all(lake: fh.Lake, table: fh.Table) -> None:
     layout, added = Layout.of(iceberg), []
     for one in files(lake, table):
         (piece,) = pieces_of([one])
-        rows = read_piece(layout, piece)[0]
+        rows = read_piece(layout, piece)
         halves = (rows.slice(0, 5), rows.slice(5))
         added += [write_data_file(layout, Partition(one.file.partition), half) for half in halves if half.num_rows]
     gone = frozenset(path for one in files(lake, table) for path in (one.file.path, *one.deletes))

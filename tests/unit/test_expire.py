@@ -529,6 +529,6 @@ def rewrite(lake: fh.Lake, table: fh.Table) -> None:
     iceberg = lake.load(table)
     layout = Layout.of(iceberg)
     slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
-    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)[0]) for piece in pieces_of(slices)]
+    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)) for piece in pieces_of(slices)]
     gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
     commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), {})

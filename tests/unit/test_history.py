@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable
 
 import foldhouse as fh
 from foldhouse.errors import CommitConflict
-from foldhouse.storage import archive
+from foldhouse.storage import archive, history
 from foldhouse.storage.history import PROPERTY, chapters, lineage, older_snapshots, snapshot_of, snapshots_of
 
 COMMITS = 30
@@ -95,6 +95,39 @@ def test_a_table_that_stands_far_back_goes_on_from_there(lake: fh.Lake) -> None:
 def test_a_batch_that_came_long_ago_is_not_appended_again(long: fh.Lake) -> None:
     put(long, 2)
     assert len(long.history(events)) == COMMITS
+
+
+def test_a_batch_that_was_appended_writes_nothing_when_it_comes_again(lake: fh.Lake) -> None:
+    put(lake, 0)
+    before = on_disk(lake, events)
+    put(lake, 0)
+    assert on_disk(lake, events) == before
+
+
+def test_history_whose_file_somebody_removed_is_told_by_name(long: fh.Lake) -> None:
+    oldest = long.history(newest)[-1].id
+    for chapter in chapters(long.load(newest).metadata).held:
+        Path(chapter.file.removeprefix("file://")).unlink()
+    history._read.cache_clear()
+    with pytest.raises(fh.UnknownSnapshot, match=r"older snapshots of h.newest are not in .* any more"):
+        long.to_arrow(newest, as_of=oldest)
+    put(long, COMMITS)
+    long.refresh(newest)  # nobody needs them to go on
+    assert rows(long, newest) == expected(COMMITS)
+
+
+def test_an_expiry_lets_a_stream_go_on_whose_older_history_somebody_removed(long: fh.Lake) -> None:
+    for chapter in chapters(long.load(events).metadata).held:
+        Path(chapter.file.removeprefix("file://")).unlink()
+    history._read.cache_clear()
+    history._said.cache_clear()
+    with pytest.raises(fh.UnknownSnapshot, match=r"`foldhouse expire h\.events`"):
+        put(long, COMMITS)  # whether that batch came before cannot be told
+    long.expire(events)
+    assert len(long.history(events)) == len(long.load(events).metadata.snapshots)
+    put(long, COMMITS)
+    long.refresh(newest)
+    assert rows(long, newest) == expected(COMMITS)
 
 
 def test_the_way_back_to_a_listed_snapshot_moves_the_branch_alone(long: fh.Lake) -> None:

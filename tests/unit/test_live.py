@@ -136,7 +136,7 @@ class Changed:
 
     def rows(self, pieces: list[Piece]) -> list[tuple[int, int]]:
         """`(n, weight)` of what the pieces really hold."""
-        read = [(read_piece(Layout.of(self.iceberg), piece)[0]["n"].to_pylist(), piece.weight) for piece in pieces]
+        read = [(read_piece(Layout.of(self.iceberg), piece)["n"].to_pylist(), piece.weight) for piece in pieces]
         return sorted((n, weight) for values, weight in read for n in values)
 
 

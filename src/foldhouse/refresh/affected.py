@@ -192,7 +192,7 @@ def _values(
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
     found = [pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})]
     for piece in pieces:
-        rows = pl.from_arrow(read_piece(layout, piece, needed)[0].select(needed))
+        rows = pl.from_arrow(read_piece(layout, piece, needed).select(needed))
         assert isinstance(rows, pl.DataFrame)
         found.append(chosen(rows, choices).select(columns).unique())
     return pl.concat(found).unique()

@@ -69,13 +69,19 @@ def load_stream(catalog: Catalog, stream: Stream) -> tuple[IcebergTable, tuple[T
     Raises:
         DefinitionError: the declaration says a column that the table cannot have as it is.
     """
-    try:
-        iceberg = catalog.load_table(stream.name)
-    except NoSuchTableError:
+    iceberg = _stored(catalog, stream)
+    if iceberg is None:
         schema = schema_of_types(dict(stream.schema))
         properties = {**TABLE_PROPERTIES, "foldhouse.kind": "stream", "comment": stream.description}
         iceberg = create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
     return iceberg, pending(iceberg, stream)
+
+
+def _stored(catalog: Catalog, stream: Stream) -> IcebergTable | None:
+    try:
+        return catalog.load_table(stream.name)
+    except NoSuchTableError:
+        return None
 
 
 def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str) -> Commit:
@@ -92,6 +98,9 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
         DefinitionError: the declaration says a column that the stream cannot have as it is; nothing was written.
         InvalidData: columns are missing, unknown or of another type; nothing was written.
     """
+    held = _stored(catalog, stream) if batch_id is not None else None
+    if held is not None and batch_id is not None and holds_batch(held, batch_id):
+        return Commit(stream.name, False, held.metadata.current_snapshot_id)
     iceberg, written = _prepared(catalog, stream, events)
     rows = sum(f.record_count for f in written)
     for _ in range(_ATTEMPTS):
@@ -281,7 +290,7 @@ def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
         return False
     if new is None or not held:
         return rows == 0 and not held
-    now = pa.concat_tables([read_piece(layout, piece)[0] for piece in pieces_of(held)])
+    now = pa.concat_tables([read_piece(layout, piece) for piece in pieces_of(held)])
     return bool(now.cast(layout.arrow).equals(new))
 
 

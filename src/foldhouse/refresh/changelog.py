@@ -48,7 +48,7 @@ def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
     target = pa.schema([layout.arrow.field(name).remove_metadata() for name in names])
 
     def read(piece: Piece) -> pa.Table:
-        return read_piece(layout, piece, names)[0].select(names).cast(target)
+        return read_piece(layout, piece, names).select(names).cast(target)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
         # No empty chunk: a DataFrame that Spark makes of the table would end at it.

@@ -193,7 +193,7 @@ def _files_after(group: Sequence[Slice], rows: int, target_bytes: int) -> int:
 
 
 def _written(iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], target_bytes: int) -> tuple[DataFile, ...]:
-    rows = pa.concat_tables([read_piece(layout, piece)[0].select(layout.arrow.names) for piece in pieces_of(group)])
+    rows = pa.concat_tables([read_piece(layout, piece).select(layout.arrow.names) for piece in pieces_of(group)])
     files = _files_after(group, rows.num_rows, target_bytes)
     if not files:
         return ()

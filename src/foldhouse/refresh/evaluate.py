@@ -93,7 +93,7 @@ class Logic:
             label = (place, weightless, choices)
             if label not in known:
                 columns = list(self.compiled.inputs[place])
-                rows = pl.from_arrow(read_piece(self.layouts[place], piece, columns)[0].select(columns))
+                rows = pl.from_arrow(read_piece(self.layouts[place], piece, columns).select(columns))
                 assert isinstance(rows, pl.DataFrame)
                 known[label] = chosen(rows, choices)
             return known[label]

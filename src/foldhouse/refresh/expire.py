@@ -15,12 +15,12 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from foldhouse.errors import Unsupported
+from foldhouse.errors import CommitConflict, Unsupported
 from foldhouse.refresh.head import is_ours, last_head
 from foldhouse.refresh.publish import REBUILD_BRANCH
 from foldhouse.refresh.remembered import PROPERTY, to_json, without
 from foldhouse.storage import history
-from foldhouse.storage.archive import chapters_without
+from foldhouse.storage.archive import chapters_found, chapters_without, drop_unused
 from foldhouse.storage.catalog import table_names
 from foldhouse.storage.expire import Expiry, delete_unnamed, expire
 from foldhouse.storage.history import last_as_head, lineage, log_of, snapshot_of, snapshots_of
@@ -81,6 +81,10 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
     name = ".".join(iceberg.name())
     if iceberg.properties.get("gc.enabled", "true").lower() == "false":
         raise Unsupported(f"{name} has gc.enabled=false: its files may be used elsewhere, so nothing of it is expired")
+    found = chapters_found(iceberg)
+    if found is not None:  # somebody deleted the others
+        expire(catalog, iceberg, Expiry(properties={history.PROPERTY: history.to_json(found)}))
+        iceberg = load()
     held = consumer_positions(catalog, iceberg)
     ours = {tag: ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if tag.startswith(POSITION_TAG)}
     ends = last_as_head(snapshots_of(iceberg), log_of(iceberg))
@@ -97,7 +101,11 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         properties=properties if moved is None else properties | {history.PROPERTY: history.to_json(moved)},
     )
     if expiry != Expiry():
-        expire(catalog, iceberg, expiry)
+        try:
+            expire(catalog, iceberg, expiry)
+        except CommitConflict:
+            drop_unused(iceberg, moved)
+            raise
     after = load()
     is_same = after.metadata.table_uuid == iceberg.metadata.table_uuid
     deleted = delete_unnamed(iceberg, after) if is_same else None

@@ -83,8 +83,8 @@ class Held:
         chosen = columns or self.plan.table_schema.names
         parts = []
         for number, positions in zip(numbers, without, strict=True):
-            rows, places = read_piece(self.layout, Piece(self.slices[number].file), chosen)
-            parts.append(_without(_Part(number, rows, places), positions))
+            rows = read_piece(self.layout, Piece(self.slices[number].file), chosen)
+            parts.append(_without(_Part(number, rows, np.arange(rows.num_rows)), positions))
         return self._frame(parts, chosen)
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from itertools import takewhile
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.refresh.head import COVERAGE
-from foldhouse.storage.history import lineage, snapshot_of, snapshots_of
+from foldhouse.storage.history import lineage, older_ones_say, snapshot_of, snapshots_of
 
 BATCH = "foldhouse.batch-id"
 PROPERTY = "foldhouse.expired"
@@ -80,9 +81,12 @@ def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | N
 def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
     """Whether a batch is in the head's history, as far as that is kept or remembered."""
     below = remembered(iceberg).below
+    is_old = older_ones_say(iceberg, BATCH, batch_id) or any(batch_id in one.batches for one in below.values())
+    found = lineage(iceberg, iceberg.current_snapshot())
+    listed = {one.snapshot_id for one in iceberg.snapshots()}
     return any(
         _said(one, BATCH) == batch_id or batch_id in below.get(one.snapshot_id, Below()).batches
-        for one in lineage(iceberg, iceberg.current_snapshot())
+        for one in (found if is_old else takewhile(lambda one: one.snapshot_id in listed, found))
     )
 
 

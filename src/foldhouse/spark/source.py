@@ -148,7 +148,7 @@ def _unused(name: str, taken: set[str]) -> str:
 def _read_parts(layout: Layout, columns: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for described in batch.column("piece"):
-            rows, _ = read_piece(layout, pickle.loads(described.as_py()), columns)
+            rows = read_piece(layout, pickle.loads(described.as_py()), columns)
             yield from rows.select(columns).to_batches(max_chunksize=100_000)
 
 

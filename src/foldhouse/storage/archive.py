@@ -27,7 +27,7 @@ from foldhouse.storage.history import (
     write_chapter,
 )
 
-MOST_LISTED = 64
+MOST_LISTED = 48
 """With more listed snapshots than this, the oldest move."""
 STAY_LISTED = 16
 """So many of the newest stay, beside all that tags and branches name."""
@@ -62,11 +62,10 @@ def archive(catalog: Catalog, iceberg: IcebergTable) -> None:
             catalog, iceberg, Expiry(removed=frozenset(ids), properties={PROPERTY: to_json(after)}, parents_stay=True)
         )
     except CommitConflict:
-        iceberg.io.delete(written.file)
+        drop_unused(iceberg, after)
         raise
     for path in before.replaced:
-        with contextlib.suppress(OSError):  # gone, or only an orphan
-            iceberg.io.delete(path)
+        _delete(iceberg, path)
 
 
 def chapters_without(iceberg: IcebergTable, removed: Set[int]) -> Chapters | None:
@@ -87,6 +86,26 @@ def chapters_without(iceberg: IcebergTable, removed: Set[int]) -> Chapters | Non
             ids = {one.snapshot_id for one in left}
             held.append(write_chapter(iceberg, left, [e for e in log_in(iceberg, chapter) if e.snapshot_id in ids]))
     return Chapters(tuple(held), tuple(changed)) if changed else None
+
+
+def chapters_found(iceberg: IcebergTable) -> Chapters | None:
+    """The chapters whose files are there; `None` where all are."""
+    before = chapters(iceberg.metadata)
+    held = tuple(one for one in before.held if iceberg.io.new_input(one.file).exists())
+    return None if held == before.held else Chapters(held, before.replaced)
+
+
+def drop_unused(iceberg: IcebergTable, written: Chapters | None) -> None:
+    """Delete the chapters that were written for a commit that was refused, so that nothing will ever name them."""
+    known = chapters(iceberg.metadata).held
+    for chapter in written.held if written is not None else ():
+        if chapter not in known:
+            _delete(iceberg, chapter.file)
+
+
+def _delete(iceberg: IcebergTable, path: str) -> None:
+    with contextlib.suppress(OSError):  # gone, or only an orphan
+        iceberg.io.delete(path)
 
 
 def _oldest(iceberg: IcebergTable) -> list[Snapshot]:

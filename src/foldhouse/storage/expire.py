@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
     _apply_table_update,
 )
 
+from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.avro import ENTRY, LIST, plain_entries, plain_manifests
 from foldhouse.storage.history import Chapter, Chapters, chapters, snapshots_in, snapshots_of
 from foldhouse.storage.swap import swap
@@ -189,7 +190,7 @@ def _lists(iceberg: IcebergTable, chapter: Chapter) -> list[str]:
     """The manifest lists of the snapshots of a chapter; of an old one that is gone, none."""
     try:
         return [one.manifest_list for one in snapshots_in(iceberg, chapter)]
-    except FileNotFoundError:
+    except UnknownSnapshot:
         return []
 
 

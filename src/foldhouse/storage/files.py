@@ -248,28 +248,24 @@ _FOOTERS: dict[str, OpenedFile] = {}
 _MOST_FOOTERS = 4096
 
 
-def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> tuple[pa.Table, np.ndarray]:
+def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the rows a piece means, by field id, at the layout's schema.
 
     Args:
         layout: of the table; files written at an older schema are read at this one (renamed, widened, missing as null).
         piece: which rows of which file.
         columns: top-level columns to read, all by default.
-
-    Returns:
-        The rows and their int64 positions in the file.
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
     file = open_file(layout, piece.file.path)
     if piece.only is not None:
         selected = selected_positions(layout, piece)
         assert selected is not None
-        return file.read_at(layout, names, selected)
+        return file.read_at(layout, names, selected)[0]
     rows = file.read(layout, names)
-    positions = np.arange(rows.num_rows)
     gone = deleted_positions(layout, piece.without, piece.file.path)
     if not len(gone):
-        return rows, positions
+        return rows
     left = np.ones(rows.num_rows, np.bool_)
     left[gone] = False
-    return rows.filter(pa.array(left)), positions[left]
+    return rows.filter(pa.array(left))

@@ -14,12 +14,14 @@ from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from pyiceberg.io import FileIO
+from pydantic_core import from_json
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+
+from foldhouse.errors import UnknownSnapshot
 
 PROPERTY = "foldhouse.history"
 _FOREVER_MS = 2**63
@@ -62,8 +64,11 @@ class _Opened:
 def chapters(metadata: TableMetadata) -> Chapters:
     """The chapters of a table."""
     text = metadata.properties.get(PROPERTY)
-    if text is None:
-        return Chapters()
+    return Chapters() if text is None else _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Chapters:
     said = json.loads(text)
     return Chapters(tuple(Chapter(**one) for one in said["held"]), tuple(said["replaced"]))
 
@@ -100,7 +105,11 @@ def older_snapshots(iceberg: IcebergTable) -> Iterator[Snapshot]:
 
 
 def snapshots_in(iceberg: IcebergTable, chapter: Chapter) -> list[Snapshot]:
-    """The snapshots of one chapter."""
+    """The snapshots of one chapter.
+
+    Raises:
+        UnknownSnapshot: its file is gone.
+    """
     return [Snapshot.model_validate(one) for one in _opened(iceberg, chapter).snapshots.values()]
 
 
@@ -113,6 +122,11 @@ def log_of(iceberg: IcebergTable) -> list[SnapshotLogEntry]:
 def log_in(iceberg: IcebergTable, chapter: Chapter) -> list[SnapshotLogEntry]:
     """When the snapshots of one chapter were the head."""
     return [SnapshotLogEntry.model_validate(entry) for entry in _opened(iceberg, chapter).log]
+
+
+def older_ones_say(iceberg: IcebergTable, name: str, text: str) -> bool:
+    """Whether the summary of any snapshot that is in a chapter says this; whether that is behind the head or not."""
+    return any(text in _said(one.file, name, _File(iceberg)) for one in chapters(iceberg.metadata).held)
 
 
 def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapshot]:
@@ -159,17 +173,30 @@ def write_chapter(iceberg: IcebergTable, snapshots: Sequence[Snapshot], log: Seq
 
 @dataclass(frozen=True)
 class _File:
-    """A chapter with its file system, equal to every other: the cache goes by the path alone."""
+    """A chapter with its table, equal to every other: the caches go by the path alone."""
 
-    io: FileIO = field(compare=False)
+    iceberg: IcebergTable = field(compare=False)
 
 
 def _opened(iceberg: IcebergTable, chapter: Chapter) -> _Opened:
-    return _read(chapter.file, _File(iceberg.io))
+    return _read(chapter.file, _File(iceberg))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _read(path: str, given: _File) -> _Opened:
-    with given.io.new_input(path).open() as source:
-        said = json.loads(source.read())
+    try:
+        with given.iceberg.io.new_input(path).open() as source:
+            said = from_json(source.read())
+    except FileNotFoundError:
+        name = ".".join(given.iceberg.name())
+        raise UnknownSnapshot(
+            f"older snapshots of {name} are not in {path} any more: they were moved, or expired, since the table was "
+            "loaded; do it again. If it says so again, another tool took the file for an orphan, and they are lost: "
+            f"`foldhouse expire {name}` lets the table go on without them"
+        ) from None
     return _Opened({one["snapshot-id"]: one for one in said["snapshots"]}, said.get("snapshot-log", []))
+
+
+@lru_cache(maxsize=256)
+def _said(path: str, name: str, given: _File) -> frozenset[str]:
+    return frozenset(one.get("summary", {}).get(name) for one in _read(path, given).snapshots.values()) - {None}
