@@ -20,7 +20,9 @@ import pytest
 
 import foldhouse as fh
 from benchmarks import peers
+from foldhouse.storage import archive
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.history import chapters
 from foldhouse.storage.live import live_slices
 from foldhouse.values.change import CHANGE_COLUMNS
 from tests.integration import test_other_readers as others
@@ -119,6 +121,30 @@ def test_it_reads_columns_that_came_widened_were_renamed_and_dropped(lake: fh.La
     lake.rebuild(anew)
     for name in ("evolved.events", "evolved.sums"):
         assert others.shown(reference.rows(f"SELECT * FROM foldhouse.{name}")) == others.shown(lake.to_arrow(name))
+
+
+def test_it_reads_and_writes_tables_whose_older_history_is_in_chapters(
+    lake: fh.Lake, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_LISTED", 4)
+    monkeypatch.setattr(archive, "STAY_LISTED", 2)
+    long = fh.stream("long.events", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
+    newest = fh.table("long.newest", source=long, fold=fh.latest())
+    for n in range(12):
+        lake.append(long, pa.table({"key": [n % 3], "n": [n]}))
+        lake.refresh(newest)
+    for table in (long, newest):
+        head = lake.rollback(table, to=lake.history(table)[-4].id)
+        assert lake.history(table)[0].id == head
+        assert others.shown(reference.rows(f"SELECT * FROM foldhouse.{table.name}")) == others.shown(
+            lake.to_arrow(table)
+        )
+    commits = len(lake.history(long))
+    reference.run("INSERT INTO foldhouse.long.events VALUES (7, 100), (8, 101)")
+    assert len(lake.history(long)) == commits + 1  # what it wrote stands on all that was there
+    assert lake.refresh(newest).rows_read == 2
+    assert sorted(row["n"] for row in lake.to_arrow(newest).to_pylist()) == [1, 2, 3, 100, 101]
+    assert len(chapters(lake.load(long).metadata).held) > 0
 
 
 def test_it_reads_only_the_rows_a_filter_leaves(lake: fh.Lake, reference: Reference) -> None:
