@@ -18,7 +18,7 @@ from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.routing import Reading, Share, rows_of_share
 
 AT_ONCE_ROWS = 16_000_000
-"""Rows whose keys and sequences are in memory at once: some 50 bytes each for short keys."""
+"""Rows among which is decided: their keys and sequences are in memory, some 50 bytes each where keys are short."""
 _SAMPLES = 8
 
 
@@ -30,7 +30,8 @@ def decide_alone(plan: FoldPlan, reading: Reading) -> bool:
     keys = reading.narrowed(plan.key_names)
     sampled = shares[:: max(1, len(shares) // _SAMPLES)]
     frames = [rows for share in sampled for rows in islice(rows_of_share(keys, share), 1)]
-    return bool(frames) and has_many_a_key(pl.concat(frames).drop(WEIGHT), sum(share.rows for share in shares))
+    rows = min(sum(share.rows for share in shares), AT_ONCE_ROWS)
+    return bool(frames) and has_many_a_key(pl.concat(frames).drop(WEIGHT), rows)
 
 
 def decisive_rows(plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor) -> Iterator[pl.DataFrame]:
