@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,7 +32,7 @@ def _spilled(run: Run) -> list[BucketResult]:
     return spilled.fold_spilled(run) if spilled.can_be_spilled(run) else fold_in_process(run)
 
 
-def _in_workers(forced: Mapping[str, float]) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _in_workers(forced: Mapping[str, Any]) -> Callable[..., Iterator[pa.RecordBatch]]:
     """`fold_task` as Spark's Python workers are to run it: in a process that no patch of this one reaches.
 
     A function within a function is sent to them whole, and not by a name that they could not import; what it says of
@@ -51,7 +52,9 @@ def _in_workers(forced: Mapping[str, float]) -> Callable[..., Iterator[pa.Record
 def rule_of(seed: int) -> Iterator[str]:
     """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded."""
     name = list(RULES)[seed % len(RULES)]
-    forced = {f"foldhouse.refresh.cost.{constant}": value for constant, value in RULES[name].items()}
+    forced: dict[str, Any] = {f"foldhouse.refresh.cost.{constant}": value for constant, value in RULES[name].items()}
+    # By the names of files it would be another history each time.
+    forced["foldhouse.refresh.written.patience_of"] = lambda path: 0.25
     with pytest.MonkeyPatch.context() as patch:
         if seed // len(RULES) % 2:
             forced["foldhouse.refresh.bucket.MOST_ROWS_AT_ONCE"] = 3

@@ -256,6 +256,35 @@ def test_two_who_move_the_same_history_do_it_once(lake: fh.Lake) -> None:
     assert on_disk(lake, events) == named(lake, events)
 
 
+class _Death(BaseException):
+    """The process ends here: nobody handles it."""
+
+
+def _dies(*_: object, **__: object) -> None:
+    raise _Death
+
+
+@pytest.mark.parametrize(("place", "name"), [(archive, "write_chapter"), (archive, "expire"), (archive, "_delete")])
+def test_a_process_that_dies_while_history_moves_loses_none_of_it(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, place: object, name: str
+) -> None:
+    deaths = 0
+    for n in range(COMMITS):
+        with monkeypatch.context() as patch:
+            if n % 3:
+                patch.setattr(place, name, _dies)
+            try:
+                put(lake, n)
+            except _Death:
+                deaths += 1
+        put(lake, n)  # again, as after any crash: it was appended
+        lake.refresh(newest)
+    assert deaths
+    assert len(lake.history(events)) == COMMITS
+    for n, info in enumerate(reversed(lake.history(newest))):
+        assert rows(lake, newest, info.id) == expected(n)
+
+
 def test_parents_are_named_although_they_are_not_listed(long: fh.Lake) -> None:
     """Pyiceberg's own removal makes their children forget them, and the history would end there."""
     iceberg = long.load(newest)

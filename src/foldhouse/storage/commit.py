@@ -54,7 +54,7 @@ from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
 _LOG = logging.getLogger(__name__)
 CODEC: Literal["deflate"] = "deflate"
-_MERGE_MANIFESTS_ABOVE = 16
+_MERGE_MANIFESTS_ABOVE = 8
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
 
