@@ -81,12 +81,17 @@ def test_changes_lead_from_the_first_commit_to_the_last(long: fh.Lake) -> None:
     assert {row["_change_ordinal"] for row in found} == set(range(COMMITS))
 
 
-def test_a_table_that_stands_far_back_goes_on_from_there(lake: fh.Lake) -> None:
+def left_behind(lake: fh.Lake) -> int:
+    """The table stands at the first of many commits of the stream: which one that is."""
     put(lake, 0)
     lake.refresh(newest)
     for n in range(1, COMMITS):
         put(lake, n)
-    stood = lake.history(events)[-1].id
+    return lake.history(events)[-1].id
+
+
+def test_a_table_that_stands_far_back_goes_on_from_there(lake: fh.Lake) -> None:
+    stood = left_behind(lake)
     assert lake.load(events).snapshot_by_id(stood) is None
     came = lake.refresh(newest)
     assert (came.rows_read, rows(lake, newest)) == (COMMITS - 1, expected(COMMITS - 1))
@@ -205,11 +210,7 @@ def test_expiry_reaches_the_chapters(long: fh.Lake) -> None:
 
 
 def test_expiry_keeps_a_position_that_is_in_a_chapter(lake: fh.Lake) -> None:
-    put(lake, 0)
-    lake.refresh(newest)
-    for n in range(1, COMMITS):
-        put(lake, n)
-    stood = lake.history(events)[-1].id
+    stood = left_behind(lake)
     lake.expire(events, **NOW)
     assert ids(lake, events) == {stood, lake.history(events)[0].id}
     assert lake.refresh(newest).rows_read == COMMITS - 1

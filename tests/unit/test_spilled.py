@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
+from foldhouse.refresh import deciding, routing, spilled
 from foldhouse.refresh import refresh as refresh_module
-from foldhouse.refresh import routing, spilled
 
 events = fh.stream(
     "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"
@@ -100,4 +100,19 @@ def test_a_total_that_does_not_fit_is_an_error_and_leaves_no_folder(lake: fh.Lak
     )
     with pytest.raises(fh.InvalidData, match=r"s\.sums: .*does not fit"):
         lake.refresh(sums)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("most_bytes", [0, 10**9])
+def test_a_file_of_one_row_group_is_decided_though_most_of_its_parts_are_empty(
+    lake: fh.Lake, folder: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    monkeypatch.setattr(deciding, "AT_ONCE_ROWS", 250)
+    monkeypatch.setattr(spilled, "MOST_BYTES_IN_MEMORY", most_bytes)
+    changed = fh.stream("s.changed", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
+    newest = fh.table("s.newest", source=changed, buckets=3, fold=fh.latest())
+    lake.append(changed, pa.table({"key": [n % 7 for n in range(400)], "n": list(range(400))}))
+    lake.refresh(newest)
+    found = {row["key"]: row["n"] for row in lake.to_arrow(newest).to_pylist()}
+    assert found == {n % 7: n for n in range(400)}
     assert not list(folder.iterdir())

@@ -45,7 +45,10 @@ def decisive_rows(plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor)
     narrow = reading.narrowed(looked_at(plan))
     for shares in _at_once(_flat(reading)):
         looked = list(threads.map(lambda share: list(rows_of_share(narrow, share)), shares))
-        marks = decisive(plan, pl.concat([rows for frames in looked for rows in frames]).drop(WEIGHT))
+        given = [rows for frames in looked for rows in frames]
+        if not given:  # parts of a file that has fewer row groups than parts
+            continue
+        marks = decisive(plan, pl.concat(given).drop(WEIGHT))
         begins = accumulate((sum(rows.height for rows in frames) for frames in looked), initial=0)
         kept = threads.map(partial(_kept, reading, marks), shares, begins)
         yield pl.concat([rows for frames in kept for rows in frames])
