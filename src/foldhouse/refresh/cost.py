@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from foldhouse.storage.live import Slice
 
 DELETED_SHARE = 0.2
-MANY_SMALL_FILES = 4
-MANY_DELETE_FILES = 4
-GROWTH = 4
+MANY_SMALL_FILES = 3
+MANY_DELETE_FILES = 3
+GROWTH = 8
 ALWAYS_SMALL_ROWS = 1_000
 MIN_FILES = 5
 SMALL_SHARE = 0.75

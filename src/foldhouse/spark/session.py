@@ -34,6 +34,9 @@ _LOCAL = {
     "spark.python.worker.reuse": "true",
     # Otherwise more than 32 files are listed by a Spark job of one task a file.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # What opening a file costs here: the time in which a core decodes a megabyte. By Spark's four, small files weigh as
+    # much as large ones when files are divided among tasks, and one core is left with most of the rows.
+    "spark.sql.files.openCostInBytes": "1048576",
     "spark.ui.showConsoleProgress": "false",
 }
 
