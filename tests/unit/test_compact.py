@@ -78,11 +78,14 @@ def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
 @pytest.fixture
 def shop(lake: fh.Lake) -> fh.Lake:
     """Seven appends, each folded: a stream of many small files, and tables with layers of deletes."""
-    for number, batch in enumerate(BATCHES):
-        lake.append(events, batch, batch_id=f"batch {number}")
-        lake.refresh(by_key)
-        lake.backfill(by_day, DAYS)
-        lake.refresh(of_by_day)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "MANY_SMALL_FILES", 1_000)  # refreshes leave them to the compaction
+        patch.setattr(cost, "MANY_DELETE_FILES", 1_000)
+        for number, batch in enumerate(BATCHES):
+            lake.append(events, batch, batch_id=f"batch {number}")
+            lake.refresh(by_key)
+            lake.backfill(by_day, DAYS)
+            lake.refresh(of_by_day)
     return lake
 
 
