@@ -17,15 +17,9 @@ _NEVER = 10**9
 RULES: dict[str, dict[str, float]] = {
     "as it is": {},
     "every touched file is written anew": {"DELETED_SHARE": -1},
-    "nothing is ever written anew": {
-        "DELETED_SHARE": 2,
-        "DELETED_MOSTLY": 2,
-        "MANY_SMALL_FILES": _NEVER,
-        "MANY_DELETE_FILES": _NEVER,
-    },
+    "nothing is ever written anew": {"DELETED_SHARE": 2, "MANY_SMALL_FILES": _NEVER, "MANY_DELETE_FILES": _NEVER},
     "small files and deletes are merged at once": {
         "DELETED_SHARE": 2,
-        "DELETED_MOSTLY": 2,
         "MANY_SMALL_FILES": 1,
         "MANY_DELETE_FILES": 1,
         "ALWAYS_SMALL_ROWS": 2,

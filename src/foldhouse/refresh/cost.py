@@ -1,11 +1,10 @@
 """The rules that decide when files are written again: by a refresh, of a bucket, and by a compaction.
 
 Position deletes cost what the change costs; every reader pays for them afterwards. Measured with 5M rows, a layer of
-20 % deleted positions makes a read about half as slow again, so a change that finds about as much deleted in a file
-writes it anew. What it deletes itself does not count until it is half: where each change deletes a fifth, to write
-everything anew each time would cost more than what readers gain. Where a bucket's files become many, its small ones
-are written as one, in steps that grow: a row is carried along a few times on its way into a large file, however many
-refreshes there are. A compaction has the time to do it from five files on, where that leaves fewer.
+20 % deleted positions makes a read about half as slow again, so that is about where a file is written anew. Where a
+bucket's files become many, its small ones are written as one, in steps that grow: a row is carried along a few times on
+its way into a large file, however many refreshes there are. A compaction has the time to do it from five files on,
+where that leaves fewer.
 """
 
 from __future__ import annotations
@@ -17,13 +16,10 @@ from dataclasses import dataclass
 from foldhouse.storage.live import Slice
 
 DELETED_SHARE = 0.2
-DELETED_MOSTLY = 0.5
 MANY_SMALL_FILES = 3
 MANY_DELETE_FILES = 3
 GROWTH = 8
 ALWAYS_SMALL_ROWS = 1_000
-NEVER_SMALL_ROWS = 100_000
-"""To open a file costs a tenth of reading so many rows of it."""
 MIN_FILES = 5
 SMALL_SHARE = 0.75
 TARGET_BYTES = 128 * 1024 * 1024
@@ -36,26 +32,18 @@ class Stored:
     Args:
         rows: the rows it has.
         deleted: how many of them are deleted then.
-        newly: how many of those by the change itself.
         patience: from 0 to 1, how long it is left: from three quarters of `DELETED_SHARE` to seven. Files of one table
             wear alike, and are not to be written anew all at once.
     """
 
     rows: int
     deleted: int
-    newly: int = 0
     patience: float = 0.25
 
     @property
     def live(self) -> int:
         """The rows that are not."""
         return self.rows - self.deleted
-
-    @property
-    def is_due(self) -> bool:
-        """Whether so many of its rows are deleted that it is written anew."""
-        found = self.deleted - self.newly
-        return found > self.rows * DELETED_SHARE * (0.75 + self.patience) or self.deleted > self.rows * DELETED_MOSTLY
 
 
 def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
@@ -68,12 +56,14 @@ def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
     Returns:
         Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
-    chosen = [place for place, one in enumerate(files) if one.is_due]
+    chosen = [
+        place for place, one in enumerate(files) if one.deleted > one.rows * DELETED_SHARE * (0.75 + one.patience)
+    ]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []
     for place in others:
-        if files[place].live > min(max(GROWTH * together, ALWAYS_SMALL_ROWS), NEVER_SMALL_ROWS):
+        if files[place].live > max(GROWTH * together, ALWAYS_SMALL_ROWS):
             break
         small.append(place)
         together += files[place].live

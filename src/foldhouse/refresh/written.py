@@ -75,8 +75,8 @@ def write_bucket(
     }
     bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))
     files = [
-        Stored(one.file.rows, len(held.gone(place)) + len(now), len(now), patience_of(one.file.path))
-        for place, (one, now) in enumerate(zip(held.slices, bucket.gone, strict=True))
+        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
+        for place, one in enumerate(held.slices)
     ]
     delete_files = {path for one in held.slices for path in one.deletes}
     anew = files_to_rewrite(files, rows.height)
