@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
@@ -18,6 +19,7 @@ import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import STATE
+from foldhouse.values.types import arrow_type
 
 DAYS = [date(2024, 2, 27) + timedelta(days=n) for n in range(3)]
 SCHEMA = {
@@ -46,6 +48,22 @@ ARROW = pa.schema(
         ("raw", pa.binary()),
     ]
 )
+
+WHOLE = {
+    "key": "long",
+    "small": "int",
+    "large": "long",
+    "day": "date",
+    "at": "timestamp",
+    "instant": "timestamptz",
+    "price": "decimal(9,2)",
+    "amount": "decimal(18,4)",
+    "total": "decimal(38,4)",
+    "nested": "struct<n: long, day: date>",
+    "many": "list<long>",
+    "named": "map<string, int>",
+}
+"""Whole numbers in all their shapes; many different ones are stored by their differences."""
 
 events = fh.stream("other.events", schema=SCHEMA, sequence_by="at", partition_by="day(at)")
 plain = fh.stream("other.plain", schema=SCHEMA)
@@ -83,6 +101,8 @@ by_key = fh.table(
     buckets=4,
     fold=fh.fold(units=fh.total("units"), best=fh.top(2, "day", by="number"), seen=fh.maximum("at")),
 )
+numbers = fh.stream("other.numbers", schema=WHOLE, keys="key", sequence_by="large")
+latest_numbers = fh.table("other.latest_numbers", source=numbers, fold=fh.latest())
 SHAPES = {
     "other columns and types": fh.table(
         "other.by_key", source=events, keys="key", buckets=4, fold=fh.fold(units=fh.total("amount"), rows=fh.count())
@@ -98,7 +118,7 @@ SHAPES = {
         fold=fh.fold(units=fh.total("amount"), rows=fh.count(), last=fh.latest("key")),
     ),
 }
-TABLES = (events, plain, wide, best, by_key)
+TABLES = (events, plain, wide, best, by_key, numbers, latest_numbers)
 
 
 def a_batch(seed: int, *days: date, rows: int = 120) -> pa.Table:
@@ -124,6 +144,36 @@ def a_batch(seed: int, *days: date, rows: int = 120) -> pa.Table:
     return pa.Table.from_pylist(made, ARROW)
 
 
+def different_numbers(seed: int, keys: range, least: int) -> pa.Table:
+    """Rows of values that hardly repeat, the extremes of each type and nulls among them."""
+    chance = random.Random(seed)
+
+    def of_bits(bits: int) -> int:
+        return chance.choice([-(2 ** (bits - 1)), 2 ** (bits - 1) - 1] + [chance.getrandbits(bits - 2)] * 40)
+
+    def of_day() -> date:
+        return date.fromordinal(chance.randint(1, date.max.toordinal()))
+
+    made = []
+    for key in keys:
+        moment = datetime(1, 1, 2) + timedelta(microseconds=chance.randrange(10**6 * 86_400 * 365 * 9_000))
+        full = {
+            "small": of_bits(32),
+            "day": of_day(),
+            "at": moment,
+            "instant": moment.replace(tzinfo=UTC),
+            "price": Decimal(chance.randint(-(10**9) + 1, 10**9 - 1)).scaleb(-2),
+            "amount": Decimal(chance.randint(-(10**18) + 1, 10**18 - 1)).scaleb(-4),
+            "total": Decimal(chance.randint(-(10**38) + 1, 10**38 - 1)).scaleb(-4, Context(prec=38)),
+            "nested": {"n": of_bits(64), "day": of_day()},
+            "many": [of_bits(64) for _ in range(chance.randint(0, 3))],
+            "named": [(f"k{n}", of_bits(32)) for n in range(chance.randint(0, 2))],
+        }
+        nulls = dict.fromkeys(name for name in full if chance.random() < 0.05)
+        made.append({"key": key, "large": least + of_bits(60)} | full | nulls)
+    return pa.Table.from_pylist(made, pa.schema([(name, arrow_type(kind)) for name, kind in WHOLE.items()]))
+
+
 def prepare(lake: fh.Lake) -> fh.Lake:
     """Tables with several layers: folded, corrected in a few rows, and folded again."""
     lake.append(plain, a_batch(0, *DAYS))
@@ -137,6 +187,15 @@ def prepare(lake: fh.Lake) -> fh.Lake:
     lake.append(events, a_batch(4, DAYS[2], rows=3))
     for table in (wide, best, by_key):
         lake.refresh(table)
+    return with_numbers(lake)
+
+
+def with_numbers(lake: fh.Lake) -> fh.Lake:
+    """Tables of whole numbers, of which some rows are deleted by position."""
+    lake.append(numbers, different_numbers(5, range(3_000), 0))
+    lake.refresh(latest_numbers)
+    lake.append(numbers, different_numbers(6, range(0, 3_000, 50), 2**61))
+    lake.refresh(latest_numbers)
     return lake
 
 
@@ -183,6 +242,19 @@ def test_the_tables_have_what_other_readers_might_stumble_over(layered: fh.Lake)
     assert len({one.file.partition for one in slices[wide.name].values()}) == 9
     assert any(row["best"] for row in layered.to_arrow(best).to_pylist())
     assert layered.to_arrow(wide).num_rows > 90
+    largest = max(slices[latest_numbers.name].values(), key=lambda one: one.file.rows)
+    assert largest.deletes
+    assert by_differences(largest.file.path) == {
+        *("key", "small", "large", "day", "at", "instant", "price", "amount", "nested.n", "nested.day"),
+        *("many.list.element", "named.key_value.value", "_state.latest_sequence.large"),
+    }
+
+
+def by_differences(path: str) -> set[str]:
+    """The columns of a Parquet file that are stored by the differences of their values."""
+    group = pq.ParquetFile(path.removeprefix("file://")).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    return {column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -243,6 +315,15 @@ def test_after_a_rollback_every_reader_sees_the_old_rows(changing: fh.Lake) -> N
     changing.rollback(wide, to=first)
     for read in READERS.values():
         assert shown(read(changing.load(wide), None)) == expected
+
+
+def test_duckdb_reads_the_files_of_whole_numbers_without_its_extension(layered: fh.Lake) -> None:
+    iceberg = layered.load(numbers)
+    files = [one.file.path for one in live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()]
+    with duckdb.connect() as connection:
+        read = connection.read_parquet([path.removeprefix("file://") for path in files]).to_arrow_table()
+    expected = layered.to_arrow(numbers)
+    assert shown(read.cast(expected.schema)) == shown(expected)
 
 
 @pytest.fixture

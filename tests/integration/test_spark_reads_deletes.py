@@ -24,6 +24,7 @@ from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout, schema_of_types
+from tests.integration import test_other_readers as others
 
 pytestmark = pytest.mark.spark
 
@@ -165,6 +166,12 @@ def test_two_reads_of_one_table_join_and_two_moments_of_it_compare(spark_lake: C
     for other in (lake.read(prices), now):
         same = now.alias("a").join(other.alias("b"), "id").selectExpr("id", "a.price AS x", "b.price AS y")
         assert {row.id: (row.x, row.y) for row in same.collect()} == {n: (p, p) for n, p in expected(900).items()}
+
+
+def test_whole_numbers_stored_by_their_differences_are_read(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = others.with_numbers(spark_lake())
+    for table in (others.numbers, others.latest_numbers):
+        assert others.shown(lake.read(table).toArrow()) == others.shown(lake.to_arrow(table))
 
 
 def in_a_store_without_a_connector(folder: Path) -> tuple[Layout, list[Piece]]:

@@ -14,7 +14,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.refresh import append as append_module
-from foldhouse.storage.encoding import repetitive_columns
+from foldhouse.storage.encoding import Encodings, encodings_of
 from foldhouse.storage.files import Partition, open_file, write_data_file
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
@@ -32,11 +32,24 @@ def test_columns_whose_values_repeat_are_told_from_the_others_also_within_nested
             "struct": [{"same": "x", "other": number, "list": [{"same": 1, "other": number}]} for number in range(100)],
             "map": pa.array([[("key", number)] for number in range(100)], pa.map_(pa.string(), pa.int64())),
             "id": pa.array([number.to_bytes(16, "big") for number in range(100)], pa.uuid()),
+            "short": pa.array(map(Decimal, range(100)), pa.decimal128(18, 2)),
+            "long": pa.array(map(Decimal, range(100)), pa.decimal128(21, 2)),
+            "moment": pa.array(range(100)).cast(pa.timestamp("us")),
+            "text": [str(number) for number in range(100)],
         }
     )
-    found = repetitive_columns(rows)
-    assert found == ["same", "null", "nan", "struct.same", "struct.list.list.element.same", "map.key_value.key"]
-    assert repetitive_columns(rows.slice(0, 0)) == []
+    found = encodings_of(rows)
+    assert found.dictionary == (
+        "same",
+        "null",
+        "nan",
+        "struct.same",
+        "struct.list.list.element.same",
+        "map.key_value.key",
+    )
+    numbers = ("other", "struct.other", "struct.list.list.element.other", "map.key_value.value", "short", "moment")
+    assert found.differences == numbers
+    assert encodings_of(rows.slice(0, 0)) == Encodings((), ())
 
 
 @pytest.fixture

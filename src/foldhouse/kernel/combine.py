@@ -159,7 +159,7 @@ def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed:
 
     They stand in a row that is written again for another column's sake, or their own values decide.
     """
-    joined = by_keys(sums, _flat(plan, state), plan.key_names, "left").filter(pl.col(FILE).is_not_null())
+    joined = by_keys(_flat(plan, state).drop(plan.seldom_needed), sums, plan.key_names, "inner")
     is_written_anyway = plan.counts_rows or len(plan.units) > 1
     needed: pl.Expr = pl.lit(False)
     for unit in plan.units:
@@ -204,14 +204,15 @@ def _combined(
     unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
     if not unresolved.is_empty():
         return Combined(state.clear().select(plan.table_schema.names), _places(state.clear()), unresolved)
-    after = [_merged(plan, joined)]
+    after, vanished = _merged(plan, joined)
     if recomputed is not None and known is not None:
         full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
-        fresh = by_keys(_deltas(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
-        after.append(_merged(plan, _with_deletes(plan, fresh, None)))
-    touched = delta.select(plan.key_names)
-    touched = touched if known is None else pl.concat([touched, known])
-    return _difference(plan, held, pl.concat(after), touched)
+        alone = by_keys(_deltas(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
+        fresh, _ = _merged(plan, _with_deletes(plan, alone, None))
+        fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), held, plan.key_names, "left")
+        lost = by_keys(by_keys(held, known, plan.key_names, "semi"), fresh, plan.key_names, "anti")
+        after, vanished = pl.concat([after, fresh.select(after.columns)]), pl.concat([vanished, _places(lost)])
+    return _difference(plan, after, vanished)
 
 
 def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:
@@ -288,7 +289,11 @@ def _parts(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.Da
     except pl.exceptions.PolarsError as failure:
         raise _as_overflow(failure) from failure
     for label, edge in edges.items():
-        deltas = by_keys(deltas, edge_of(rows, plan.key_names, edge, label), plan.key_names, "left")
+        found = edge_of(rows, plan.key_names, edge, label)
+        if found.is_empty():
+            deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))
+        else:
+            deltas = by_keys(deltas, found, plan.key_names, "left")
     return deltas
 
 
@@ -347,23 +352,26 @@ class _Deltas(dict[str, pl.Expr]):
         return pl.col(f"{_DELTA}{self._unit.name}_{name}")
 
 
-def _merged(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
-    """The rows afterwards, flat, of the keys that are there."""
+def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows afterwards, flat, of the keys that are there, and the places of the held rows of those that are not.
+
+    Each row has the held one of its key beside it: its place, and its columns as `<column>__held`.
+    """
     return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
 
 
-def _living(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
+def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     columns: dict[str, pl.Expr] = {}
     exists: pl.Expr = pl.lit(True)
     for unit in plan.units:
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
         columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
         exists = exists & unit.algebra.exists(merged) if unit.algebra.exists else exists
-    folded = joined.select(*plan.key_names, exists.alias("__exists"), **columns).filter("__exists")
-    return _typed(plan, folded)
+    folded = joined.select(*plan.key_names, *_beside(plan), exists.alias("__exists"), **columns)
+    return _typed(plan, folded.filter("__exists")), _held_places(folded.filter(~pl.col("__exists")))
 
 
-def _counted(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
+def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col(SUMMED)
     below = joined.filter(rows < 0)
     if not below.is_empty():
@@ -371,37 +379,48 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
         raise InvalidData(
             f"more rows of the key {key} are taken away than were folded; `foldhouse rebuild` folds the table anew"
         )
-    joined = joined.filter(rows > 0)
-    columns = [rows.alias(_hidden(ROWS))]
+    there = joined.filter(rows > 0)
+    columns = {_hidden(ROWS): rows}
     for unit in plan.units:
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
-        columns += [merged[name].alias(_field_column(unit, name)) for name, _ in unit.fields]
+        columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
     try:
-        return _typed(plan, joined.select([*map(pl.col, plan.key_names), *columns]))
+        after = _typed(plan, there.select(*plan.key_names, *_beside(plan), **columns))
     except (pl.exceptions.PolarsError, RuntimeError) as failure:
         raise _as_overflow(failure) from failure
+    return after, _held_places(joined.filter(rows == 0))
 
 
 def _typed(plan: FoldPlan, folded: pl.DataFrame) -> pl.DataFrame:
     types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
     result = folded.cast(types)  # type: ignore[arg-type]
-    return result.select([*plan.key_names, *_published(plan), *_hidden_columns(plan)])
+    return result.select(*plan.key_names, *_folded(plan), FILE, POSITION, *map(_held_column, _folded(plan)))
 
 
-def _hidden_columns(plan: FoldPlan) -> list[str]:
-    return [_hidden(field.name) for field in plan.table_schema.field(STATE).type]
+def _beside(plan: FoldPlan) -> list[pl.Expr]:
+    held = [pl.col(name).alias(_held_column(name)) for name in _folded(plan)]
+    return [pl.col(FILE), pl.col(POSITION), *held]
 
 
-def _difference(plan: FoldPlan, held: pl.DataFrame, after: pl.DataFrame, touched: pl.DataFrame) -> Combined:
-    columns = [*_published(plan), *_hidden_columns(plan)]
-    both = by_keys(after, held, plan.key_names, "left")
-    same = pl.all_horizontal([pl.col(c).eq_missing(pl.col(f"{c}__held")) for c in columns])
-    changed = both.filter(pl.col(FILE).is_null() | ~same)
-    unchanged = both.filter(pl.col(FILE).is_not_null() & same).select(plan.key_names)
-    replaced = by_keys(by_keys(held, touched, plan.key_names, "semi"), unchanged, plan.key_names, "anti")
+def _folded(plan: FoldPlan) -> list[str]:
+    """The columns of a flat row beside its keys."""
+    return [*_published(plan), *(_hidden(field.name) for field in plan.table_schema.field(STATE).type)]
+
+
+def _held_column(name: str) -> str:
+    return f"{name}__held"
+
+
+def _difference(plan: FoldPlan, after: pl.DataFrame, vanished: pl.DataFrame) -> Combined:
+    same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_held_column(name))) for name in _folded(plan)])
+    changed = after.filter(pl.col(FILE).is_null() | ~same)
     state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
     rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
-    return Combined(rows, _places(replaced), changed.clear().select(plan.key_names))
+    return Combined(rows, pl.concat([_held_places(changed), vanished]), rows.clear().select(plan.key_names))
+
+
+def _held_places(frame: pl.DataFrame) -> pl.DataFrame:
+    return _places(frame.filter(pl.col(FILE).is_not_null()))
 
 
 def _places(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-How = Literal["left", "semi", "anti"]
+How = Literal["inner", "left", "semi", "anti"]
 _CONSTANT = "__constant"
 
 
@@ -17,10 +17,10 @@ def by_keys(
     """Join two frames on columns of the same names; what both have beside them is `<name>__held` of the others.
 
     Args:
-        rows: the frame whose rows are kept, or kept where they are wanted.
+        rows: the frame whose rows are kept, with `left`, or kept where they are wanted.
         others: the frame that says which, or what stands beside.
         keys: the columns to join on.
-        how: `left`, `semi` or `anti`.
+        how: `inner`, `left`, `semi` or `anti`.
         nulls_equal: whether null is a key, too.
     """
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():

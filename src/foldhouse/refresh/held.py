@@ -32,6 +32,8 @@ _MUCH = 0.3
 """Where so large a share of a bucket's rows changes, it is read whole."""
 _KEYS_A_ROW_GROUP = 2
 """With so many wanted keys for each row group, hardly one has none, and keys are not read ahead of the rest."""
+_FEW = 16
+"""So many times fewer positions than others are looked up among them one by one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Held:
         parts = []
         for number, positions in zip(numbers, without, strict=True):
             rows = read_piece(self.layout, Piece(self.slices[number].file), chosen)
-            parts.append(_without(_Part(number, rows, np.arange(rows.num_rows)), positions))
+            kept = _left(np.arange(rows.num_rows), positions)
+            parts.append(_Part(number, _taken(rows, kept), kept))
         return self._frame(parts, chosen)
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -131,11 +134,13 @@ class Held:
         groups = file.row_groups_with(self.layout, self.plan.key_names[0], wanted.ordered)
         is_dense = wanted.keys.height >= _KEYS_A_ROW_GROUP * len(groups)
         rows = file.read(self.layout, columns if is_dense else self.plan.key_names, groups)
-        found, positions = wanted.places(rows), file.positions(groups)
-        part = _without(_Part(number, rows.take(pa.array(found)), positions[found]), self._gone(one))
+        everywhere, gone = file.positions(groups), self._gone(one)
+        places = wanted.places(rows)
+        if len(gone):
+            places = places[_is_left(everywhere[places], gone)]
         if is_dense:
-            return part
-        return _Part(number, *file.read_at(self.layout, columns, part.positions))
+            return _Part(number, _taken(rows, places), everywhere[places])
+        return _Part(number, *file.read_at(self.layout, columns, everywhere[places]))
 
     def _frame(self, parts: Sequence[_Part], columns: Sequence[str]) -> pl.DataFrame:
         """The parts as one frame of all columns of the table, those that were not read as nulls."""
@@ -161,13 +166,24 @@ class _Part:
     positions: np.ndarray
 
 
-def _without(part: _Part, gone: np.ndarray) -> _Part:
-    """The rows that are not at some sorted positions."""
-    if not len(gone) or not len(part.positions):
-        return part
-    places = np.searchsorted(gone, part.positions)
-    kept = gone[np.minimum(places, len(gone) - 1)] != part.positions
-    return part if kept.all() else _Part(part.number, part.rows.filter(pa.array(kept)), part.positions[kept])
+def _left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """The positions that are not among some that are gone."""
+    return positions[_is_left(positions, gone)] if len(gone) else positions
+
+
+def _is_left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Whether each position is not among some that are gone; both ascending, the latter not empty."""
+    if len(positions) < len(gone) // _FEW:
+        places = np.searchsorted(gone, positions)
+        return np.asarray(gone[np.minimum(places, len(gone) - 1)] != positions)
+    marks = np.ones(max(gone[-1], positions[-1] if len(positions) else 0) + 1, np.bool_)
+    marks[gone] = False
+    return np.asarray(marks[positions])
+
+
+def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """The rows at some ascending places, each once."""
+    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
 
 @dataclass(frozen=True)
@@ -177,20 +193,30 @@ class _Wanted:
     Args:
         keys: the key columns, each key once.
         ordered: the values of the first one, ascending.
+        numbers: the same in memory, where whole numbers are the only key; else `None`.
     """
 
     keys: pl.DataFrame
     ordered: Sequence[Any]
+    numbers: np.ndarray | None
 
     @classmethod
     def of(cls, keys: pl.DataFrame, names: Sequence[str]) -> _Wanted:
         """Of a frame of keys."""
-        return cls(keys.select(names), keys[names[0]].unique().sort().to_list())
+        first = keys[names[0]].unique().sort()
+        is_number = len(names) == 1 and first.dtype.is_integer()
+        return cls(keys.select(names), first.to_list(), first.to_numpy() if is_number else None)
 
     def places(self, rows: pa.Table) -> np.ndarray:
         """Which rows of a table are of one of the keys, as int64, ascending."""
         (first, *more) = self.keys.columns
         kind = rows.schema.field(first).type
+        if self.numbers is not None and len(self.numbers) and rows.num_rows:
+            held = rows[first].to_numpy()
+            if bool((held[1:] > held[:-1]).all()):  # as foldhouse writes its files
+                at = np.searchsorted(held, self.numbers)
+                is_there = held[np.minimum(at, len(held) - 1)] == self.numbers
+                return np.asarray(at[is_there], np.int64)
         if not more and not pa.types.is_floating(kind):
             among = pc.is_in(rows[first], value_set=self.keys[first].to_arrow().cast(kind))
             return np.flatnonzero(among.to_numpy())

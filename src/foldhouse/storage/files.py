@@ -30,7 +30,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.storage.deleted import deleted_positions, selected_positions
-from foldhouse.storage.encoding import repetitive_columns
+from foldhouse.storage.encoding import encodings_of
 from foldhouse.storage.live import Piece
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
@@ -73,7 +73,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     """
     pieces = sorted(((path, np.sort(positions)) for path, positions in deleted), key=lambda piece: piece[0])
     paths = pa.chunked_array(
-        [pa.array([path] * len(positions), pa.string()) for path, positions in pieces], pa.string()
+        [pa.repeat(pa.scalar(path, pa.string()), len(positions)) for path, positions in pieces], pa.string()
     )
     places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
     fields = [
@@ -99,11 +99,15 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     path = locations.new_data_location(f"{folder}/{kind}{uuid4()}.parquet" if folder else f"{kind}{uuid4()}.parquet")
     output = layout.io.new_output(path)
-    options = {"compression": "zstd", "store_schema": False, "store_decimal_as_integer": True}
-    with (
-        output.create() as sink,
-        pq.ParquetWriter(sink, rows.schema, use_dictionary=repetitive_columns(rows), **options) as writer,
-    ):
+    encodings = encodings_of(rows)
+    options = {
+        "use_dictionary": list(encodings.dictionary),
+        "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
+        "compression": "zstd",
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+    }
+    with output.create() as sink, pq.ParquetWriter(sink, rows.schema, **options) as writer:
         writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
     footer = writer.writer.metadata
     described = DataFile.from_args(
