@@ -21,6 +21,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 import foldhouse as fh
+from foldhouse.refresh.result import row_count
 from foldhouse.storage.history import snapshot_of, snapshots_of
 
 Row = dict[str, Any]
@@ -119,7 +120,9 @@ class Ledger:
                     if head is None or snapshot.snapshot_id != head.snapshot_id:
                         self.check(name, snapshot.snapshot_id)
             if head is not None:
-                self.check(name, head.snapshot_id, self.lake.to_arrow(name))
+                actual = self.lake.to_arrow(name)
+                self.check(name, head.snapshot_id, actual)
+                assert row_count(iceberg, head.snapshot_id) == actual.num_rows, f"{name} counts its rows wrong"
 
     def check_history(self, chance: random.Random) -> None:
         """Check every snapshot that the lake still has of a table, and some of the stream."""

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -112,8 +113,10 @@ def test_row_groups_are_left_out_only_where_they_hold_none_of_the_values(
         assert chosen == list(range(len(groups)))
     else:
         assert chosen == holding
-    positions = file.positions(chosen)
-    assert rows[column].take(pa.array(positions)).to_pylist() == [v for number in chosen for v in groups[number]]
+    among = [value for number in chosen for value in groups[number]]
+    for places in (np.arange(len(among)), np.arange(0, len(among), 777), np.empty(0, np.int64)):
+        positions = file.positions(chosen, places)
+        assert rows[column].take(pa.array(positions)).to_pylist() == [among[place] for place in places]
 
 
 def _holds_any(values: list[Any], wanted: list[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
+from foldhouse.refresh.result import rows_said
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
 
 ROWS_ON_A_TERMINAL = 20
@@ -170,7 +171,9 @@ def history(name: str, folder: Path, as_json: bool) -> None:
     Rows written and removed are those of files: unchanged rows that a rewritten file took along are among both.
     """
     with opened(folder) as lake:
-        commits = [_commit(info) for info in lake.history(known(lake, name))]
+        found = lake.history(known(lake, name))
+    rows = {info.id: _rows_after(info) for info in found}
+    commits = [_commit(info, rows) for info in found]
     columns = [
         Column("snapshot_id"),
         Column("committed_at"),
@@ -185,18 +188,31 @@ def history(name: str, folder: Path, as_json: bool) -> None:
     print_rows(columns, commits, as_json=as_json)
 
 
-def _commit(info: SnapshotInfo) -> dict[str, Any]:
-    def counted(name: str) -> int:
-        return int(info.summary.get(name, "0"))
+def _counted(info: SnapshotInfo, name: str) -> int:
+    return int(info.summary.get(name, "0"))
 
+
+def _rows_after(info: SnapshotInfo) -> int:
+    said = rows_said(info.summary)
+    return _counted(info, "total-records") - _counted(info, "total-position-deletes") if said is None else said
+
+
+def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
+    if info.parent_id is None or info.parent_id in rows:
+        return rows.get(info.parent_id or 0, 0) + _counted(info, "added-records") - rows[info.id]
+    deleted = _counted(info, "added-position-deletes") - _counted(info, "removed-position-deletes")
+    return _counted(info, "deleted-records") + deleted  # the parent has expired
+
+
+def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
     return {
         "snapshot_id": str(info.id),
         "parent_id": _id(info.parent_id),
         "committed_at": moment_of(info.committed_at),
         "operation": info.operation,
-        "written": counted("added-records"),
-        "removed": counted("deleted-records") + counted("added-position-deletes") - counted("removed-position-deletes"),
-        "rows": counted("total-records") - counted("total-position-deletes"),
+        "written": _counted(info, "added-records"),
+        "removed": _removed(info, rows),
+        "rows": rows[info.id],
         "position": {name: _id(snapshot_id) for name, snapshot_id in position_of(info).items()},
         "coverage": info.summary.get(COVERAGE),
         "run_id": info.summary.get(RUN_ID),

@@ -29,8 +29,8 @@ from foldhouse.kernel.combine import (
     summed,
 )
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, sequence_column
-from foldhouse.refresh.held import Held
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
+from foldhouse.refresh.held import Held, framed
 from foldhouse.refresh.written import write_bucket
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import Slice
@@ -217,7 +217,7 @@ def _combined(
         is_summed = SIGNED in own.columns
         sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
         again = None if full is None else full.drop(BUCKET)
-        state = _state_of(job.plan, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
+        state = _state_of(job, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
@@ -228,7 +228,7 @@ def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
 
 
 def _state_of(
-    plan: FoldPlan,
+    job: BucketJob,
     held: Mapping[str, Held],
     first: Mapping[str, int],
     keys: Mapping[str, pl.DataFrame],
@@ -238,29 +238,31 @@ def _state_of(
     """The held rows of some keys, their seldom needed columns only where they are needed.
 
     Args:
-        plan: the compiled fold.
+        job: the table.
         held: bucket -> what it holds.
         first: bucket -> what the number of its first file is among those of all buckets.
         keys: bucket -> the keys wanted.
         sums: what the signed rows come to.
         recomputed: the full rows of keys that were unresolved.
     """
-    seldom = plan.seldom_needed
-    columns = [name for name in plan.table_schema.names if name not in seldom]
-    state = pl.concat([one.of_keys(keys[b], columns).with_columns(pl.col(FILE) + first[b]) for b, one in held.items()])
+    plan, seldom = job.plan, job.plan.seldom_needed
+    often = [name for name in plan.table_schema.names if name not in seldom]
+    parts = [part.of_all(first[b]) for b, one in held.items() for part in one.of_keys(keys[b], often)]
+    state = framed(plan, job.layout, parts, often)
+    columns = [*plan.table_schema.names, FILE, POSITION]
+    unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
     if not seldom or state.is_empty():
-        return state
-    places = lacking(plan, state, sums, recomputed)
+        return state.with_columns(unread).select(columns)
+    places = lacking(plan, state.with_columns(unread), sums, recomputed)
     found = []
     for bucket, one in held.items():
         inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
         wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
-        if not wanted.is_empty():
-            found.append(one.at(wanted, seldom).with_columns(pl.col(FILE) + first[bucket]))
+        found += [part.of_all(first[bucket]) for part in one.at(wanted, seldom)]
     if not found:
-        return state
-    filled = state.drop(seldom).join(pl.concat(found), on=[FILE, POSITION], how="left")
-    return filled.select(state.columns)
+        return state.with_columns(unread).select(columns)
+    filled = framed(plan, job.layout, found, seldom)
+    return state.join(filled, on=[FILE, POSITION], how="left").select(columns)
 
 
 def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
@@ -293,7 +295,7 @@ def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | No
 
 
 def _held(job: BucketJob, bucket: str) -> Held:
-    return Held(job.plan, job.layout, job.slices.get(partition_of(bucket), ()))
+    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()))
 
 
 def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:

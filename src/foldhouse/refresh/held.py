@@ -41,12 +41,12 @@ class Held:
     """The rows of one bucket.
 
     Args:
-        plan: of the table's fold.
+        keys: the key columns of the table.
         layout: of the table.
         slices: the bucket's files with their delete files.
     """
 
-    plan: FoldPlan
+    keys: Sequence[str]
     layout: Layout
     slices: Sequence[Slice]
 
@@ -67,48 +67,36 @@ class Held:
         found = self._deleted.get(one.file.path)
         return np.empty(0, np.int64) if found is None or not one.deletes else found
 
-    @property
-    def _schema(self) -> dict[str, pl.DataType]:
-        columns = {f.name: polars_type(f.type) for f in self.plan.table_schema}
-        return columns | {FILE: pl.UInt32(), POSITION: pl.Int64()}
-
-    def rows_of(
-        self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str] | None = None
-    ) -> pl.DataFrame:
+    def rows_of(self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str]) -> list[Part]:
         """The rows of some files but for those at some positions of each.
 
         Args:
             numbers: of the files.
             without: of each file, sorted positions.
-            columns: of the table; the others are null. All by default.
+            columns: of the table.
         """
-        chosen = columns or self.plan.table_schema.names
         parts = []
         for number, positions in zip(numbers, without, strict=True):
-            rows = read_piece(self.layout, Piece(self.slices[number].file), chosen)
+            rows = read_piece(self.layout, Piece(self.slices[number].file), columns)
             kept = _left(np.arange(rows.num_rows), positions)
-            parts.append(_Part(number, _taken(rows, kept), kept))
-        return self._frame(parts, chosen)
+            parts.append(Part(number, _taken(rows, kept), kept))
+        return parts
 
-    def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> list[Part]:
         """The rows of some keys, and perhaps others.
 
         Args:
             keys: the key columns, each key once.
-            columns: of the table, the keys among them; the others are null.
+            columns: of the table, the keys among them.
         """
         if keys.height > _MUCH * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
-        wanted = _Wanted.of(keys, self.plan.key_names)
-        parts = [
-            self._of_keys(number, one, wanted, columns)
-            for number, one in enumerate(self.slices)
-            if one.file in candidates
-        ]
-        return self._frame(parts, columns)
+        wanted = _Wanted.of(keys, self.keys)
+        numbered = enumerate(self.slices)
+        return [self._of_keys(number, one, wanted, columns) for number, one in numbered if one.file in candidates]
 
-    def at(self, places: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    def at(self, places: pl.DataFrame, columns: Sequence[str]) -> list[Part]:
         """Some columns of the rows at some places, and no others.
 
         Args:
@@ -118,52 +106,63 @@ class Held:
         parts = []
         for (number,), found in places.partition_by(FILE, as_dict=True).items():
             file = open_file(self.layout, self.slices[number].file.path)
-            parts.append(_Part(number, *file.read_at(self.layout, columns, found[POSITION].sort().to_numpy())))
-        return self._frame(parts, columns).select(*columns, FILE, POSITION)
+            parts.append(Part(number, *file.read_at(self.layout, columns, found[POSITION].sort().to_numpy())))
+        return parts
 
     def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
         pieces = [Piece(one.file) for one in self.slices]
         if keys.height > _MOST_PRUNING_KEYS:
             return pieces
-        values = {name: keys[name].unique().to_list() for name in self.plan.key_names}
+        values = {name: keys[name].unique().to_list() for name in self.keys}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
-    def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> _Part:
+    def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> Part:
         """The rows of one file: by the keys first, unless every row group is likely to hold one of them."""
         file = open_file(self.layout, one.file.path)
-        groups = file.row_groups_with(self.layout, self.plan.key_names[0], wanted.ordered)
+        groups = file.row_groups_with(self.layout, self.keys[0], wanted.ordered)
         is_dense = wanted.keys.height >= _KEYS_A_ROW_GROUP * len(groups)
-        rows = file.read(self.layout, columns if is_dense else self.plan.key_names, groups)
-        everywhere, gone = file.positions(groups), self._gone(one)
-        places = wanted.places(rows)
+        rows = file.read(self.layout, columns if is_dense else self.keys, groups)
+        places, gone = wanted.places(rows), self._gone(one)
+        positions = file.positions(groups, places)
         if len(gone):
-            places = places[_is_left(everywhere[places], gone)]
+            is_left = _is_left(positions, gone)
+            places, positions = places[is_left], positions[is_left]
         if is_dense:
-            return _Part(number, _taken(rows, places), everywhere[places])
-        return _Part(number, *file.read_at(self.layout, columns, everywhere[places]))
-
-    def _frame(self, parts: Sequence[_Part], columns: Sequence[str]) -> pl.DataFrame:
-        """The parts as one frame of all columns of the table, those that were not read as nulls."""
-        target = pa.schema([self.layout.arrow.field(name).remove_metadata().with_nullable(True) for name in columns])
-        tables = [part.rows.select(columns).cast(target) for part in parts]
-        frame = pl.from_arrow(pa.concat_tables(tables) if tables else target.empty_table())
-        assert isinstance(frame, pl.DataFrame)
-        sizes = [len(part.positions) for part in parts]
-        frame = frame.with_columns(
-            pl.Series(FILE, np.repeat(np.array([part.number for part in parts], np.uint32), sizes)),
-            pl.Series(POSITION, np.concatenate([np.empty(0, np.int64), *(part.positions for part in parts)])),
-        )
-        missing = [pl.lit(None).alias(name) for name in self._schema if name not in frame.columns]
-        return frame.with_columns(missing).select(self._schema.keys()).cast(self._schema)  # type: ignore[arg-type]
+            return Part(number, _taken(rows, places), positions)
+        return Part(number, *file.read_at(self.layout, columns, positions))
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """Some rows of a file, with their positions in it."""
 
     number: int
     rows: pa.Table
     positions: np.ndarray
+
+    def of_all(self, first: int) -> Part:
+        """The same, its file counted among those of several buckets, of which this one's begin at a number."""
+        return Part(self.number + first, self.rows, self.positions)
+
+
+def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Sequence[str]) -> pl.DataFrame:
+    """Parts of files of one table as one frame, with `__file` and `__position`.
+
+    Args:
+        plan: of the table's fold.
+        layout: of the table.
+        parts: with at least these columns.
+        columns: of the table.
+    """
+    target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in columns])
+    tables = [part.rows.select(columns).cast(target) for part in parts]
+    frame = pl.from_arrow(pa.concat_tables(tables) if tables else target.empty_table())
+    assert isinstance(frame, pl.DataFrame)
+    sizes = [len(part.positions) for part in parts]
+    numbers = np.repeat(np.array([part.number for part in parts], np.uint32), sizes)
+    positions = np.concatenate([np.empty(0, np.int64), *(part.positions for part in parts)])
+    types = {name: polars_type(plan.table_schema.field(name).type) for name in columns}
+    return frame.with_columns(pl.Series(FILE, numbers), pl.Series(POSITION, positions)).cast(types)  # type: ignore[arg-type]
 
 
 def _left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -293,6 +293,8 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     rows_read = sum(_rows_of(work.logic.layouts[place], piece) for place, piece in read)
     nulls = sum(r.null_key_rows for r in results)
     unordered = sum(r.null_sequence_rows for r in results)
+    before = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id) if work.held else 0
+    rows = before + sum(r.rows_written - r.rows_deleted for r in results)
     deleted_upto = newest([deleted_upto, *(r.deleted_upto for r in results)])
     changes = FileChanges(
         added=[data_file for r in results for data_file in r.added],
@@ -305,6 +307,7 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
         summary.DEFINITION: work.compiled.definition_hash,
         summary.RUN_ID: workshop.run_id,
         summary.ROWS_IN: str(rows_read),
+        summary.ROWS: str(rows),
         summary.NULL_KEYS: str(work.found.null_key_rows + nulls),
     }
     if sequence:
@@ -327,7 +330,7 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
         rows_written=sum(r.rows_written for r in results),
         rows_carried=sum(r.rows_carried for r in results),
         rows_deleted=sum(r.rows_deleted for r in results),
-        rows=row_count(after, snapshot_id),
+        rows=rows,
         null_key_rows=nulls,
         null_sequence_rows=unordered,
         partitions=partition_counts(work.table, after, snapshot_id, results, work.asked),

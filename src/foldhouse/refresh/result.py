@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.refresh.bucket import BucketResult
+from foldhouse.refresh.head import ROWS
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition
 from foldhouse.storage.history import snapshot_of
@@ -71,12 +73,23 @@ class Refreshed:
 def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
     """The rows of a snapshot: from its summary, else from its files (delete files are read, data files are not)."""
     snapshot = snapshot_of(iceberg, snapshot_id)
-    counts = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    if "total-records" in counts:
-        return int(counts["total-records"]) - int(counts.get("total-position-deletes", "0"))
+    said = rows_said(snapshot.summary.additional_properties if snapshot and snapshot.summary else {})
+    if said is not None:
+        return said
     layout = Layout.of(iceberg)
     slices = live_slices(iceberg, snapshot_id).values()
     return sum(_live_rows(layout, one) for one in slices)
+
+
+def rows_said(summary: Mapping[str, str]) -> int | None:
+    """The rows of a snapshot by its summary; `None` where it does not tell.
+
+    Iceberg's own totals do not where rows are deleted: a delete file also counts for data files that are gone.
+    """
+    if ROWS in summary:
+        return int(summary[ROWS])
+    is_told = "total-records" in summary and summary.get("total-position-deletes", "0") == "0"
+    return int(summary["total-records"]) if is_told else None
 
 
 def _live_rows(layout: Layout, one: Slice) -> int:

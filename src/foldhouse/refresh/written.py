@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 from foldhouse.kernel.combine import FILE, POSITION
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
-from foldhouse.refresh.held import Held
+from foldhouse.refresh.held import Held, framed
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.schema import Layout
 
@@ -82,10 +82,13 @@ def write_bucket(
     anew = files_to_rewrite(files, rows.height)
     stays = [place for place in range(len(files)) if place not in anew]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
-    carried = held.rows_of(anew, [bucket.dead(place) for place in anew])
-    added = _data_files(layout, plan, partition, pl.concat([rows, carried.select(rows.columns)]))
+    before = rows.height
+    if anew:
+        parts = held.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
+        rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
+    added = _data_files(layout, plan, partition, rows)
     removed = (*(held.slices[place].file.path for place in anew), *sorted(replaced))
-    return Written((*added, *deletes), removed, carried.height)
+    return Written((*added, *deletes), removed, rows.height - before)
 
 
 def _deletes(

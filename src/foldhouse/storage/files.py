@@ -179,10 +179,21 @@ class OpenedFile:
         sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
-    def positions(self, row_groups: Sequence[int]) -> np.ndarray:
-        """The positions of all rows of some row groups, int64, in the order of the row groups."""
+    def positions(self, row_groups: Sequence[int], places: np.ndarray) -> np.ndarray:
+        """The positions in the file, int64, of rows that are at some places among those of some row groups.
+
+        Args:
+            row_groups: their numbers, ascending.
+            places: ascending; 0 is the first row of the first of the row groups.
+        """
         starts = self._starts
-        return np.concatenate([np.empty(0, np.int64), *(np.arange(starts[i], starts[i + 1]) for i in row_groups)])
+        if len(row_groups) == len(starts) - 1:
+            return places
+        groups = np.array(row_groups, np.int64)
+        sizes = starts[groups + 1] - starts[groups]
+        before = np.cumsum(sizes) - sizes
+        within = np.searchsorted(before, places, side="right") - 1
+        return np.asarray(places - before[within] + starts[groups[within]])
 
     def row_groups_with(self, layout: Layout, column: str, values: Sequence[Any]) -> list[int]:
         """The row groups that can hold any of some values of a column, by its statistics; all where there are none.
@@ -241,11 +252,17 @@ def open_file(layout: Layout, path: str) -> OpenedFile:
     if found is None:
         with layout.io.new_input(path).open() as source:
             parquet = pq.ParquetFile(source)
-            found = OpenedFile(path, parquet.metadata, pyarrow_to_schema(parquet.schema_arrow))
+            found = OpenedFile(path, parquet.metadata, _schema_of(parquet.schema_arrow.serialize().to_pybytes()))
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
         _FOOTERS[path] = found
     return found
+
+
+@lru_cache(maxsize=64)
+def _schema_of(serialized: bytes) -> Schema:
+    """The Iceberg schema of an Arrow one with field ids; files of a table mostly have the same."""
+    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
 
 
 _FOOTERS: dict[str, OpenedFile] = {}
