@@ -37,7 +37,7 @@ class History:
         sizes: name -> how large it is.
         quick: the same for `--quick`.
         ratios: figure -> the two it is the quotient of.
-        also: a size that has a second value in a whole run.
+        also: sizes that have a second value in a whole run, each beside the others as they are.
     """
 
     module: str
@@ -52,10 +52,11 @@ class History:
 HISTORIES = {
     "small": History(
         "small",
-        "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows, 4 buckets; compacted every {compact_every}",
+        "{refreshes:,} refreshes of {changes:,} changes into {rows:,} rows, 4 buckets; "
+        "compacted every {compact_every}, copy-on-write: {copy_on_write}",
         ("refresh", "plan", "plan", "plan", "read"),
-        {"rows": 1_000_000, "refreshes": 1_000, "changes": 1_000, "compact_every": 0},
-        {"rows": 200_000, "refreshes": 40, "changes": 1_000, "compact_every": 0},
+        {"rows": 1_000_000, "refreshes": 1_000, "changes": 1_000, "compact_every": 0, "copy_on_write": 0},
+        {"rows": 200_000, "refreshes": 40, "changes": 1_000, "compact_every": 0, "copy_on_write": 0},
         {
             "commit_last_vs_first": ("commit_last_seconds", "commit_first_seconds"),
             "refresh_last_vs_first": ("refresh_last_seconds", "refresh_first_seconds"),
@@ -63,7 +64,7 @@ HISTORIES = {
             "read_arrow_vs_fresh": ("read_arrow_after_seconds", "read_arrow_fresh_seconds"),
             "read_spark_vs_fresh": ("read_spark_after_seconds", "read_spark_fresh_seconds"),
         },
-        also={"compact_every": 100},
+        also={"compact_every": 100, "copy_on_write": 1},
     ),
     "year": History(
         "sales",

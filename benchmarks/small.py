@@ -36,7 +36,14 @@ _WARM_READS = 12
 
 
 def refresh(
-    work: Path, folder: Path, steps: Steps, rows: int, refreshes: int, changes: int, compact_every: int
+    work: Path,
+    folder: Path,
+    steps: Steps,
+    rows: int,
+    refreshes: int,
+    changes: int,
+    compact_every: int,
+    copy_on_write: int,
 ) -> dict[str, Any]:
     """All refreshes; then the table that it is compared with."""
     given = batches(work / "data", rows, changes, "uniform", refreshes)
@@ -44,6 +51,9 @@ def refresh(
     for part in sorted(given.base.glob("*.parquet")):
         lake.append(events, pq.read_table(part))
     lake.refresh(TABLE)
+    if copy_on_write:
+        with lake.load(TABLE).transaction() as transaction:
+            transaction.set_properties({"write.merge.mode": "copy-on-write"})
     with _timed_commits() as commits:
         for number, batch in enumerate(given.changes, start=1):
             new = pq.read_table(batch)

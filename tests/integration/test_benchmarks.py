@@ -186,7 +186,7 @@ def test_sizes_are_written_shortly(count: int, text: str) -> None:
 
 
 SIZES = {
-    "small": {"rows": 1_000, "refreshes": 6, "changes": 50, "compact_every": 3},
+    "small": {"rows": 1_000, "refreshes": 6, "changes": 50, "compact_every": 3, "copy_on_write": 1},
     "year": {"days": 3, "per_day": 40, "rounds": 1},
     "correction": {"days": 3, "per_day": 40, "rounds": 1},
     "recompute": {"rows": 1_000, "near": 0, "rounds": 1},
@@ -302,10 +302,11 @@ def test_the_peak_of_a_step_is_that_of_its_own_time() -> None:
 def test_the_command_line_sets_the_sizes_of_a_history() -> None:
     read = lambda *words: command._parser().parse_args(words)  # noqa: E731
     small, memory_ = histories.HISTORIES["small"], histories.HISTORIES["memory"]
-    assert command.sizes_of(small, read()) == [dict(small.sizes), {**small.sizes, "compact_every": 100}]
+    others = [{**small.sizes, "compact_every": 100}, {**small.sizes, "copy_on_write": 1}]
+    assert command.sizes_of(small, read()) == [dict(small.sizes), *others]
     assert command.sizes_of(small, read("--quick")) == [dict(small.quick)]
     (asked,) = command.sizes_of(small, read("--refreshes", "100", "--rows", "20k", "--compact-every", "0"))
-    assert asked == {"rows": 20_000, "refreshes": 100, "changes": 1_000, "compact_every": 0}
+    assert asked == {"rows": 20_000, "refreshes": 100, "changes": 1_000, "compact_every": 0, "copy_on_write": 0}
     (asked,) = command.sizes_of(memory_, read("--rows", "1M", "--events", "3M", "--changes", "5k"))
     assert asked == {"rows": 1_000_000, "events": 3_000_000, "changes": 5_000}
     (asked,) = command.sizes_of(histories.HISTORIES["year"], read("--rounds", "1", "--per-day", "150k"))

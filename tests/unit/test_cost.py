@@ -74,6 +74,27 @@ def test_a_table_that_is_refreshed_again_and_again_keeps_few_files_and_all_rows(
     assert dict(zip(found["k"], found["n"], strict=True)) == expected
 
 
+def test_a_table_that_says_copy_on_write_never_keeps_a_deleted_row(lake: fh.Lake) -> None:
+    events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
+    table = fh.table("a.table", source=events, buckets=2, fold=fh.latest())
+    lake.append(events, pa.table({"k": range(200), "n": [0] * 200}))
+    lake.append(events, pa.table({"k": range(5), "n": [1] * 5}))
+    lake.refresh(table)
+    lake.append(events, pa.table({"k": range(3), "n": [2] * 3}))
+    assert lake.refresh(table).rows_carried == 0
+    with lake.load(table).transaction() as transaction:
+        transaction.set_properties({"write.merge.mode": "Copy-on-Write"})
+    for number in range(3, 8):
+        lake.append(events, pa.table({"k": [2, 3, 200 + number], "n": [number] * 3}))
+        lake.refresh(table)
+        slices = live_slices(lake.load(table), lake.history(table)[0].id).values()
+        assert not any(one.deletes for one in slices)
+        assert sum(one.file.rows for one in slices) == lake.count(table) == 198 + number
+    found = lake.to_arrow(table).to_pydict()
+    expected = dict.fromkeys(range(200), 0) | {0: 2, 1: 2, 4: 1, 2: 7, 3: 7} | {200 + n: n for n in range(3, 8)}
+    assert dict(zip(found["k"], found["n"], strict=True)) == expected
+
+
 def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> None:
     paths = [f"{number}.parquet" for number in range(400)]
     anew = Counter[int]()

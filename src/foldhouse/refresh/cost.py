@@ -46,19 +46,19 @@ class Stored:
         return self.rows - self.deleted
 
 
-def files_to_rewrite(files: Sequence[Stored], rows_added: int) -> list[int]:
+def files_to_rewrite(files: Sequence[Stored], rows_added: int, *, leaves_deletes: bool = True) -> list[int]:
     """Which data files of a bucket are better written anew, together with the rows that are added.
 
     Args:
         files: its data files.
         rows_added: new and changed rows.
+        leaves_deletes: whether deleted rows may be left in a file; else every file that has one is written anew.
 
     Returns:
         Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
-    chosen = [
-        place for place, one in enumerate(files) if one.deleted > one.rows * DELETED_SHARE * (0.75 + one.patience)
-    ]
+    share = DELETED_SHARE if leaves_deletes else 0
+    chosen = [place for place, one in enumerate(files) if one.deleted > one.rows * share * (0.75 + one.patience)]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []

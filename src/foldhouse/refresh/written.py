@@ -19,6 +19,8 @@ from foldhouse.refresh.held import Held, framed
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.schema import Layout
 
+WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
+"""Iceberg's own property of a table; with anything else, and without it, rows are deleted by their positions."""
 _MOST_BYTES_A_FILE = 512 * 1024 * 1024
 """In memory; such a file is read again as a whole once much of it is deleted."""
 
@@ -79,7 +81,8 @@ def write_bucket(
         for place, one in enumerate(held.slices)
     ]
     delete_files = {path for one in held.slices for path in one.deletes}
-    anew = files_to_rewrite(files, rows.height)
+    is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
+    anew = files_to_rewrite(files, rows.height, leaves_deletes=not is_copied)
     stays = [place for place in range(len(files)) if place not in anew]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
