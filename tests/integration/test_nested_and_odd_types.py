@@ -152,3 +152,20 @@ def test_a_zero_is_one_key_and_a_nan_is_one_key_whatever_came_before(lake: fh.La
     lake.refresh(table)
     found = {repr(row["k"]): (row["n"], row["least"]) for row in lake.to_arrow(table).to_pylist()}
     assert found == {"0.0": (0, 0), "1.0": (1, 1), "nan": (2, 2)}
+
+
+def test_columns_called_nearly_as_the_kernel_calls_its_own_are_kept_apart(lake: fh.Lake) -> None:
+    names = ["a", "a__held", "held_a", "file", "position", "state_rows"]
+    stream = fh.stream(
+        "n.odd", schema={"key": "string", "day": "date"} | dict.fromkeys(names, "long"), keys="key", partition_by="day"
+    )
+    table = fh.table("n.by_odd", source=stream, fold=fh.fold(**{name: fh.maximum(name) for name in names}))
+    days = [date(2024, 1, day) for day in (1, 2)]
+    for number, day in enumerate(days, start=1):
+        values = {name: place * number for place, name in enumerate(names)}
+        lake.append(stream, pa.Table.from_pylist([{"key": "k", "day": day} | values]))
+        lake.refresh(table)
+        assert lake.to_arrow(table).to_pylist() == [{"key": "k"} | values]
+    lake.replace(stream, lake.to_arrow(stream).slice(0, 0), partitions=days[1:])
+    assert lake.refresh(table).rows_recomputed > 0
+    assert lake.to_arrow(table).to_pylist() == [{"key": "k"} | {name: place for place, name in enumerate(names)}]

@@ -209,7 +209,8 @@ def _combined(
         full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
         alone = by_keys(_deltas(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
         fresh, _ = _merged(plan, _with_deletes(plan, alone, None))
-        fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), held, plan.key_names, "left")
+        beside = held.select(*plan.key_names, *_beside(plan))
+        fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), beside, plan.key_names, "left")
         lost = by_keys(by_keys(held, known, plan.key_names, "semi"), fresh, plan.key_names, "anti")
         after, vanished = pl.concat([after, fresh.select(after.columns)]), pl.concat([vanished, _places(lost)])
     return _difference(plan, after, vanished)
@@ -355,7 +356,7 @@ class _Deltas(dict[str, pl.Expr]):
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows afterwards, flat, of the keys that are there, and the places of the held rows of those that are not.
 
-    Each row has the held one of its key beside it: its place, and its columns as `<column>__held`.
+    Each row has the held one of its key beside it: its place, and its columns as `__held_<column>`.
     """
     return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
 
@@ -367,7 +368,7 @@ def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
         columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
         exists = exists & unit.algebra.exists(merged) if unit.algebra.exists else exists
-    folded = joined.select(*plan.key_names, *_beside(plan), exists.alias("__exists"), **columns)
+    folded = joined.select(*plan.key_names, *_beside(plan), exists.fill_null(False).alias("__exists"), **columns)
     return _typed(plan, folded.filter("__exists")), _held_places(folded.filter(~pl.col("__exists")))
 
 
@@ -408,7 +409,7 @@ def _folded(plan: FoldPlan) -> list[str]:
 
 
 def _held_column(name: str) -> str:
-    return f"{name}__held"
+    return f"__held_{name}"
 
 
 def _difference(plan: FoldPlan, after: pl.DataFrame, vanished: pl.DataFrame) -> Combined:

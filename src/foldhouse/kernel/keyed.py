@@ -14,7 +14,7 @@ _CONSTANT = "__constant"
 def by_keys(
     rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: How, *, nulls_equal: bool = False
 ) -> pl.DataFrame:
-    """Join two frames on columns of the same names; what both have beside them is `<name>__held` of the others.
+    """Join two frames on columns of the same names; they have no other column in common.
 
     Args:
         rows: the frame whose rows are kept, with `left`, or kept where they are wanted.
@@ -24,9 +24,9 @@ def by_keys(
         nulls_equal: whether null is a key, too.
     """
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
-        return rows.join(others, on=list(keys), how=how, suffix="__held", nulls_equal=nulls_equal)
+        return rows.join(others, on=list(keys), how=how, nulls_equal=nulls_equal)
     # On one sorted column of floats Polars 2.1 merges, and takes NaN for unequal to itself; on two columns it does not.
     constant = pl.lit(0, pl.UInt8).alias(_CONSTANT)
     rows, others = rows.with_columns(constant), others.with_columns(constant)
-    joined = rows.join(others, on=[*keys, _CONSTANT], how=how, suffix="__held", nulls_equal=nulls_equal)
+    joined = rows.join(others, on=[*keys, _CONSTANT], how=how, nulls_equal=nulls_equal)
     return joined.drop(_CONSTANT)
