@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -232,3 +233,20 @@ def test_a_data_frame_made_of_arrow_chunks_ends_at_the_first_empty_one(spark) ->
     chunks = [pa.table({"a": [1]}), pa.table({"a": pa.array([], pa.int64())}), pa.table({"a": [2]})]
     assert spark.createDataFrame(pa.concat_tables(chunks)).count() == 1
     assert spark.createDataFrame(pa.concat_tables(chunks).combine_chunks()).count() == 2
+
+
+def test_small_files_leave_the_large_ones_to_all_tasks_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark counts the opening of a file as 4 MB of it: with small files beside them, one task gets most large ones."""
+    chance = np.random.default_rng(0)
+    for number, rows in enumerate([900_000] * 4 + [10] * 11):
+        columns = pa.table({"n": chance.integers(-(2**62), 2**62, rows)})
+        pq.write_table(columns, tmp_path / f"{number}.parquet", use_dictionary=False)
+
+    def shares(opening: str) -> list[int]:
+        session = spark.newSession()
+        session.conf.set("spark.sql.files.openCostInBytes", opening)
+        tasks = session.read.parquet(str(tmp_path)).groupBy(F.spark_partition_id()).count().collect()
+        return sorted(task[1] for task in tasks)
+
+    assert max(shares(str(4 * 1024 * 1024))) > 3 * 900_000, "Spark's own setting has become harmless"
+    assert max(shares(str(spark.conf.get("spark.sql.files.openCostInBytes")))) < 2 * 900_000 + 1_000
