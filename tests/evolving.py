@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,13 @@ import pyarrow as pa
 import foldhouse as fh
 
 Row = dict[str, Any]
+
+WIDENED = [
+    ("int", "long", 7, 2**40),
+    ("float", "double", 0.5, 2.0**40 + 0.5),
+    ("decimal(5,2)", "decimal(12,2)", Decimal("123.45"), Decimal("1234567890.12")),
+]
+"""A type, a wider one, a value of the former, and one that only the latter holds."""
 
 
 def stream(**columns: str) -> fh.Stream:
