@@ -31,12 +31,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, NestedField, StringType
-from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 import foldhouse as fh
 from foldhouse.kernel import sketch
-from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices
@@ -380,19 +378,6 @@ def test_a_busy_sqlite_is_a_raw_error_on_reads_too(tmp_path: Path) -> None:
         other.execute("begin exclusive")
         with pytest.raises(OperationalError, match="database is locked"):
             catalog.list_namespaces()
-        other.execute("rollback")
-    other.close()
-    catalog.engine.dispose()
-
-
-def test_our_catalog_waits_for_other_writers_and_does_not_block_readers(tmp_path: Path) -> None:
-    catalog = open_local_catalog(tmp_path)
-    with catalog.engine.connect() as connection:
-        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
-        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 30_000
-    with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as other:
-        other.execute("begin immediate")
-        assert catalog.list_namespaces() == []
         other.execute("rollback")
     other.close()
     catalog.engine.dispose()

@@ -12,6 +12,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import SetDefaultSpecUpdate, TableUpdate
+from sqlalchemy.exc import IntegrityError
 
 from foldhouse.errors import DefinitionChanged
 from foldhouse.refresh.compiled import Compiled
@@ -117,7 +118,7 @@ def create_table(
     catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]
 ) -> IcebergTable:
     """Create a table and its namespace, or load it where somebody else was faster."""
-    with contextlib.suppress(NamespaceAlreadyExistsError):
+    with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog says a lost race so
         catalog.create_namespace(name.rpartition(".")[0])
     try:
         return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))

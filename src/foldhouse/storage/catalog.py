@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import event
+from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy.exc import OperationalError
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
+_AGAIN_SECONDS = 0.01
+_TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _MOST_KNOWN = 64
 
 
@@ -65,18 +69,40 @@ def open_local_catalog(lake: Path) -> SqlCatalog:
     """
     lake = lake.resolve()
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
-    catalog = _LocalCatalog(
-        CATALOG_NAME,
-        uri=f"sqlite:///{lake / 'catalog.db'}?timeout={_BUSY_SECONDS}",
-        warehouse=(lake / "warehouse").as_uri(),
-    )
+    uri = f"sqlite:///{lake / 'catalog.db'}?timeout={_BUSY_SECONDS}"
+    _prepare(uri)
+    return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=(lake / "warehouse").as_uri())
 
-    @event.listens_for(catalog.engine, "connect")
-    def _write_ahead(connection, _record):  # type: ignore[no-untyped-def]
-        connection.execute("PRAGMA journal_mode=WAL")
 
-    catalog.engine.dispose()
-    return catalog
+def _prepare(uri: str) -> None:
+    """Make the file and its tables, or find them made: several processes may open a new lake at once.
+
+    pyiceberg looks for its tables and then creates them, which two processes may both do, so that happens here, as the
+    only writer.
+    """
+    engine = create_engine(uri)
+    try:
+        with engine.connect() as connection:
+            _write_ahead(connection)
+            if not set(inspect(connection).get_table_names()) >= _TABLES:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                SqlCatalogBaseTable.metadata.create_all(connection)
+                connection.commit()
+    finally:
+        engine.dispose()
+
+
+def _write_ahead(connection: Connection) -> None:
+    """Have the file written ahead, which it remembers. SQLite fails at once where another does the same, so we wait."""
+    patience = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            return
+        except OperationalError as error:
+            if "locked" not in str(error.orig) or time.monotonic() > patience:
+                raise
+            time.sleep(_AGAIN_SECONDS)
 
 
 def table_names(catalog: Catalog) -> list[str]:
