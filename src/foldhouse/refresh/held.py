@@ -41,12 +41,12 @@ class Held:
     """The rows of one bucket.
 
     Args:
-        keys: the key columns of the table.
+        key_names: the key columns of the table.
         layout: of the table.
         slices: the bucket's files with their delete files.
     """
 
-    keys: Sequence[str]
+    key_names: Sequence[str]
     layout: Layout
     slices: Sequence[Slice]
 
@@ -92,7 +92,7 @@ class Held:
         if keys.height > _MUCH * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
-        wanted = _Wanted.of(keys, self.keys)
+        wanted = _Wanted.of(keys, self.key_names)
         numbered = enumerate(self.slices)
         return [self._of_keys(number, one, wanted, columns) for number, one in numbered if one.file in candidates]
 
@@ -113,15 +113,15 @@ class Held:
         pieces = [Piece(one.file) for one in self.slices]
         if keys.height > _MOST_PRUNING_KEYS:
             return pieces
-        values = {name: keys[name].unique().to_list() for name in self.keys}
+        values = {name: keys[name].unique().to_list() for name in self.key_names}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
     def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> Part:
         """The rows of one file: by the keys first, unless every row group is likely to hold one of them."""
         file = open_file(self.layout, one.file.path)
-        groups = file.row_groups_with(self.layout, self.keys[0], wanted.ordered)
+        groups = file.row_groups_with(self.layout, self.key_names[0], wanted.ordered)
         is_dense = wanted.keys.height >= _KEYS_A_ROW_GROUP * len(groups)
-        rows = file.read(self.layout, columns if is_dense else self.keys, groups)
+        rows = file.read(self.layout, columns if is_dense else self.key_names, groups)
         places, gone = wanted.places(rows), self._gone(one)
         positions = file.positions(groups, places)
         if len(gone):
