@@ -198,10 +198,11 @@ def _rows_after(info: SnapshotInfo) -> int:
 
 
 def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
-    if info.parent_id is None or info.parent_id in rows:
-        return rows.get(info.parent_id or 0, 0) + _counted(info, "added-records") - rows[info.id]
-    deleted = _counted(info, "added-position-deletes") - _counted(info, "removed-position-deletes")
-    return _counted(info, "deleted-records") + deleted  # the parent has expired
+    if info.parent_id is not None and info.parent_id not in rows:  # it has expired
+        deleted = _counted(info, "added-position-deletes") - _counted(info, "removed-position-deletes")
+        return _counted(info, "deleted-records") + deleted
+    before = 0 if info.parent_id is None else rows[info.parent_id]
+    return before + _counted(info, "added-records") - rows[info.id]
 
 
 def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
