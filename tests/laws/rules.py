@@ -14,17 +14,23 @@ from foldhouse.refresh.bucket import BucketJob, BucketResult
 from foldhouse.refresh.runners import Run, fold_in_process
 
 _NEVER = 10**9
-RULES: dict[str, dict[str, float]] = {
+RULES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "every touched file is written anew": {"DELETED_SHARE": -1},
-    "nothing is ever written anew": {"DELETED_SHARE": 2, "MANY_SMALL_FILES": _NEVER, "MANY_DELETE_FILES": _NEVER},
-    "small files and deletes are merged at once": {
-        "DELETED_SHARE": 2,
-        "MANY_SMALL_FILES": 1,
-        "MANY_DELETE_FILES": 1,
-        "ALWAYS_SMALL_ROWS": 2,
-        "GROWTH": 1,
+    "every touched file is written anew": {"cost.DELETED_SHARE": -1},
+    "nothing is ever written anew": {
+        "cost.DELETED_SHARE": 2,
+        "cost.MANY_SMALL_FILES": _NEVER,
+        "cost.MANY_DELETE_FILES": _NEVER,
     },
+    "small files and deletes are merged at once": {
+        "cost.DELETED_SHARE": 2,
+        "cost.MANY_SMALL_FILES": 1,
+        "cost.MANY_DELETE_FILES": 1,
+        "cost.ALWAYS_SMALL_ROWS": 2,
+        "cost.GROWTH": 1,
+    },
+    # The property of every table that does not have it says so.
+    "copy-on-write": {"written.COPY_ON_WRITE": "", "cost.MANY_SMALL_FILES": _NEVER},
 }
 
 
@@ -52,7 +58,7 @@ def _in_workers(forced: Mapping[str, Any]) -> Callable[..., Iterator[pa.RecordBa
 def rule_of(seed: int) -> Iterator[str]:
     """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded."""
     name = list(RULES)[seed % len(RULES)]
-    forced: dict[str, Any] = {f"foldhouse.refresh.cost.{constant}": value for constant, value in RULES[name].items()}
+    forced: dict[str, Any] = {f"foldhouse.refresh.{constant}": value for constant, value in RULES[name].items()}
     # By the names of files it would be another history each time.
     forced["foldhouse.refresh.written.patience_of"] = lambda path: 0.25
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +71,7 @@ def rule_of(seed: int) -> Iterator[str]:
             patch.setattr(tasks, "PIECE_ROWS", 3)
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
             patch.setattr(deciding, "AT_ONCE_ROWS", 20)
-            patch.setattr(spilled, "MOST_BYTES_IN_MEMORY", 400 if seed % 5 < 2 else 10**6)
+            patch.setattr(spilled, "MOST_BYTES_IN_MEMORY", 400 if seed % 7 < 3 else 10**6)
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
             patch.setattr("foldhouse.storage.archive.MOST_LISTED", 3)

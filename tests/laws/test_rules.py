@@ -19,6 +19,7 @@ FILES = {
     "every touched file is written anew": ((1, 0), (1, 0)),
     "nothing is ever written anew": ((3, 2), (4, 3)),
     "small files and deletes are merged at once": ((2, 1), (2, 1)),
+    "copy-on-write": ((1, 0), (1, 0)),
 }
 
 
