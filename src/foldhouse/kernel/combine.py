@@ -9,7 +9,7 @@ rows of those keys.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,6 +285,20 @@ def _parts(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.Da
                 edges[label] = part
             else:
                 aggregated.append(part.alias(label))
+    if len(aggregated) > 1:  # besides the weights
+        return _of_many(plan, rows, aggregated, edges)
+    several = rows.select(plan.key_names).is_duplicated()
+    events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
+    single = rows.filter(~several).select(*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events)
+    if not several.any():
+        return single
+    return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
+
+
+def _of_many(
+    plan: FoldPlan, rows: pl.DataFrame, aggregated: Sequence[pl.Expr], edges: Mapping[str, Edge]
+) -> pl.DataFrame:
+    """What the rows of each key come to, however many these are."""
     try:
         deltas = rows.group_by(plan.key_names).agg(aggregated)
     except pl.exceptions.PolarsError as failure:
@@ -293,6 +307,8 @@ def _parts(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.Da
         found = edge_of(rows, plan.key_names, edge, label)
         if found.is_empty():
             deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))
+        elif found.height == deltas.height:  # the same keys; what is on the left of a join is not gathered
+            deltas = by_keys(found, deltas, plan.key_names, "left")
         else:
             deltas = by_keys(deltas, found, plan.key_names, "left")
     return deltas

@@ -23,6 +23,8 @@ def by_keys(
         how: `inner`, `left`, `semi` or `anti`.
         nulls_equal: whether null is a key, too.
     """
+    if others.is_empty():  # a first load: nothing is held
+        return _by_none(rows, others, keys, how)
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
         return rows.join(others, on=list(keys), how=how, nulls_equal=nulls_equal)
     # On one sorted column of floats Polars 2.1 merges, and takes NaN for unequal to itself; on two columns it does not.
@@ -30,3 +32,14 @@ def by_keys(
     rows, others = rows.with_columns(constant), others.with_columns(constant)
     joined = rows.join(others, on=[*keys, _CONSTANT], how=how, nulls_equal=nulls_equal)
     return joined.drop(_CONSTANT)
+
+
+def _by_none(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: How) -> pl.DataFrame:
+    """Rows joined with a frame that has none."""
+    if how == "semi":
+        return rows.clear()
+    if how == "anti":
+        return rows
+    beside = {name: kind for name, kind in others.schema.items() if name not in keys}
+    joined = rows.with_columns(pl.lit(None, kind).alias(name) for name, kind in beside.items())
+    return joined if how == "left" else joined.clear()

@@ -7,7 +7,7 @@ a row twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -179,15 +179,25 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
-    new = by_keys(combined.rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True)
+    new = _by_bucket(job, combined.rows, places, list(held))
     for bucket, one in held.items():
         ends = first[bucket] + len(one.slices)
         gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
-        written = new.pop((bucket,)).drop(BUCKET) if (bucket,) in new else combined.rows.clear()
+        written = new.pop(bucket, combined.rows.clear())
         outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
         results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
+
+
+def _by_bucket(
+    job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, buckets: Sequence[str]
+) -> dict[str, pl.DataFrame]:
+    """Rows of the table, by the bucket that the place of their key names."""
+    if len(buckets) == 1:
+        return {buckets[0]: rows}
+    parts = by_keys(rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True, include_key=False)
+    return {str(bucket): part for (bucket,), part in parts.items()}
 
 
 def _combined(

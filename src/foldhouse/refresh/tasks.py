@@ -173,6 +173,8 @@ def _folded(job: BucketJob, piece_rows: int, blobs: Iterable[_Blob]) -> Iterator
 
 def _of(job: BucketJob, rows: pl.DataFrame, has_files: bool) -> pl.DataFrame:
     """The rows of the buckets that hold files, or of those that hold none."""
+    if not job.slices:
+        return rows.clear() if has_files else rows
     names = [name for name in rows[BUCKET].unique() if (partition_of(name) in job.slices) == has_files]
     return rows.filter(pl.col(BUCKET).is_in(names))
 
@@ -184,8 +186,9 @@ def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterat
     if any(SIGNED in frame.columns for frame in changed):
         changed = [one if SIGNED in one.columns else partial_sums(job.plan, one, [BUCKET]) for one in changed]
         changed = [one.select(changed[0].columns) for one in changed]
-    rows = pl.concat(changed) if changed else full[0].clear().drop(KEY_ONLY)
-    for group in groups_of(rows, pl.concat(full) if full else None):
+    # Hundreds of blobs become one piece of memory here: what follows would go through them one by one, again and again.
+    rows = pl.concat(changed, rechunk=True) if changed else full[0].clear().drop(KEY_ONLY)
+    for group in groups_of(rows, pl.concat(full, rechunk=True) if full else None):
         yield from fold_buckets(job, *group)
 
 
