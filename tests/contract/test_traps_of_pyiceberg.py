@@ -28,7 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, NestedField, StringType
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
@@ -377,6 +377,25 @@ def test_a_busy_sqlite_is_a_raw_error_on_reads_too(tmp_path: Path) -> None:
         other.execute("rollback")
     other.close()
     catalog.engine.dispose()
+
+
+def test_a_namespace_that_another_makes_meanwhile_is_a_raw_error(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.catalog.create_namespace("t")
+    monkeypatch.setattr(type(lake.catalog), "namespace_exists", lambda *_: False)  # as it was a moment ago
+    with pytest.raises(IntegrityError):
+        lake.catalog.create_namespace("t")
+
+
+def test_our_tables_are_made_in_a_namespace_that_another_makes_meanwhile(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.catalog.create_namespace("t")
+    asked = iter([False])
+    monkeypatch.setattr(type(lake.catalog), "namespace_exists", lambda *_: next(asked, True))
+    lake.append(fh.stream("t.numbers", schema={"n": "int"}), numbers(1))
+    assert lake.count("t.numbers") == 1
 
 
 def test_nothing_but_sqlite_is_synced_to_the_disk(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
