@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent.parent
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
@@ -20,6 +22,18 @@ from foldhouse.storage.catalog import open_local_catalog  # noqa: E402
 # A machine that is busy is no failure.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("steady")
+
+
+class _ByFile(LoadFileScheduling):
+    """The tests of a file in one process, as fixtures are shared; but long histories, which share nothing, in any."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if "::test_the_law_holds_over_a_thousand_histories[" in nodeid else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
+    return _ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
 QUICK = GIVEN or range(60)
 MANY = range(1000, 2000)
 AT_ONCE = 20
-ON_SPARK = GIVEN or (0, 1, 2, 15)  # one under each rule, the last in pieces and as a large window
+ON_SPARK = GIVEN or (0, 1, 2, 3, 19)  # one under each rule, the last in pieces and as a large window
 MANY_ON_SPARK = range(1000, 1050)
 
 
