@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,6 +80,47 @@ def test_undone_commits_are_named_by_their_own_ids_newest_first(lake: fh.Lake) -
     named = dict(zip(back[CHANGE_ORDINAL].to_pylist(), back[COMMIT_SNAPSHOT_ID].to_pylist(), strict=True))
     assert [named[ordinal] for ordinal in sorted(named)] == [one for one in line[:3] if one in named.values()]
     assert set(named.values()) <= set(line[:3])
+
+
+@pytest.mark.parametrize("keys", [["", "a", "b", "c"], [0, -1, 5, 2**40]], ids=["texts", "numbers"])
+def test_a_row_that_a_new_file_took_along_is_no_change(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, keys: list[Any]
+) -> None:
+    """Rows are told apart as values are: NaN is NaN, null is null, and lists are compared whole."""
+    monkeypatch.setattr("foldhouse.refresh.cost.DELETED_SHARE", -1)
+    kind = "string" if keys[0] == "" else "long"
+    stream = fh.stream(
+        "c.odd",
+        schema={"key": kind, "n": "long", "value": "double", "list": "list<double>"},
+        keys="key",
+        sequence_by="n",
+    )
+    newest = fh.table("c.odd_newest", source=stream, buckets=1, fold=fh.latest())
+    values = [float("nan"), None, 1.0, 2.0]
+    lists = [[float("nan")], None, [], [1.0, None]]
+    types = {"key": pa.string() if kind == "string" else pa.int64(), "n": pa.int64(), "value": pa.float64()}
+    schema = pa.schema([*types.items(), ("list", pa.list_(pa.float64()))])
+    lake.append(stream, pa.table([keys, [1] * 4, values, lists], schema=schema))
+    before = lake.refresh(newest).snapshot_id
+    lake.append(stream, pa.table([keys[2:3], [2], [7.0], [[7.0]]], schema=schema))
+    done = lake.refresh(newest)
+    assert done.rows_carried == 3
+    found = lake.changes(newest, after=before)
+    assert found.select(["value", CHANGE_TYPE]).to_pylist() == [
+        {"value": 1.0, CHANGE_TYPE: "UPDATE_BEFORE"},
+        {"value": 7.0, CHANGE_TYPE: "UPDATE_AFTER"},
+    ]
+
+
+def test_a_row_that_a_stream_has_again_and_again_comes_and_goes_as_often(lake: fh.Lake) -> None:
+    """Its keys say nothing of how many rows there are."""
+    same = pa.Table.from_pylist([{"key": "a", "version": 1, "value": 5, "gone": False}] * 3, EVENTS)
+    lake.append(events, same.slice(0, 1))
+    first = lake.history(events)[0].id
+    lake.append(events, same.slice(1))
+    assert lake.changes(events, after=first)[CHANGE_TYPE].to_pylist() == ["INSERT", "INSERT"]
+    back = lake.changes(events, after=lake.history(events)[0].id, upto=first, net=True)
+    assert back[CHANGE_TYPE].to_pylist() == ["DELETE", "DELETE"]
 
 
 def test_after_expiry_a_way_is_either_whole_or_refused_by_name(lake: fh.Lake) -> None:

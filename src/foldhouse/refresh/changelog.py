@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
+from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
@@ -23,6 +25,7 @@ from foldhouse.storage.schema import STATE, Layout
 from foldhouse.values import change
 
 _SIGN = "__sign"
+_BEFORE, _NOW = "__before", "__now"
 
 
 def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
@@ -128,18 +131,11 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
     layout = Layout.of_head(iceberg)
     names = published(layout)
     pieces = difference(live_slices(iceberg, before), live_slices(iceberg, now))
-    sides = []
-    for sign in (-1, 1):
-        rows = pl.from_arrow(_rows(layout, [piece for piece in pieces if piece.weight == sign], names))
-        assert isinstance(rows, pl.DataFrame)
-        sides.append(rows.with_columns(pl.lit(sign, dtype=pl.Int64).alias(_SIGN)))
-    keys = sorted(layout.schema.identifier_field_names(), key=names.index)
-    net = pl.concat(sides).group_by(names).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
-    net = (
-        net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(*names, _SIGN)
-        if net[_SIGN].abs().max() not in (None, 1)
-        else net
+    before_rows, rows = (
+        _frame(_rows(layout, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
     )
+    keys = sorted(layout.schema.identifier_field_names(), key=names.index)
+    net = _net(before_rows, rows, keys)
     paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
     kind = (
         pl.when(pl.col(_SIGN) > 0)
@@ -153,3 +149,41 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
     )
     order = keys or [name for name in names if not typed.schema[name].is_nested()]
     return typed.sort([*order, _SIGN], nulls_last=True).drop(_SIGN)
+
+
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _net(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """The rows of two states with their sign, but for those that stand on both sides, each as often as it is there."""
+    if keys and all(side.select(keys).n_unique() == side.height for side in (before, now)):
+        before, now = _without_common(before, now, keys)
+    signed = [side.with_columns(pl.lit(sign, pl.Int64).alias(_SIGN)) for side, sign in ((before, -1), (now, 1))]
+    net = pl.concat(signed).group_by(before.columns).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
+    if net[_SIGN].abs().max() in (None, 1):
+        return net
+    return net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(net.columns)
+
+
+def _without_common(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Two states of different keys each, without the rows that are the same in both.
+
+    Of a file that was written anew nearly all rows are: to look them up by their keys is less than to group them.
+    """
+    then_at, there_at = (side.select(keys).with_row_index(name) for side, name in ((before, _BEFORE), (now, _NOW)))
+    met = by_keys(then_at, there_at, keys, "inner", nulls_equal=True)
+    then, there = before[met[_BEFORE]], now[met[_NOW]]
+    same = met.filter(
+        pl.select(pl.all_horizontal(then[name].eq_missing(there[name]) for name in before.columns)).to_series()
+    )
+    return _but(before, same[_BEFORE]), _but(now, same[_NOW])
+
+
+def _but(rows: pl.DataFrame, places: pl.Series) -> pl.DataFrame:
+    """The rows but for those at some places."""
+    stays = np.ones(rows.height, np.bool_)
+    stays[places.to_numpy()] = False
+    return rows.filter(pl.Series(stays))
