@@ -130,8 +130,9 @@ def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:
     runs, words = [], []
     for piece in pieces:
         positions = deleted[piece.file.path]
-        numbers, starts = np.unique(positions >> 6, return_index=True)
-        runs.append(numbers)
+        numbers = positions >> 6  # ascending, as the positions are
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        runs.append(numbers[starts])
         bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
         words.append(np.bitwise_or.reduceat(bits, starts).view(np.int64))
     codes = np.repeat(np.arange(len(runs), dtype=np.int32), [len(numbers) for numbers in runs])

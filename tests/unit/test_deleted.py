@@ -1,0 +1,51 @@
+"""Which rows of a file are deleted, and which of them a piece means, beside Python's sets."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+from foldhouse.storage.deleted import deleted_by_file, deleted_positions, selected_positions
+from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.schema import Layout
+
+ROWS = 200
+
+
+@pytest.fixture
+def layout(lake: fh.Lake) -> Layout:
+    stream = fh.stream("f.events", schema={"key": "long"}, keys="key", sequence_by="key")
+    lake.append(stream, pa.table({"key": [1]}))
+    return Layout.of(lake.load(stream))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deletes_of_several_files_come_together_and_a_piece_means_those_of_some_without_those_of_others(
+    layout: Layout, seed: int
+) -> None:
+    choice = random.Random(seed)
+    paths = [write_data_file(layout, Partition(()), pa.table({"key": range(ROWS)})).file_path for _ in range(2)]
+    deleted: dict[str, dict[str, set[int]]] = {}
+    for _ in range(choice.randrange(1, 5)):  # the same row may be deleted by several, a data file be named by none
+        of_each = {path: set(choice.sample(range(ROWS), choice.randrange(0, 120))) for path in paths}
+        named = [(path, np.array(sorted(rows), np.int64)) for path, rows in of_each.items() if rows]
+        if named:
+            deleted[write_position_deletes(layout, Partition(()), named).file_path] = of_each
+    together = {path: set[int]().union(*(of_each[path] for of_each in deleted.values())) for path in paths}
+    found = {path: positions.tolist() for path, positions in deleted_by_file(layout, deleted).items()}
+    assert found == {path: sorted(rows) for path, rows in together.items() if rows}
+    for path in paths:
+        assert deleted_positions(layout, list(deleted), path).tolist() == sorted(together[path])
+        file = FileRef(path, ROWS, 0, 0, (), {}, {})
+        some = tuple(one for one in deleted if choice.random() < 0.5)
+        others = tuple(one for one in deleted if choice.random() < 0.5)
+        left_out = set[int]().union(*(deleted[one][path] for one in others))
+        for only, candidates in ((None, set(range(ROWS))), (some, {r for one in some for r in deleted[one][path]})):
+            selected = selected_positions(layout, Piece(file, only=only, without=others))
+            wanted = sorted(candidates - left_out)
+            assert (list(range(ROWS)) if selected is None else selected.tolist()) == wanted
