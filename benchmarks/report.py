@@ -182,7 +182,7 @@ def _amount(name: str, value: float) -> str:
 
 
 def markdown(path: Path) -> str:
-    """The figures of a file as the tables of `docs/performance.md`: seconds, ratios, memory, bytes, reading."""
+    """The figures of a file as the tables of `docs/performance-log.md`: seconds, ratios, memory, bytes, reading."""
     held = json.loads(path.read_text())
     cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in held.get("apply", []):
