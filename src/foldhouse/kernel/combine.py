@@ -278,6 +278,11 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
 
     Each row has the held one of its key beside it: its place, and its columns as `__held_<column>`.
     """
+    joined = joined.with_columns(
+        unit.algebra.joint(_accumulator(plan, unit), _Deltas(unit)).alias(f"{DELTA}{unit.name}_joint")
+        for unit in plan.units
+        if unit.algebra.joint is not None
+    )
     return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.edges import edge_of
 from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.limbs import Limbs, limbed
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, sequence_column
 from foldhouse.kernel.rowwise import comparable
-from foldhouse.values.fold import Edge, Inputs
+from foldhouse.values.fold import Edge, ExactSum, Inputs
 
 SUMMED = "__rows"
 """Of sums in place of rows: the sum of their weights."""
@@ -53,6 +54,7 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
     decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
     aggregated = [pl.col(WEIGHT).sum().alias(SUMMED), *(_size(i).alias(f"{SIZE}{i}") for i in decimals), *more]
     edges: dict[str, Edge] = {}
+    sums: dict[str, ExactSum] = {}
     for unit in plan.units:
         prefix = "__w" if unit.algebra.is_additive else "__a"
         inputs = Inputs(
@@ -67,8 +69,12 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
             label = f"{DELTA}{unit.name}_{name}"
             if isinstance(part, Edge):
                 edges[label] = part
+            elif isinstance(part, ExactSum):
+                sums[label] = part
             else:
                 aggregated.append(part.alias(label))
+    if sums:
+        return _with_sums(plan, rows, sums, aggregated, edges)
     if len(aggregated) > 1:  # besides the weights
         return _of_many(plan, rows, aggregated, edges)
     several = rows.select(plan.key_names).is_duplicated()
@@ -77,6 +83,25 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
     if not several.any():
         return single
     return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
+
+
+def _with_sums(
+    plan: FoldPlan,
+    rows: pl.DataFrame,
+    sums: Mapping[str, ExactSum],
+    aggregated: Sequence[pl.Expr],
+    edges: Mapping[str, Edge],
+) -> pl.DataFrame:
+    """What the rows of each key come to, where exact sums are among it. Those of one argument are computed once."""
+    cut: dict[str, Limbs] = {}
+    names = {label: f"__f{part.value.meta.output_name()}" for label, part in sums.items()}
+    for label, name in names.items():
+        if name not in cut:
+            rows, cut[name] = limbed(rows, sums[label], name)
+    columns = [column for limbs in cut.values() for column in limbs.columns]
+    found = _of_many(plan, rows, [*aggregated, *(pl.col(column).sum() for column in columns)], edges)
+    gathered = {name: limbs.gathered(found) for name, limbs in cut.items()}
+    return found.drop(columns).with_columns(gathered[name].alias(label) for label, name in names.items())
 
 
 def _of_many(
@@ -117,9 +142,8 @@ def _signed(kind: pl.DataType, name: str) -> pl.Expr:
     """Value times weight, in a type wide enough to sum without wrapping."""
     if kind.is_integer():
         return pl.col(name).cast(pl.Int128) * pl.col(WEIGHT).cast(pl.Int128)
-    if isinstance(kind, pl.Decimal):
-        return pl.col(name).cast(pl.Decimal(38, kind.scale)) * pl.col(WEIGHT)
-    return pl.col(name).cast(pl.Float64) * pl.col(WEIGHT)
+    assert isinstance(kind, pl.Decimal), "floats are summed without a wider type"
+    return pl.col(name).cast(pl.Decimal(38, kind.scale)) * pl.col(WEIGHT)
 
 
 def as_overflow(failure: Exception) -> Exception:
