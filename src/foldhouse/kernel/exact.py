@@ -92,7 +92,7 @@ class Exact:
         try:
             return self.units / (count << _FINEST) or 0.0
         except OverflowError:
-            return math.copysign(math.inf, self.units)
+            return math.inf if self.units > 0 else -math.inf
 
 
 def _units(value: float) -> int:
@@ -104,7 +104,7 @@ def _double(units: int) -> float:
     try:
         return units / (1 << _FINEST)
     except OverflowError:
-        return math.copysign(math.inf, units)
+        return math.inf if units > 0 else -math.inf
 
 
 def _doubles(units: int) -> list[float]:
