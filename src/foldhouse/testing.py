@@ -57,7 +57,7 @@ def check_fold(
         types: column -> type, for dicts whose types cannot be inferred.
         sequence_by: columns that order the rows, for folds such as `latest`.
         ways: how many to try.
-        relative: by how much floats may differ, relative to the larger; for totals of floats.
+        relative: by how much floats may differ, relative to the larger; for folds of your own that round.
         seed: of the random choices; the same seed, the same ways.
 
     Returns:

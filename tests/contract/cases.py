@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,22 @@ def _sum(rows: list[Row]) -> Any:
 
 def _mean(rows: list[Row]) -> float | None:
     return sum(_given(rows)) / len(_given(rows)) if _given(rows) else None
+
+
+def _float_sum(rows: list[Row]) -> float | None:
+    """The exact sum, rounded once; one infinity among the values is the sum."""
+    given = _given(rows)
+    if not given or math.inf in given:
+        return math.inf if given else None
+    exact = sum(map(Fraction, given))
+    return math.inf if exact > Fraction(LARGEST) + 1 else float(exact)
+
+
+def _float_mean(rows: list[Row]) -> float | None:
+    given = _given(rows)
+    if not given or math.inf in given:
+        return math.inf if given else None
+    return float(sum(map(Fraction, given)) / len(given))
 
 
 def _exact_mean(rows: list[Row]) -> Decimal | None:
@@ -144,6 +162,9 @@ class Case:
 
 DECIMALS = (Decimal("-2.25"), Decimal("0.10"), Decimal("1000000.01"))
 DOUBLES = (-0.5, 0.25, 8.0)
+LARGEST = sys.float_info.max
+ALL_SIZES = (-1e17, 0.1, 1e300)
+OUTSIDE = (0.1, LARGEST, math.inf)
 WORDS = ("", "grün", "zebra")
 BEST = pa.list_(pa.struct([("word", TEXT), ("value", LONG)]))
 
@@ -155,6 +176,10 @@ CASES = [
     Case("total of decimals", fh.total, MONEY, _sum, pa.decimal128(22, 2), DECIMALS, stays=True),
     Case("total of doubles", fh.total, DOUBLE, _sum, DOUBLE, DOUBLES, stays=True),
     Case("total of floats", fh.total, FLOAT, _sum, DOUBLE, DOUBLES, stays=True),
+    Case("total of doubles of all sizes", fh.total, DOUBLE, _float_sum, DOUBLE, ALL_SIZES, stays=True),
+    Case("total of doubles that leaves their range", fh.total, DOUBLE, _float_sum, DOUBLE, OUTSIDE, stays=True),
+    Case("average of doubles of all sizes", fh.average, DOUBLE, _float_mean, DOUBLE, ALL_SIZES, stays=True),
+    Case("average of doubles beyond their range", fh.average, DOUBLE, _float_mean, DOUBLE, OUTSIDE, stays=True),
     Case("average of ints", fh.average, INT, _mean, DOUBLE, stays=True),
     Case("average of doubles", fh.average, DOUBLE, _mean, DOUBLE, DOUBLES, stays=True),
     Case("average of decimals", fh.average, MONEY, _exact_mean, pa.decimal128(16, 6), DECIMALS, stays=True),

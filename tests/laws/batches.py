@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -31,7 +32,10 @@ SCHEMA = pa.schema(
 EMPTY = SCHEMA.empty_table()
 
 _AMOUNTS = [None, Decimal("1.5000"), Decimal("-2.2500"), Decimal("10.0001"), Decimal("0.0000"), Decimal("1.5000")]
-_RATIOS = [None, 0.5, -0.0, 0.0, 1.25, -3.0, 0.5, 8.0]
+_RATIOS = [None, 0.5, -0.0, 0.0, 0.1, -3.0, 0.2, 8.0, 1e17, -1e17, 2.0**-53, 1e300, -1e300, 1e-300, 5e-324, 0.7]
+"""Sums of these are seldom doubles, and in any order but a few a sum that is rounded on the way is another."""
+_NO_NUMBERS = [math.nan, math.inf, -math.inf, sys.float_info.max]
+"""And one that takes a sum beyond the doubles where it comes twice."""
 _WORDS = [None, "", "x", "y", "zz", "é", "x"]
 
 
@@ -70,7 +74,7 @@ def _event(chance: random.Random, day: date, *, may_lack_day: bool) -> dict[str,
         "seq2": _sometimes_null(chance, chance.randint(0, 2)),
         "amount": chance.choice(_AMOUNTS),
         "units": chance.choice([None, 0, 1, 2, 3, -4]),
-        "ratio": chance.choice([math.nan, math.inf, -math.inf]) if chance.random() < 0.04 else chance.choice(_RATIOS),
+        "ratio": chance.choice(_NO_NUMBERS) if chance.random() < 0.04 else chance.choice(_RATIOS),
         "word": chance.choice(_WORDS),
         "gone": chance.choice([True, True, False, False, False, False, False, None]),
         "id": _sometimes_null(chance, chance.choice("abcdefghijklmnopqrstuvwxyz")),

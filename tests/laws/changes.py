@@ -73,9 +73,9 @@ def _frozen(row: dict[str, Any], names: list[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that is written alike where it is equal: no negative zero, floats to nine digits."""
+    """A value that is written alike where it is equal: no negative zero."""
     if isinstance(value, float):
-        return f"{value + 0.0:.9g}"
+        return value + 0.0
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list) else value

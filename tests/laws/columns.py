@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import foldhouse as fh
 
-INEXACT = "inexact"
-"""The type, to us, of a double whose last digits depend on the order of arrival; nothing may sort or group by it."""
 LIST = "list"
 
 _DIGITS = 38
@@ -53,7 +51,7 @@ class Made:
 
 def is_number(kind: str) -> bool:
     """Whether values can be added."""
-    return kind in ("int", "long", "double", INEXACT) or kind.startswith("decimal")
+    return kind in ("int", "long", "double") or kind.startswith("decimal")
 
 
 def is_flat(kind: str) -> bool:
@@ -61,14 +59,9 @@ def is_flat(kind: str) -> bool:
     return kind != LIST
 
 
-def is_exact(kind: str) -> bool:
-    """Whether values can be compared, and two ways to the same rows give the same value."""
-    return is_flat(kind) and kind != INEXACT
-
-
 def is_key(kind: str) -> bool:
     """Whether rows can be grouped by it without doubt."""
-    return is_exact(kind) and kind != "double"
+    return is_flat(kind) and kind != "double"
 
 
 def quoted(name: str) -> str:
@@ -92,7 +85,7 @@ def _total_type(kind: str) -> str:
     if kind.startswith("decimal"):
         precision, scale = _digits(kind)
         return f"decimal({min(_DIGITS, precision + 10)},{scale})"
-    return INEXACT
+    return "double"
 
 
 def _count(choice: Choice) -> Made | None:
@@ -105,7 +98,9 @@ def _total(choice: Choice) -> Made | None:
     if value is None:
         return None
     kind = _total_type(choice.types[value])
-    cast = "BIGINT" if kind == "long" else "DOUBLE" if kind == INEXACT else kind.upper()
+    if kind == "double":
+        return Made(fh.total(value), f"exact_total(list({quoted(value)}))", kind)
+    cast = "BIGINT" if kind == "long" else kind.upper()
     return Made(fh.total(value), f"sum({quoted(value)})::{cast}", kind)
 
 
@@ -115,9 +110,10 @@ def _average(choice: Choice) -> Made | None:
         return None
     kind = choice.types[value]
     given = quoted(value)
+    if kind == "double":
+        return Made(fh.average(value), f"exact_mean(list({given}))", "double")
     if not kind.startswith("decimal"):
-        sql = f"sum({given})::DOUBLE / nullif(count({given}), 0)"
-        return Made(fh.average(value), sql, "double" if kind in ("int", "long") else INEXACT)
+        return Made(fh.average(value), f"sum({given})::DOUBLE / nullif(count({given}), 0)", "double")
     # The sum as a whole number of its last digits, four more of them, divided and rounded half away from zero.
     precision, scale = _digits(kind)
     answer = f"decimal({min(_DIGITS, precision + 4)},{min(_DIGITS, scale + 4)})"
@@ -137,7 +133,7 @@ def _extreme(fold: Callable[[str], fh.ColumnFold], aggregate: str) -> Callable[[
 
 def _extreme_by(fold: Callable[[str, str], fh.ColumnFold], edge: str) -> Callable[[Choice], Made | None]:
     def make(choice: Choice) -> Made | None:
-        value, by = choice.column(is_exact), choice.column(is_exact)
+        value, by = choice.column(is_flat), choice.column(is_flat)
         if value is None or by is None or value == by:
             return None
         row = f"{{'v': {quoted(value)}}} ORDER BY {rising([by, value])}"
@@ -149,7 +145,7 @@ def _extreme_by(fold: Callable[[str, str], fh.ColumnFold], edge: str) -> Callabl
 
 def _different(fold: Callable[[str], fh.ColumnFold]) -> Callable[[Choice], Made | None]:
     def make(choice: Choice) -> Made | None:
-        value = choice.column(is_exact)
+        value = choice.column(is_flat)
         return Made(fold(value), f"count(DISTINCT {quoted(value)})", "long") if value else None
 
     return make
@@ -157,7 +153,7 @@ def _different(fold: Callable[[str], fh.ColumnFold]) -> Callable[[Choice], Made 
 
 def _ordered(fold: Callable[..., fh.ColumnFold], edge: str) -> Callable[[Choice], Made | None]:
     def make(choice: Choice) -> Made | None:
-        value = choice.column(is_exact) if choice.sequence else None
+        value = choice.column(is_flat) if choice.sequence else None
         if value is None:
             return None
         kind = choice.types[value]
@@ -171,7 +167,7 @@ def _ordered(fold: Callable[..., fh.ColumnFold], edge: str) -> Callable[[Choice]
 
 
 def _top(choice: Choice) -> Made | None:
-    by, value = choice.column(is_exact), choice.column(is_exact)
+    by, value = choice.column(is_flat), choice.column(is_flat)
     if by is None or value is None or by == value:
         return None
     n = choice.chance.randint(1, 3)
@@ -182,8 +178,8 @@ def _top(choice: Choice) -> Made | None:
 
 
 def _collect(choice: Choice) -> Made | None:
-    value = choice.column(is_exact)
-    by = choice.column(is_exact) if choice.chance.random() < 0.5 else None
+    value = choice.column(is_flat)
+    by = choice.column(is_flat) if choice.chance.random() < 0.5 else None
     if value is None:
         return None
     distinct, limit = choice.chance.random() < 0.4, choice.chance.choice([None, 1, 2, 3])

@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from laws.columns import Choice, is_exact, is_key, quoted, random_columns, rising, selected
+from laws.columns import Choice, is_flat, is_key, quoted, random_columns, rising, selected
 from laws.rows import behind, random_rows
 
 import foldhouse as fh
@@ -117,7 +117,7 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
     keys = _keys(chance, types)
     sequence = _sequence(chance, source, types)
     flags = [column for column, kind in types.items() if kind == "boolean"]
-    others = [column for column, kind in types.items() if is_exact(kind) and column not in keys]
+    others = [column for column, kind in types.items() if is_flat(kind) and column not in keys]
     published: dict[str, str]
     fold: fh.Fold | fh.RowFold
     if sequence and others and chance.random() < 0.25:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections import defaultdict
+from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,29 @@ def _batch(chance: random.Random, keys: int) -> pa.Table:
             "price": pa.array([Decimal(chance.randrange(10**6)).scaleb(-2) for _ in range(rows)], pa.decimal128(12, 2)),
         }
     )
+
+
+def test_totals_of_floats_are_exact_in_a_spilled_window_and_after_its_correction(lake: fh.Lake, folder: Path) -> None:
+    readings = fh.stream(
+        "s.readings", schema={"key": "long", "day": "date", "ratio": "double"}, keys="key", partition_by="day"
+    )
+    table = fh.table(
+        "s.ratios", source=readings, buckets=3, fold=fh.fold(sum=fh.total("ratio"), mean=fh.average("ratio"))
+    )
+    chance, days = random.Random(3), [date(2024, 3, 4), date(2024, 3, 5)]
+    held: dict[date, pa.Table] = {}
+    for day in (*days, days[0]):
+        ratios = [chance.choice([0.1, -0.7, 1e17, -1e300, 1e300, 5e-324, 12.25]) for _ in range(700)]
+        keys = [chance.randrange(40) for _ in range(700)]
+        held[day] = pa.table({"key": keys, "day": [day] * 700, "ratio": ratios})
+        lake.replace(readings, held[day], partitions=[day])
+        lake.refresh(table)
+        values: dict[int, list[float]] = defaultdict(list)
+        for row in pa.concat_tables(held.values()).to_pylist():
+            values[row["key"]].append(row["ratio"])
+        assert {row["key"]: (row["sum"], row["mean"]) for row in lake.to_arrow(table).to_pylist()} == {
+            key: (math.fsum(given), float(sum(map(Fraction, given)) / len(given))) for key, given in values.items()
+        }
 
 
 @pytest.mark.parametrize("keys", [4, 150, 100_000])

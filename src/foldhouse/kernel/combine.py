@@ -9,7 +9,7 @@ rows of those keys.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,16 @@ import pyarrow as pa
 
 from foldhouse.errors import FoldhouseError, InvalidData
 from foldhouse.kernel.canonical import canonical, holds_floats
-from foldhouse.kernel.edges import edge_of
+from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, deltas_of, parts_of
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.ordered import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
-from foldhouse.kernel.rowwise import comparable
-from foldhouse.values.fold import Edge, Inputs
 
 FILE, POSITION = "__file", "__position"
-SUMMED, SIGNED = "__rows", "__signed"
-"""Of sums in place of rows: the sum of their weights, and how many rows there were."""
-_SIZE, _DELTA = "__size", "__d_"
+SIGNED = "__signed"
+"""Of sums in place of rows: how many rows there were."""
 _INT128_ELSEWHERE = pl.Decimal(38, 0)
 """What a 128-bit integer is on its way: Arrow has none."""
-_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ def combine(
 def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """What the signed rows of each key come to, as `combine_summed` takes it; see `combine`."""
     with _in_few_words():
-        return _deltas(plan, cancelled(plan, _canonical(plan, rows)))
+        return deltas_of(plan, cancelled(plan, _canonical(plan, rows)))
 
 
 def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
@@ -109,7 +105,7 @@ def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -
     """
     with _in_few_words():
         whole = _canonical(plan, rows).with_columns(pl.lit(1, pl.Int64).alias(SIGNED))
-        sums = _parts(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)])
+        sums = parts_of(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)])
     wide = [name for name, kind in sums.schema.items() if kind == pl.Int128]
     return sums.with_columns(pl.col(wide).cast(_INT128_ELSEWHERE))
 
@@ -127,15 +123,15 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
     Raises:
         InvalidData: a total of decimals does not fit.
     """
-    names = [name for name in sums.columns if name == SUMMED or name.startswith((_SIZE, _DELTA))]
+    names = [name for name in sums.columns if name == SUMMED or name.startswith((SIZE, DELTA))]
     integers = [
-        f"{_DELTA}{unit.name}_sum"
+        f"{DELTA}{unit.name}_sum"
         for unit in plan.units
         if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
     ]
     with _in_few_words():
         whole = sums.group_by(plan.key_names).agg(pl.col(names).sum())
-        return _checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
+        return checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
 
 
 def combine_summed(
@@ -207,7 +203,7 @@ def _combined(
     after, vanished = _merged(plan, joined)
     if recomputed is not None and known is not None:
         full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
-        alone = by_keys(_deltas(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
+        alone = by_keys(deltas_of(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
         fresh, _ = _merged(plan, _with_deletes(plan, alone, None))
         beside = held.select(*plan.key_names, *_beside(plan))
         fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), beside, plan.key_names, "left")
@@ -246,98 +242,6 @@ def _field_column(unit: Unit, name: str) -> str:
     return column if name.startswith("value") else _hidden(column)
 
 
-def _deltas(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    return _checked(plan, _parts(plan, rows, []))
-
-
-def _checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
-    """The sums, without what only guards them."""
-    sizes = [name for name in sums.columns if name.startswith(_SIZE)]
-    for name in sizes:
-        _check_size(sums[name], plan.argument_types[int(name.removeprefix(_SIZE))])
-    return sums.drop(sizes)
-
-
-def _parts(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.DataFrame:
-    additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
-    wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
-    nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
-    texts = [comparable(pl.col(argument_column(i)), plan.argument_types[i]).alias(f"__o{i}") for i in nested]
-    marker = plan.delete_argument
-    deleted = pl.lit(False) if marker is None else pl.col(argument_column(marker)).fill_null(False)
-    rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
-    decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
-    aggregated = [pl.col(WEIGHT).sum().alias(SUMMED), *(_size(i).alias(f"{_SIZE}{i}") for i in decimals), *more]
-    edges: dict[str, Edge] = {}
-    for unit in plan.units:
-        prefix = "__w" if unit.algebra.is_additive else "__a"
-        inputs = Inputs(
-            values=[pl.col(f"{prefix}{i}") for i in unit.arguments],
-            sequence=[pl.col(sequence_column(i)) for i in range(len(plan.sequence))],
-            weight=pl.col(WEIGHT),
-            types=[plan.argument_types[i] for i in unit.arguments],
-            order=[pl.col(f"__o{i}" if i in nested else f"__a{i}") for i in unit.arguments],
-            deleted=pl.col("__deleted"),
-        )
-        for name, part in unit.algebra.delta(inputs).items():
-            label = f"{_DELTA}{unit.name}_{name}"
-            if isinstance(part, Edge):
-                edges[label] = part
-            else:
-                aggregated.append(part.alias(label))
-    if len(aggregated) > 1:  # besides the weights
-        return _of_many(plan, rows, aggregated, edges)
-    several = rows.select(plan.key_names).is_duplicated()
-    events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
-    single = rows.filter(~several).select(*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events)
-    if not several.any():
-        return single
-    return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
-
-
-def _of_many(
-    plan: FoldPlan, rows: pl.DataFrame, aggregated: Sequence[pl.Expr], edges: Mapping[str, Edge]
-) -> pl.DataFrame:
-    """What the rows of each key come to, however many these are."""
-    try:
-        deltas = rows.group_by(plan.key_names).agg(aggregated)
-    except pl.exceptions.PolarsError as failure:
-        raise _as_overflow(failure) from failure
-    for label, edge in edges.items():
-        found = edge_of(rows, plan.key_names, edge, label)
-        if found.is_empty():
-            deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))
-        elif found.height == deltas.height:  # the same keys; what is on the left of a join is not gathered
-            deltas = by_keys(found, deltas, plan.key_names, "left")
-        else:
-            deltas = by_keys(deltas, found, plan.key_names, "left")
-    return deltas
-
-
-def _size(i: int) -> pl.Expr:
-    """Σ |weight · value| as a float: Polars checks no overflow of decimals while it sums within groups."""
-    return (pl.col(argument_column(i)).cast(pl.Float64).abs() * pl.col(WEIGHT).abs()).sum()
-
-
-def _check_size(sizes: pl.Series, kind: pa.DataType) -> None:
-    largest = sizes.max()
-    limit = 10.0 ** (_MAX_DIGITS - kind.scale)
-    if isinstance(largest, float) and largest >= limit:
-        raise InvalidData(
-            f"a total of {kind} values reaches {largest:.3g}, and 38 digits hold no more than {limit:.3g}; "
-            "cast the argument to a smaller scale"
-        )
-
-
-def _signed(kind: pl.DataType, name: str) -> pl.Expr:
-    """Value times weight, in a type wide enough to sum without wrapping."""
-    if kind.is_integer():
-        return pl.col(name).cast(pl.Int128) * pl.col(WEIGHT).cast(pl.Int128)
-    if isinstance(kind, pl.Decimal):
-        return pl.col(name).cast(pl.Decimal(38, kind.scale)) * pl.col(WEIGHT)
-    return pl.col(name).cast(pl.Float64) * pl.col(WEIGHT)
-
-
 def _accumulator(plan: FoldPlan, unit: Unit) -> dict[str, pl.Expr]:
     fields = {name: pl.col(_field_column(unit, name)) for name, _ in unit.fields}
     if unit.algebra.is_ordered:
@@ -366,7 +270,7 @@ class _Deltas(dict[str, pl.Expr]):
         self._unit = unit
 
     def __missing__(self, name: str) -> pl.Expr:
-        return pl.col(f"{_DELTA}{self._unit.name}_{name}")
+        return pl.col(f"{DELTA}{self._unit.name}_{name}")
 
 
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -374,6 +278,11 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
 
     Each row has the held one of its key beside it: its place, and its columns as `__held_<column>`.
     """
+    joined = joined.with_columns(
+        unit.algebra.joint(_accumulator(plan, unit), _Deltas(unit)).alias(f"{DELTA}{unit.name}_joint")
+        for unit in plan.units
+        if unit.algebra.joint is not None
+    )
     return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
 
 
@@ -404,7 +313,7 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     try:
         after = _typed(plan, there.select(*plan.key_names, *_beside(plan), **columns))
     except (pl.exceptions.PolarsError, RuntimeError) as failure:
-        raise _as_overflow(failure) from failure
+        raise as_overflow(failure) from failure
     return after, _held_places(joined.filter(rows == 0))
 
 
@@ -442,13 +351,3 @@ def _held_places(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _places(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(FILE, POSITION)
-
-
-def _as_overflow(failure: Exception) -> Exception:
-    """Overflow as an error of our own; everything else as it is."""
-    message = str(failure).strip().splitlines()[0]
-    if message.startswith("conversion from") or "overflow" in message or "too large" in message:
-        return InvalidData(
-            f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type"
-        )
-    return failure

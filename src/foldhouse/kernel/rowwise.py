@@ -60,6 +60,22 @@ def map_rows(function: Callable[[dict[str, Any]], Any], like: pl.Expr | pl.DataT
     return pl.struct(given).map_batches(mapped, return_dtype=kind, is_elementwise=True)
 
 
+def map_columns(function: Callable[..., pl.Series], kind: pl.DataType, **columns: pl.Expr) -> pl.Expr:
+    """Apply a function to whole columns.
+
+    Args:
+        function: one Series an argument -> one Series of the same length.
+        kind: the type of the answer.
+        columns: what the function is given, by name.
+    """
+
+    def mapped(rows: pl.Series) -> pl.Series:
+        return function(**{name: rows.struct.field(name) for name in columns}).alias(rows.name)
+
+    given = [expression.alias(name) for name, expression in columns.items()]
+    return pl.struct(given).map_batches(mapped, return_dtype=kind)
+
+
 def comparable(value: pl.Expr, kind: pa.DataType) -> pl.Expr:
     """The value, or for a list, map or struct a text that stands for it, so that any two can be put in order."""
     if not pa.types.is_nested(kind):

@@ -1,4 +1,4 @@
-"""Counts, totals and means: they subtract what they added."""
+"""Counts, totals and means: they subtract what they added, floats too, because no sum is rounded on the way."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
-from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel import limbs
+from foldhouse.kernel.rowwise import map_columns, map_rows
 from foldhouse.kernel.sides import MAX_DIGITS, Sequenced, Types
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import Algebra, ExactSum, Fields, Inputs
 
 
 def _count_delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -61,28 +62,52 @@ def _total_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": _summed(old["value0"], counted, delta), "count": counted}
 
 
-def _floats_delta(row: Inputs) -> dict[str, pl.Expr]:
-    return {**_total_delta(row), "retracted": (row.weight < 0).any()}
-
-
-def _floats_unresolved(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
-    """An infinity or a NaN cannot be subtracted again."""
-    is_finite = (old[sum_field].fill_null(0.0) + delta["sum"].fill_null(0.0)).is_finite()
-    return delta["retracted"] & ~is_finite
-
-
-def _by_type(algebra: Algebra, sum_field: str, types: Types) -> Algebra:
-    if not pa.types.is_floating(types[0]):
-        return algebra
-    return replace(algebra, delta=_floats_delta, unresolved=partial(_floats_unresolved, sum_field), adds_up=False)
-
-
 def _total_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
     return {"value0": total_type(types[0]), "count": pa.int64()}
 
 
-_EXACT_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True)
-TOTAL = replace(_EXACT_TOTAL, specialised=partial(_by_type, _EXACT_TOTAL, "value0"))
+def _floats_delta(row: Inputs) -> dict[str, pl.Expr | ExactSum]:
+    value = row.values[0]
+    counted = pl.when(value.is_not_null()).then(row.weight).otherwise(0).sum()
+    return {"sum": ExactSum(value, row.weight), "count": counted}
+
+
+def _floats_joint(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
+    """What is held and what comes as one exact sum."""
+    held = pl.struct(old[sum_field].alias("value"), old["rest"].alias("rest"), old["more"].alias("more"))
+    return map_columns(limbs.added, limbs.KEPT, held=held, came=delta["sum"])
+
+
+def _floats_merge(sum_field: str, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    counted = old["count"].fill_null(0) + delta["count"]
+    kept = {name: delta["joint"].struct.field(name) for name in ("value", "rest", "more")}
+    given = {name: pl.when(counted != 0).then(field) for name, field in kept.items()}
+    return {sum_field: given["value"], "rest": given["rest"], "more": given["more"], "count": counted}
+
+
+def _with_rest(algebra: Algebra, sum_field: str) -> Algebra:
+    """The same fold of floats: what the sum in this field is rounded by is kept beside it."""
+
+    def fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+        return {**algebra.fields(types, sequence), "rest": pa.float64(), "more": pa.list_(pa.float64())}
+
+    return replace(
+        algebra,
+        fields=fields,
+        delta=_floats_delta,
+        merge=partial(_floats_merge, sum_field),
+        joint=partial(_floats_joint, sum_field),
+        is_additive=False,
+        adds_up=False,
+    )
+
+
+def _by_type(whole: Algebra, floats: Algebra, types: Types) -> Algebra:
+    return floats if pa.types.is_floating(types[0]) else whole
+
+
+_WHOLE_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True, version=2)
+TOTAL = replace(_WHOLE_TOTAL, specialised=partial(_by_type, _WHOLE_TOTAL, _with_rest(_WHOLE_TOTAL, "value0")))
 
 
 def _average_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
@@ -94,10 +119,11 @@ def _average_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]
 
 
 def _quotient(row: dict[str, Any]) -> Decimal | float | None:
+    """An exact sum divided by a count, rounded once."""
     if not row["count"]:
         return None
     if not isinstance(row["sum"], Decimal):
-        return float(row["sum"]) / float(row["count"])
+        return float(row["sum"] / row["count"])
     scale = Decimal(1).scaleb(max(int(row["sum"].as_tuple().exponent) - 4, -MAX_DIGITS))
     with localcontext(prec=2 * MAX_DIGITS):
         return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
@@ -109,5 +135,14 @@ def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return {"value0": map_rows(_quotient, old["value0"], sum=summed, count=counted), "sum": summed, "count": counted}
 
 
-_EXACT_AVERAGE = Algebra("average", _average_fields, _total_delta, _average_merge, is_additive=True, adds_up=True)
-AVERAGE = replace(_EXACT_AVERAGE, specialised=partial(_by_type, _EXACT_AVERAGE, "sum"))
+def _floats_average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+    merged = _floats_merge("sum", old, delta)
+    mean = map_columns(limbs.mean, pl.Float64(), sums=delta["joint"], counts=merged["count"])
+    return {"value0": pl.when(merged["count"] != 0).then(mean), **merged}
+
+
+_WHOLE_AVERAGE = Algebra(
+    "average", _average_fields, _total_delta, _average_merge, is_additive=True, adds_up=True, version=2
+)
+_FLOATS_AVERAGE = replace(_with_rest(_WHOLE_AVERAGE, "sum"), merge=_floats_average_merge)
+AVERAGE = replace(_WHOLE_AVERAGE, specialised=partial(_by_type, _WHOLE_AVERAGE, _FLOATS_AVERAGE))

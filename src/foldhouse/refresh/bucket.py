@@ -20,7 +20,6 @@ from foldhouse.kernel.combine import (
     FILE,
     POSITION,
     SIGNED,
-    SUMMED,
     Combined,
     added_up,
     combine_summed,
@@ -28,6 +27,7 @@ from foldhouse.kernel.combine import (
     newest_delete,
     summed,
 )
+from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
 from foldhouse.refresh.held import Held, framed

@@ -191,7 +191,7 @@ def _column(rows: DataFrame, expression: Expression) -> Column:
 
 def _hash(table: Table, rows: str) -> str:
     """The hash of keys, folds, layout and the analysed plan of `rows`, not of its source text."""
-    logic = {
+    logic: dict[str, object] = {
         "keys": table.keys,
         "sequence_by": table.sequence_by,
         "fold": repr(table.fold),
@@ -200,4 +200,13 @@ def _hash(table: Table, rows: str) -> str:
         "buckets": table.buckets,
         "rows": rows,
     }
+    versions = _versions(table)
+    if versions:
+        logic["versions"] = versions
     return hashlib.sha256(json.dumps(logic, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _versions(table: Table) -> dict[str, int]:
+    """The folds whose state once meant something else."""
+    folded = [column.algebra for _, column in table.fold.columns] if isinstance(table.fold, Fold) else []
+    return {algebra.name: algebra.version for algebra in folded if algebra.version > 1}

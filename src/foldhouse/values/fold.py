@@ -63,6 +63,19 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class ExactSum:
+    """Of the floats of a key the sum without any rounding; a delta has it as `foldhouse.kernel.limbs.KEPT`.
+
+    Args:
+        value: what to sum; null is left out.
+        weight: how often a value is added, or taken away.
+    """
+
+    value: pl.Expr
+    weight: pl.Expr
+
+
+@dataclass(frozen=True)
 class Outlook:
     """What becomes of the values an accumulator holds, as far as it can be told without them.
 
@@ -90,7 +103,7 @@ class Algebra:
     Args:
         name: the fold's name, as it is declared.
         fields: value types, sequence columns and types -> accumulator fields and their types.
-        delta: the rows of a key -> its delta, as aggregations and edges.
+        delta: the rows of a key -> its delta, as aggregations, edges and exact sums.
         merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
         unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
             recomputed from the source; `None` for a fold that can subtract everything it added.
@@ -103,11 +116,15 @@ class Algebra:
         decided_by: whether of the rows of a key only those of its last, or of its first, sequence decide.
         outlook: (accumulator, delta) -> what becomes of the accumulator's values, told without looking at them;
             `None` for a fold that needs them. They are then read only for the keys where they matter.
+        joint: (accumulator, delta) -> what several fields of `merge` are made of, computed once; `merge` is given it as
+            `delta["joint"]`.
+        version: of what the accumulator means. It is part of the definition of a table, so that what an older version
+            left is refused.
     """
 
     name: str
     fields: Callable[[list[pa.DataType], Mapping[str, pa.DataType]], dict[str, pa.DataType]]
-    delta: Callable[[Inputs], Mapping[str, pl.Expr | Edge]]
+    delta: Callable[[Inputs], Mapping[str, pl.Expr | Edge | ExactSum]]
     merge: Callable[[Fields, Fields], dict[str, pl.Expr]]
     unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
     is_ordered: bool = False
@@ -118,6 +135,8 @@ class Algebra:
     adds_up: bool = False
     decided_by: Literal["last", "first"] | None = None
     outlook: Callable[[Fields, Fields], Outlook] | None = None
+    joint: Callable[[Fields, Fields], pl.Expr] | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""What signed rows come to, per key: the deltas that are merged with what a table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import InvalidData
+from foldhouse.kernel.edges import edge_of
+from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.limbs import Limbs, limbed
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, sequence_column
+from foldhouse.kernel.rowwise import comparable
+from foldhouse.values.fold import Edge, ExactSum, Inputs
+
+SUMMED = "__rows"
+"""Of sums in place of rows: the sum of their weights."""
+SIZE, DELTA = "__size", "__d_"
+_MAX_DIGITS = 38
+
+
+def deltas_of(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """The keys of signed rows, each once, with its delta.
+
+    Raises:
+        InvalidData: a total of decimals does not fit.
+    """
+    return checked(plan, parts_of(plan, rows, []))
+
+
+def checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
+    """The deltas, without what only guards them.
+
+    Raises:
+        InvalidData: a total of decimals does not fit.
+    """
+    sizes = [name for name in sums.columns if name.startswith(SIZE)]
+    for name in sizes:
+        _check_size(sums[name], plan.argument_types[int(name.removeprefix(SIZE))])
+    return sums.drop(sizes)
+
+
+def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.DataFrame:
+    """The deltas, with what guards them beside them, and `more` aggregations."""
+    additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
+    wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
+    nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
+    texts = [comparable(pl.col(argument_column(i)), plan.argument_types[i]).alias(f"__o{i}") for i in nested]
+    marker = plan.delete_argument
+    deleted = pl.lit(False) if marker is None else pl.col(argument_column(marker)).fill_null(False)
+    rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
+    decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
+    aggregated = [pl.col(WEIGHT).sum().alias(SUMMED), *(_size(i).alias(f"{SIZE}{i}") for i in decimals), *more]
+    edges: dict[str, Edge] = {}
+    sums: dict[str, ExactSum] = {}
+    for unit in plan.units:
+        prefix = "__w" if unit.algebra.is_additive else "__a"
+        inputs = Inputs(
+            values=[pl.col(f"{prefix}{i}") for i in unit.arguments],
+            sequence=[pl.col(sequence_column(i)) for i in range(len(plan.sequence))],
+            weight=pl.col(WEIGHT),
+            types=[plan.argument_types[i] for i in unit.arguments],
+            order=[pl.col(f"__o{i}" if i in nested else f"__a{i}") for i in unit.arguments],
+            deleted=pl.col("__deleted"),
+        )
+        for name, part in unit.algebra.delta(inputs).items():
+            label = f"{DELTA}{unit.name}_{name}"
+            if isinstance(part, Edge):
+                edges[label] = part
+            elif isinstance(part, ExactSum):
+                sums[label] = part
+            else:
+                aggregated.append(part.alias(label))
+    if sums:
+        return _with_sums(plan, rows, sums, aggregated, edges)
+    if len(aggregated) > 1:  # besides the weights
+        return _of_many(plan, rows, aggregated, edges)
+    several = rows.select(plan.key_names).is_duplicated()
+    events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
+    single = rows.filter(~several).select(*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events)
+    if not several.any():
+        return single
+    return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
+
+
+def _with_sums(
+    plan: FoldPlan,
+    rows: pl.DataFrame,
+    sums: Mapping[str, ExactSum],
+    aggregated: Sequence[pl.Expr],
+    edges: Mapping[str, Edge],
+) -> pl.DataFrame:
+    """What the rows of each key come to, where exact sums are among it. Those of one argument are computed once."""
+    cut: dict[str, Limbs] = {}
+    names = {label: f"__f{part.value.meta.output_name()}" for label, part in sums.items()}
+    for label, name in names.items():
+        if name not in cut:
+            rows, cut[name] = limbed(rows, sums[label], name)
+    columns = [column for limbs in cut.values() for column in limbs.columns]
+    found = _of_many(plan, rows, [*aggregated, *(pl.col(column).sum() for column in columns)], edges)
+    gathered = {name: limbs.gathered(found) for name, limbs in cut.items()}
+    return found.drop(columns).with_columns(gathered[name].alias(label) for label, name in names.items())
+
+
+def _of_many(
+    plan: FoldPlan, rows: pl.DataFrame, aggregated: Sequence[pl.Expr], edges: Mapping[str, Edge]
+) -> pl.DataFrame:
+    """What the rows of each key come to, however many these are."""
+    try:
+        deltas = rows.group_by(plan.key_names).agg(aggregated)
+    except pl.exceptions.PolarsError as failure:
+        raise as_overflow(failure) from failure
+    for label, edge in edges.items():
+        found = edge_of(rows, plan.key_names, edge, label)
+        if found.is_empty():
+            deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))
+        elif found.height == deltas.height:  # the same keys; what is on the left of a join is not gathered
+            deltas = by_keys(found, deltas, plan.key_names, "left")
+        else:
+            deltas = by_keys(deltas, found, plan.key_names, "left")
+    return deltas
+
+
+def _size(i: int) -> pl.Expr:
+    """Σ |weight · value| as a float: Polars checks no overflow of decimals while it sums within groups."""
+    return (pl.col(argument_column(i)).cast(pl.Float64).abs() * pl.col(WEIGHT).abs()).sum()
+
+
+def _check_size(sizes: pl.Series, kind: pa.DataType) -> None:
+    largest = sizes.max()
+    limit = 10.0 ** (_MAX_DIGITS - kind.scale)
+    if isinstance(largest, float) and largest >= limit:
+        raise InvalidData(
+            f"a total of {kind} values reaches {largest:.3g}, and 38 digits hold no more than {limit:.3g}; "
+            "cast the argument to a smaller scale"
+        )
+
+
+def _signed(kind: pl.DataType, name: str) -> pl.Expr:
+    """Value times weight, in a type wide enough to sum without wrapping."""
+    if kind.is_integer():
+        return pl.col(name).cast(pl.Int128) * pl.col(WEIGHT).cast(pl.Int128)
+    assert isinstance(kind, pl.Decimal), "floats are summed without a wider type"
+    return pl.col(name).cast(pl.Decimal(38, kind.scale)) * pl.col(WEIGHT)
+
+
+def as_overflow(failure: Exception) -> Exception:
+    """Overflow as an error of our own; everything else as it is."""
+    message = str(failure).strip().splitlines()[0]
+    if message.startswith("conversion from") or "overflow" in message or "too large" in message:
+        return InvalidData(
+            f"a folded value does not fit its column ({message}); cast the argument to a narrower or wider type"
+        )
+    return failure

@@ -1,0 +1,129 @@
+"""Exact arithmetic on columns of doubles: sums and means of many keys at once, without rounding in between.
+
+The doubles of a key are *distilled*: replaced by others of the same sum, of which each is that of all below it and
+itself, rounded. What comes out depends on the exact sum alone (Kahan's and Bohlender's distillation with Knuth's
+TwoSum; Bohlender 1977, Ogita, Rump and Oishi 2005).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from foldhouse.kernel.exact import Exact
+
+Doubles = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+LARGEST = 2.0**1000
+"""Doubles above it are added otherwise: a sum on the way might leave the range."""
+_LEAST_MEAN, _LARGEST_MEAN = 2.0**-900, 2.0**900
+_CHUNK = 16_384
+"""Keys at once, so that what is computed stays in the processor's cache."""
+_HALVES = 2.0**27 + 1
+
+
+def distilled(parts: Doubles) -> Doubles:
+    """Doubles with the same sums: in the last row the sum rounded, above it what is missing, rounded, and so on.
+
+    Args:
+        parts: a column a key; finite, none larger than `LARGEST`.
+
+    Returns:
+        The same shape; zeros are in the first rows.
+    """
+    if len(parts) == 1:
+        return parts + 0.0
+    return np.concatenate([_chunk(parts[:, at : at + _CHUNK]) for at in range(0, max(1, parts.shape[1]), _CHUNK)], 1)
+
+
+def means(parts: Doubles, counts: npt.NDArray[np.int64]) -> Doubles:
+    """Sums divided by numbers above 0, rounded once.
+
+    Args:
+        parts: of each key the doubles of its sum, as `distilled` leaves them.
+        counts: a number a key, below 2**53.
+    """
+    divisors = counts.astype(np.float64)
+    found: Doubles = parts[-1] / divisors
+    if len(parts) == 1:
+        return found + 0.0
+    size = np.abs(parts[-1])
+    inside = (size > _LEAST_MEAN) & (size < _LARGEST_MEAN)
+    open_ = np.flatnonzero((parts[-2] != 0) & inside)  # without a rest, one division rounds once
+    while len(open_):
+        better = _better(parts[:, open_], divisors[open_], found[open_])
+        moved = better != found[open_]
+        found[open_] = better
+        open_ = open_[moved]
+    for at in np.flatnonzero((parts[-1] != 0) & ~inside):
+        found[at] = Exact.of(parts[:, at].tolist()).mean(int(counts[at]))
+    return found + 0.0
+
+
+def _two_sum(one: Doubles, other: Doubles) -> tuple[Doubles, Doubles]:
+    """The rounded sum, and what was rounded off: together exact."""
+    total = one + other
+    part = total - one
+    return total, (one - (total - part)) + (other - part)
+
+
+def _chunk(given: Doubles) -> Doubles:
+    parts = given + 0.0
+    moves = True
+    while moves:  # distillation ends after as many rounds as there are parts, at the most
+        moves = False
+        carried = parts[0]
+        for row in range(1, len(parts)):
+            carried, error = _two_sum(carried, parts[row])
+            moves = moves or not np.array_equal(parts[row - 1], error)
+            parts[row - 1] = error
+        parts[-1] = carried
+    for at in np.flatnonzero(_tied(parts)):
+        doubles = _exactly(parts[:, at].tolist())
+        parts[:, at] = [0.0] * (len(parts) - len(doubles)) + doubles
+    return parts + 0.0
+
+
+def _tied(parts: Doubles) -> Flags:
+    """Keys in which a double lies half-way between two, and what is below decides otherwise than the even one of them.
+
+    Of the double below a third one is not seen by the rounding of the first two.
+    """
+    tied: Flags = np.zeros(parts.shape[1], np.bool_)
+    for row in range(len(parts) - 2):
+        deep = np.flatnonzero(parts[row])
+        if not len(deep):
+            continue
+        low, middle, high = parts[row, deep], parts[row + 1, deep], parts[row + 2, deep]
+        tied[deep] |= high + np.nextafter(middle, np.copysign(np.inf, low)) != high
+    return tied
+
+
+def _exactly(parts: list[float]) -> list[float]:
+    value, rest, more = Exact.of(parts).fields()
+    return [*reversed(more or []), *([] if rest is None else [rest]), value]
+
+
+def _better(parts: Doubles, divisors: Doubles, means: Doubles) -> Doubles:
+    """The neighbour of a mean on the side of the exact one, where that is nearer."""
+    product = means * divisors
+    left = distilled(np.concatenate([parts, [-product], [-_lost(means, divisors, product)]]))
+    side = np.sign(left[-1])
+    neighbours = np.nextafter(means, np.copysign(np.inf, side))
+    half_way = divisors * (np.abs(neighbours - means) / 2)
+    beyond = distilled(np.concatenate([left * side, [-half_way]]))[-1]
+    is_odd = (means.view(np.int64) & 1).astype(np.bool_)
+    return np.where((beyond > 0) | ((beyond == 0) & is_odd), neighbours, means)
+
+
+def _lost(one: Doubles, other: Doubles, product: Doubles) -> Doubles:
+    """What a product was rounded by (Dekker and Veltkamp)."""
+    (high, low), (other_high, other_low) = _halves(one), _halves(other)
+    return low * other_low - (((product - high * other_high) - low * other_high) - high * other_low)
+
+
+def _halves(doubles: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = doubles * _HALVES
+    high = scaled - (scaled - doubles)
+    return high, doubles - high
