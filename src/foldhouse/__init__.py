@@ -2,6 +2,7 @@
 
 from foldhouse.errors import (
     CommitConflict,
+    DaysNotLanded,
     DefinitionChanged,
     DefinitionError,
     FoldhouseError,
@@ -46,6 +47,7 @@ __all__ = [
     "Commit",
     "CommitConflict",
     "Compacted",
+    "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
     "Expired",

@@ -12,11 +12,13 @@ FoldhouseError
 ├── Unsupported              an Iceberg feature we refuse by name
 └── LandingError             a landing folder or file
     ├── UnreadableFile       a file that cannot be read as what it should be
-    └── TooManyBadLines      more lines are bad than the declared share
+    ├── TooManyBadLines      more lines are bad than the declared share
+    └── DaysNotLanded        some days of a run did not land; its other days did
 """
 
 __all__ = [
     "CommitConflict",
+    "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
     "FoldhouseError",
@@ -82,3 +84,7 @@ class UnreadableFile(LandingError):
 
 class TooManyBadLines(LandingError):
     """More lines of a file are bad than the declared share allows."""
+
+
+class DaysNotLanded(LandingError):
+    """Some days of a run did not land, each for its own reason; the other days of the run did."""

@@ -36,10 +36,12 @@ class FakeLake:
 
     Args:
         fails_at: the call (`replace shop.orders`, `backfill shop.daily_orders`) and the day at which it fails.
+        unfit: a day whose events are refused, as of another day.
         late: a day that every backfill touches beside those it was asked for.
     """
 
     fails_at: tuple[str, date] | None = None
+    unfit: date | None = None
     late: date | None = None
     calls: list[tuple[str, tuple[date, ...]]] = field(default_factory=list)
 
@@ -86,6 +88,8 @@ class FakeLake:
         asked = list(partitions)
         if self.fails_at and self.fails_at[0] == call and self.fails_at[1] in asked:
             raise fh.CommitConflict(f"{call} lost a race")
+        if call == "replace shop.orders" and self.unfit in asked:
+            raise fh.InvalidData("an event of another day")
         self.calls.append((call, tuple(asked)))
         return asked
 
@@ -109,3 +113,18 @@ def range_tags(asked: list[date]) -> dict[str, str]:
         "dagster/asset_partition_range_start": str(asked[0]),
         "dagster/asset_partition_range_end": str(asked[-1]),
     }
+
+
+REEXECUTED: dict[str, object] = {}
+"""The resources of `reexecuted_job`, which Dagster makes anew by its name."""
+
+
+def reexecuted_job() -> dg.JobDefinition:
+    """A job over the landing asset that can be executed again from its failure."""
+    from foldhouse.dagster import landing_asset
+
+    asset = landing_asset(orders, rejected, FORMAT, partitions_def=DAILY)
+    defs = dg.Definitions(
+        assets=[asset], jobs=[dg.define_asset_job("shop")], resources=REEXECUTED, executor=dg.in_process_executor
+    )
+    return defs.resolve_job_def("shop")

@@ -1,11 +1,25 @@
 from collections import defaultdict
+from dataclasses import replace
 
 import dagster as dg
 import pytest
 
 import foldhouse as fh
-from foldhouse.dagster import landing_asset
-from tests.location.fakes import DAILY, FORMAT, FakeFolder, FakeLake, days, orders, range_tags, rejected
+from foldhouse.dagster import fold_asset, landing_asset
+from foldhouse.landing import Limits
+from tests.location import fakes
+from tests.location.fakes import (
+    DAILY,
+    FORMAT,
+    FakeFolder,
+    FakeLake,
+    customers,
+    daily_orders,
+    days,
+    orders,
+    range_tags,
+    rejected,
+)
 
 ORDERS, REJECTED = dg.AssetKey(["shop", "orders"]), dg.AssetKey(["shop", "rejected"])
 
@@ -15,8 +29,8 @@ def folder(tmp_path):
     return FakeFolder(tmp_path)
 
 
-def land(folder, lake, asked, instance=None, *, days_per_commit=31, raise_on_error=True):
-    asset = landing_asset(orders, rejected, FORMAT, partitions_def=DAILY, days_per_commit=days_per_commit)
+def land(folder, lake, asked, instance=None, *, days_per_commit=31, raise_on_error=True, format=FORMAT):
+    asset = landing_asset(orders, rejected, format, partitions_def=DAILY, days_per_commit=days_per_commit)
     resources = {"lake": lake, "landing": folder}
     return dg.materialize(
         [asset], resources=resources, tags=range_tags(asked), instance=instance, raise_on_error=raise_on_error
@@ -83,14 +97,107 @@ def test_a_long_range_is_committed_in_chunks_of_at_most_31_days(folder):
     assert [day for asked in chunks for day in asked] == days(1, 70)
 
 
-def test_too_many_bad_lines_fail_the_run_before_anything_of_their_chunk_is_committed(folder):
+def observed(instance):
+    seen = instance.fetch_observations(ORDERS, limit=100).records
+    return {one.partition_key: one.asset_observation.description for one in seen}
+
+
+def test_a_bad_file_fails_the_run_at_its_end_and_holds_back_no_other_day(folder):
     for day in days(2, 6):
         folder.land(day, 1)
-    folder.land(days(5, 5)[0], "x", "y")
+    folder.land(days(4, 4)[0], "x", "y")
+    (folder.path / "2024-03-05.csv").unlink()
+    (folder.path / "2024-03-05.csv").mkdir()
     lake = FakeLake()
-    with pytest.raises(fh.TooManyBadLines, match=r"2024-03-05\.csv"):
-        land(folder, lake, days(2, 6), days_per_commit=2)
-    assert [asked for _, asked in lake.calls] == [tuple(days(2, 3))] * 2
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(fh.DaysNotLanded) as refused:
+            land(folder, lake, days(2, 6), instance)
+        assert "2 days of shop.orders did not land, the other days of the run did" in str(refused.value)
+        assert "2024-03-04.csv: 2 of 2 lines (100.00%) cannot be events" in str(refused.value)
+        assert "2024-03-05.csv is a directory" in str(refused.value)
+        good = ["2024-03-02", "2024-03-03", "2024-03-06"]
+        for key in (ORDERS, REJECTED):
+            assert green(instance, key, days(2, 6)) == good
+            statuses = instance.get_status_by_partition(key, ["2024-03-04", "2024-03-05"], DAILY)
+            assert {status.value for status in statuses.values()} == {"FAILED"}
+        assert lake.calls[-1] == ("replace shop.orders", (*days(2, 3), *days(6, 6)))
+        assert observed(instance).keys() == {"2024-03-04", "2024-03-05"}
+
+
+def test_running_it_again_lands_the_corrected_file_and_still_names_the_other(folder):
+    for day in days(2, 4):
+        folder.land(day, "x", "y")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not land(folder, FakeLake(), days(2, 4), instance, raise_on_error=False).success
+        folder.land(days(2, 2)[0], 1)
+        folder.land(days(3, 3)[0], 1)
+        with pytest.raises(fh.DaysNotLanded, match=r"1 day of shop\.orders did not land.*2024-03-04\.csv"):
+            land(folder, FakeLake(), days(2, 4), instance)
+        assert green(instance, ORDERS, days(2, 4)) == ["2024-03-02", "2024-03-03"]
+        folder.land(days(4, 4)[0], 1)
+        assert land(folder, FakeLake(), days(2, 4), instance).success
+        assert green(instance, ORDERS, days(2, 4)) == [str(day) for day in days(2, 4)]
+
+
+def test_tables_are_folded_with_the_good_days_before_the_run_fails(folder):
+    folder.land(days(2, 2)[0], 1)
+    folder.land(days(3, 3)[0], "x", "y")
+    lake = FakeLake()
+    landed = landing_asset(orders, rejected, FORMAT, partitions_def=DAILY)
+    folded = [fold_asset(daily_orders, partitions_def=DAILY), fold_asset(customers)]
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(fh.DaysNotLanded):
+        dg.materialize(
+            [landed, *folded],
+            resources={"lake": lake, "landing": folder},
+            tags=range_tags(days(2, 3)),
+            instance=instance,
+        )
+    assert sorted(call for call, _ in lake.calls[2:]) == ["backfill shop.daily_orders", "refresh shop.customers"]
+
+
+def test_a_run_started_again_from_its_failure_does_not_pass_while_its_day_has_not_landed(folder, tmp_path):
+    folder.land(days(2, 2)[0], 1)
+    folder.land(days(3, 3)[0], "x", "y")
+    fakes.REEXECUTED.update(lake=FakeLake(), landing=folder)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        job = dg.reconstructable(fakes.reexecuted_job)
+        first = dg.execute_job(job, instance, tags=range_tags(days(2, 3)))
+        assert not first.success
+        again = dg.execute_job(
+            job, instance, reexecution_options=dg.ReexecutionOptions.from_failure(first.run_id, instance)
+        )
+        assert {event.step_key for event in again.get_step_success_events()} == set()
+        assert not again.success
+
+
+def test_a_day_that_does_not_fit_the_stream_is_named_and_the_other_days_of_its_chunk_land(folder):
+    for day in days(2, 4):
+        folder.land(day, 1)
+    lake = FakeLake(unfit=days(3, 3)[0])
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(fh.DaysNotLanded, match="2024-03-03: an event of another day"):
+            land(folder, lake, days(2, 4), instance)
+        assert green(instance, ORDERS, days(2, 4)) == ["2024-03-02", "2024-03-04"]
+
+
+def test_days_whose_events_take_much_memory_are_committed_in_more_steps(folder):
+    for day in days(2, 5):
+        folder.land(day, *range(10_000))
+    small = replace(FORMAT, limits=Limits(event_bytes=400_000))
+    lake = FakeLake()
+    assert land(folder, lake, days(2, 5), format=small).success
+    assert [asked for call, asked in lake.calls if call == "replace shop.orders"] == [
+        tuple(days(2, 3)),
+        tuple(days(4, 5)),
+    ]
+
+
+def test_a_folder_that_is_gone_fails_the_run_at_once_and_is_no_bad_day(folder):
+    folder.path.rmdir()
+    lake = FakeLake()
+    with pytest.raises(fh.LandingError, match="create it, or name the folder"):
+        land(folder, lake, days(2, 3))
+    assert lake.calls == []
 
 
 def test_days_landed_before_a_failure_stay_green(folder):

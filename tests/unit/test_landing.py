@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import io
 import os
+import re
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,8 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from landing_days import DAY, HEADER, LINE, RETAIL, land, line_with, lines_of
 
-from foldhouse.landing import QUARANTINE_SCHEMA, CsvColumn, CsvFormat, Landing
-from foldhouse.landing.lines import read_exactly, read_fast
+from foldhouse.landing import QUARANTINE_SCHEMA, CsvColumn, CsvFormat, Landing, Limits
+from foldhouse.landing.lines import LineReader, read_exactly, read_fast
+from foldhouse.landing.records import Scanner
 
 
 def test_a_line_becomes_a_typed_event_with_its_place(tmp_path: Path) -> None:
@@ -140,35 +143,121 @@ def as_body(rows: list[list[str]], line_end: str) -> bytes:
     return f"{line_end}{written.getvalue()}".encode()
 
 
+def read(content: bytes, piece: int = 2**20, format: CsvFormat = TEXT) -> tuple[dict[int, list[str]], dict[int, str]]:
+    """Read what follows the header: line number -> fields of the good lines, and -> raw text of the malformed ones."""
+    good: dict[int, list[str]] = {}
+    bad: dict[int, str] = {}
+    first = 1
+    for lines in LineReader(format).read(content[at : at + piece] for at in range(0, len(content), piece)):
+        assert lines.first == first
+        first += lines.count
+        good |= zip(lines.numbers, (list(row.values()) for row in lines.text.to_pylist()), strict=True)
+        bad |= lines.raw(lines.malformed, format)
+    assert sorted([*good, *bad]) == list(range(1, first))
+    return good, bad
+
+
+def as_python_reads(text: str, longest: int) -> tuple[dict[int, list[str]], dict[int, str]]:
+    """Read the same with the `csv` module, a line at a time; in a time that grows with the square of the text."""
+    physical = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    good: dict[int, list[str]] = {}
+    bad: dict[int, str] = {}
+    at, number = 0, 0
+    while at < len(physical):
+        reader = csv.reader(physical[at:], strict=True)
+        try:
+            fields = next(reader)
+            raw = "".join(physical[at : at + reader.line_num]).rstrip("\r\n")
+            whole = "".join(physical[at : at + reader.line_num])
+            raw = re.sub(r"(?:\r\n|\r|\n)\Z", "", whole)
+        except csv.Error:
+            fields, raw = ["wrong"], "x" * (longest + 1)
+        at += reader.line_num if fields and len(raw) <= longest else 1
+        if not fields:
+            continue
+        number += 1
+        if len(raw) > longest:
+            at_line = at - 1
+            bad[number] = re.sub(r"(?:\r\n|\r|\n)\Z", "", physical[at_line])
+        elif len(fields) != len(NAMES):
+            bad[number] = raw
+        else:
+            good[number] = fields
+    return good, bad
+
+
 @given(rows=tables, line_end=st.sampled_from(["\n", "\r", "\r\n"]))
 def test_what_the_csv_module_wrote_is_read_back_by_both_ways(rows: list[list[str]], line_end: str) -> None:
     body = as_body(rows, line_end)
-    fast, exact = read_fast(body, TEXT), read_exactly(body, TEXT)
-    assert fast is not None
-    for read in (fast, exact):
-        assert [list(row.values()) for row in read.text.to_pylist()] == rows
-        assert list(read.numbers) == list(range(1, len(rows) + 1))
+    fast, exact = read_fast(body, TEXT, 1), read_exactly(body, TEXT, 1, is_final=True).lines
+    assert fast is not None or not rows
+    for lines in filter(None, (fast, exact)):
+        assert [list(row.values()) for row in lines.text.to_pylist()] == rows
+        assert list(lines.numbers) == list(range(1, len(rows) + 1))
     assert (exact.count, exact.malformed) == (len(rows), {})
 
 
-@given(text=st.text(st.sampled_from(',,""\n\na \r'), max_size=40))
+AWKWARD = st.text(st.sampled_from(',,""\n\na \r'), max_size=60)
+
+
+@given(text=AWKWARD)
 @settings(max_examples=500)
-def test_on_any_text_the_fast_way_agrees_with_the_exact_one_or_leaves_it_to_it(text: str) -> None:
-    body = f"\n{text}".encode()
-    fast, exact = read_fast(body, TEXT), read_exactly(body, TEXT)
-    if fast is not None:
-        assert exact.malformed == {}
-        assert fast.text.to_pylist() == exact.text.to_pylist()
-        assert (list(fast.numbers), fast.count) == (list(exact.numbers), exact.count)
-    for line, fields_of_line in zip(exact.numbers, exact.text.to_pylist(), strict=True):
-        assert next(csv.reader(io.StringIO(exact.raw[line - 1], newline=""))) == list(fields_of_line.values())
+def test_any_text_is_read_as_the_csv_module_reads_it(text: str) -> None:
+    good, bad = read(text.encode())
+    assert (good, bad) == as_python_reads(text, longest=2**20)
+    for fields in good.values():
+        assert len(fields) == 3
 
 
-@given(text=st.text(st.sampled_from(',,""\n\na \r'), max_size=40))
+@given(text=AWKWARD, longest=st.integers(1, 20), piece=st.integers(1, 30))
+@settings(max_examples=500)
+def test_any_text_is_read_the_same_however_it_is_cut_into_blocks(text: str, longest: int, piece: int) -> None:
+    format = replace(TEXT, limits=Limits(line_bytes=longest))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foldhouse.landing.lines._BLOCK", piece)
+        good, bad = read(text.encode(), piece, format)
+    expected, wrong = as_python_reads(text, longest)
+    assert good == expected
+    assert bad.keys() == wrong.keys()
+    assert all(wrong[number].startswith(raw.partition("…")[0]) for number, raw in bad.items())
+
+
+@given(text=AWKWARD)
 def test_on_any_text_no_character_is_lost_but_line_ends(text: str) -> None:
-    exact = read_exactly(f"\n{text}".encode(), TEXT)
-    assert "".join(exact.raw).translate({10: None, 13: None}) == text.translate({10: None, 13: None})
+    body = f"{text}\n".encode()
+    exact = read_exactly(body, TEXT, 1, is_final=True).lines
+    raw = exact.raw(range(1, exact.count + 1), TEXT)
+    assert "".join(raw.values()).translate({10: None, 13: None}) == text.translate({10: None, 13: None})
     assert sorted([*exact.numbers, *exact.malformed]) == list(range(1, exact.count + 1))
+
+
+LINES_WITH_WRONG_QUOTES = {
+    "each opens a quote that is never closed": 'a","x\n',
+    "each has text after a closing quote": '"a"b,c,d\n',
+    "each opens a quote that the next one closes": 'a,"b\n',
+    "each has three quotes": ',"""\n',
+    "each closes a quote and opens another": '","\n',
+    "each closes, opens, and has text after": '",""x,"\n',
+}
+
+
+@pytest.mark.parametrize("line", LINES_WITH_WRONG_QUOTES.values(), ids=LINES_WITH_WRONG_QUOTES)
+@pytest.mark.parametrize("before", ["", '"', 'x"","y\n'])
+@pytest.mark.parametrize("longest", [100, 2**30])
+def test_no_character_is_looked_at_more_than_a_few_times(line: str, before: str, longest: int) -> None:
+    text = (before + line * 3000).encode()
+    scanner = Scanner(text, b",", longest, is_final=True)
+    assert sum(1 for _ in scanner.records()) > 0
+    assert scanner.scanned < 6 * len(text)
+
+
+@given(lines=st.lists(st.text(st.sampled_from(',,"""a'), max_size=8), min_size=1, max_size=12), longest=st.integers(1, 400))
+@settings(max_examples=300)
+def test_whatever_line_repeats_no_character_is_looked_at_more_than_a_few_times(lines: list[str], longest: int) -> None:
+    text = ("\n".join(lines) + "\n").encode() * 40
+    scanner = Scanner(text, b",", longest, is_final=True)
+    list(scanner.records())
+    assert scanner.scanned <= 8 * len(text)
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from landing_days import DAY, HEADER, LINE, RETAIL, land, lenient, line_with, lines_of
 
 from foldhouse.errors import TooManyBadLines
+from foldhouse.landing import Limits
 
 
 def test_a_bad_line_is_set_aside_with_its_place_its_reasons_and_its_raw_text(tmp_path: Path) -> None:
@@ -63,11 +63,13 @@ def test_a_long_value_is_cut_in_the_reason_and_whole_in_the_raw_text(tmp_path: P
     assert len(str(landed.quarantined["reason"][0])) < 200
 
 
-def test_a_field_is_as_readable_beside_a_bad_line_as_alone(tmp_path: Path) -> None:
-    long = line_with("Description", "x" * (csv.field_size_limit() + 1))
+def test_a_line_is_as_readable_beside_a_bad_line_as_alone(tmp_path: Path) -> None:
+    room = Limits().line_bytes - len(line_with("Description", ""))
+    long, longest = (line_with("Description", "x" * characters) for characters in (room + 1, room))
     for lines in ([LINE, long], [LINE, long, "a,b"]):
-        assert land(tmp_path, lines_of(*lines)).events["line_number"].to_pylist() == [1]
-    longest = line_with("Description", "x" * csv.field_size_limit())
+        landed = land(tmp_path, lines_of(*lines))
+        assert landed.events["line_number"].to_pylist() == [1]
+        assert landed.quarantined["reason"][0].as_py() == "line: found 1,048,577 bytes, expected at most 1,048,576"
     for lines in ([LINE, longest], [LINE, longest, "a,b"]):
         assert land(tmp_path, lines_of(*lines)).events["line_number"].to_pylist() == [1, 2]
 

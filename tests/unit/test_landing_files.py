@@ -97,19 +97,6 @@ def test_two_files_for_a_day_are_refused_by_name(tmp_path: Path) -> None:
     assert list(landing.fingerprints()) == [DAY]
 
 
-def test_a_directory_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / f"{DAY}.csv").mkdir()
-    with pytest.raises(UnreadableFile, match=r"2011-11-22.csv is a directory"):
-        Landing(tmp_path, RETAIL).read(DAY)
-
-
-def test_a_link_to_nothing_is_an_unreadable_file_and_no_empty_day(tmp_path: Path) -> None:
-    (tmp_path / f"{DAY}.csv").symlink_to(tmp_path / "gone.csv")
-    with pytest.raises(UnreadableFile, match=r"2011-11-22.csv cannot be read \(No such file or directory\)"):
-        Landing(tmp_path, RETAIL).read(DAY)
-    assert Landing(tmp_path, RETAIL).fingerprints() == {}
-
-
 def test_a_folder_that_is_not_there_is_no_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for missing in ("gone", "file"):

@@ -1,6 +1,13 @@
-"""A landing folder becomes a stream and its quarantine: one asset each, landed together, day by day."""
+"""A landing folder becomes a stream and its quarantine: one asset each, landed together, day by day.
+
+| a file of the run | its day | the other days | the tables | the run |
+|---|---|---|---|---|
+| can be read | lands, green | land | are folded | succeeds |
+| cannot be read, or is mostly bad | stays as it was, red | land, green | are folded | fails at its end |
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -11,9 +18,27 @@ from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, commit_metadata, spec_of
+from foldhouse.errors import DaysNotLanded, InvalidData, TooManyBadLines, UnreadableFile
 from foldhouse.lake import Lake
 from foldhouse.landing import CsvFormat, Landed, Landing
 from foldhouse.values.definition import Stream
+
+CHECK = "every_day_landed"
+
+# Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
+_REPORTED_ALREADY = {"__source_asset_observation__": True}
+_LAST = {"dagster/priority": "-1000000"}
+_REASONS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where files land."""
+
+    lake: Lake
+    landing: Landing
+    stream: Stream
+    quarantine: Stream
 
 
 def landing_asset(
@@ -29,11 +54,13 @@ def landing_asset(
 ) -> dg.AssetsDefinition:
     """Make assets of a stream and its quarantine: a run replaces its days by what their files hold now.
 
-    The days are read in chunks. A chunk is read whole before anything of it is committed, so that a file that is not
-    readable or has too many bad lines leaves nothing of its chunk behind; chunks before it stay. The quarantine is
-    committed first: a run killed between the two commits may leave a line in both, never one in neither, and running it
-    again repairs it. Days that did not change are not committed again. A day without a file is an empty day, and is
-    recorded as such.
+    Days are read and committed in chunks. A file that is not readable or has too many bad lines leaves its day as it
+    was; the other days of its chunk land. Once everything else of the run is done, the asset check `every_day_landed`
+    fails the run with the days that did not land and why. Running it again lands the files that were corrected.
+
+    The quarantine is committed first: a run killed between the two commits may leave a line in both, never one in
+    neither, and running it again repairs it. Days that did not change are not committed again. A day without a file is
+    an empty day, and is recorded as such.
 
     Args:
         stream: the events, partitioned by day.
@@ -41,56 +68,157 @@ def landing_asset(
         format: what a file holds.
         partitions_def: the days, in UTC.
         group: the assets' group, by default the namespace of the stream.
-        days_per_commit: how many days are read, and then committed together.
+        days_per_commit: how many days are committed together, at most; fewer once their events take `event_bytes` of
+            the format's limits in memory.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
     """
+    name = "__".join(stream.name.split("."))
     with without_beta_warnings():
 
-        @dg.multi_asset(
-            name="__".join(stream.name.split(".")),
-            specs=[spec_of(one, partitions_def, group or group_of(stream.name)) for one in (stream, quarantine)],
-            backfill_policy=dg.BackfillPolicy.single_run(),
+        @dg.op(
+            name=f"{name}__land",
+            out={"stream": dg.Out(dg.Nothing), "quarantine": dg.Out(dg.Nothing)},
             required_resource_keys={lake_resource_key, landing_resource_key},
         )
-        def landed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
+        def land(context: dg.AssetExecutionContext) -> Iterator[dg.Output]:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
-            lake, landing = opener.open(), folder.open(format)
+            target = _Target(opener.open(), folder.open(format), stream, quarantine)
+            refused: dict[date, str] = {}
             with reporting_days(context) as report:
                 for days in chunks(days_of(context), days_per_commit):
-                    _land(lake, landing, stream, quarantine, days, report)
-            for one in (stream, quarantine):
-                yield dg.MaterializeResult(asset_key=key_of(one.name))
+                    refused |= _land(target, days, report)
+                if refused:
+                    report.hand_over_nothing()
+            for day, reason in refused.items():
+                context.log_event(dg.AssetObservation(key_of(stream.name), partition=str(day), description=reason))
+            for output in ("stream", "quarantine"):
+                yield dg.Output(None, output, metadata=_REPORTED_ALREADY if refused else None)
 
-    return landed
+        @dg.op(
+            name=f"{name}__{CHECK}",
+            ins={"stream": dg.In(dg.Nothing), "quarantine": dg.In(dg.Nothing)},
+            out={"checked": dg.Out(dg.Nothing)},
+            tags=_LAST,
+        )
+        def check(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
+            refused = _refused(context, land.name, key_of(stream.name))
+            yield dg.AssetCheckResult(
+                passed=not refused,
+                asset_key=key_of(stream.name),
+                check_name=CHECK,
+                description="; ".join(refused.values()),
+                metadata={"days": list(refused)},
+            )
+            if refused:
+                raise DaysNotLanded(_message(stream, refused))
+
+        return dg.AssetsDefinition(
+            node_def=_graph(name, land, check),
+            keys_by_output_name={"stream": key_of(stream.name), "quarantine": key_of(quarantine.name)},
+            specs=[spec_of(one, partitions_def, group or group_of(stream.name)) for one in (stream, quarantine)],
+            check_specs_by_output_name={
+                "checked": dg.AssetCheckSpec(
+                    CHECK,
+                    asset=key_of(stream.name),
+                    description="Fails the run, at its end, where a file of one of its days could not land.",
+                )
+            },
+            backfill_policy=dg.BackfillPolicy.single_run(),
+        )
 
 
-def _land(
-    lake: Lake, landing: Landing, stream: Stream, quarantine: Stream, days: list[date], report: DayReport
-) -> None:
-    files = {day: landing.path(day) for day in days}
-    landed = {day: landing.read(day) for day in days}
+def _graph(name: str, land: dg.OpDefinition, check: dg.OpDefinition) -> dg.GraphDefinition:
+    """Two steps: tables wait for the first alone, so that a day that did not land fails the run and no table."""
+    outputs = ("stream", "quarantine")
+    return dg.GraphDefinition(
+        name,
+        node_defs=[land, check],
+        dependencies={check.name: {output: dg.DependencyDefinition(land.name, output) for output in outputs}},
+        output_mappings=[
+            *(dg.OutputMapping(output, land.name, output) for output in outputs),
+            dg.OutputMapping("checked", check.name, "checked"),
+        ],
+    )
+
+
+def _land(target: _Target, days: list[date], report: DayReport) -> dict[date, str]:
+    """Land the days whose files can land, and return the others with the reason."""
+    refused: dict[date, str] = {}
+    landed: dict[date, Landed] = {}
+    for day in days:
+        try:
+            landed[day] = target.landing.read(day)
+        except (UnreadableFile, TooManyBadLines) as error:
+            refused[day] = str(error)
+        if sum(one.events.nbytes for one in landed.values()) >= target.landing.format.limits.event_bytes:
+            refused |= _commit(target, landed, report)
+            landed.clear()
+    return refused | _commit(target, landed, report)
+
+
+def _commit(target: _Target, landed: dict[date, Landed], report: DayReport) -> dict[date, str]:
+    """Commit days together; where one of them does not fit the stream, commit each by itself."""
+    if not landed:
+        return {}
+    try:
+        _replace(target, landed, report)
+    except InvalidData as error:
+        if len(landed) == 1:
+            return {day: str(error) for day in landed}
+        refused: dict[date, str] = {}
+        for day, one in landed.items():
+            refused |= _commit(target, {day: one}, report)
+        return refused
+    return {}
+
+
+def _replace(target: _Target, landed: dict[date, Landed], report: DayReport) -> None:
+    days = list(landed)
     bad = pa.concat_tables([one.quarantined for one in landed.values()])
     events = pa.concat_tables([one.events for one in landed.values()])
     commits = {
-        quarantine: lake.replace(quarantine, bad, partitions=days),
-        stream: lake.replace(stream, events, partitions=days),
+        target.quarantine: target.lake.replace(target.quarantine, bad, partitions=days),
+        target.stream: target.lake.replace(target.stream, events, partitions=days),
     }
     for one, commit in commits.items():
         for day in days:
-            file = files[day]
-            name = file.name if file else "no file, an empty day"
-            rows = len(landed[day].quarantined if one is quarantine else landed[day].events)
-            report.committed(one.name, day, {**_metadata(landed[day], name, rows), **commit_metadata(commit, day)})
+            rows = len(landed[day].quarantined if one is target.quarantine else landed[day].events)
+            report.committed(one.name, day, {**_metadata(landed[day], rows), **commit_metadata(commit, day)})
 
 
-def _metadata(landed: Landed, file: str, rows: int) -> dict[str, Any]:
+def _metadata(landed: Landed, rows: int) -> dict[str, Any]:
     return {
         "dagster/partition_row_count": rows,
         "lines": landed.lines,
         "events": len(landed.events),
         "quarantined": len(landed.quarantined),
-        "file": file,
+        "file": landed.file or "no file, an empty day",
         "digest": landed.digest,
     }
+
+
+def _refused(context: dg.AssetExecutionContext, landing_op: str, key: dg.AssetKey) -> dict[str, str]:
+    """Day -> why it did not land, as the step before reported it; the two may run in different processes.
+
+    A run that was started again from its failure does not land again, so what the run before it reported still holds.
+    """
+    asked = {dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.STEP_START}
+    run: dg.DagsterRun | None = context.run
+    while run is not None:
+        told = context.instance.all_logs(run.run_id, of_type=asked)
+        events = [entry.get_dagster_event() for entry in told if entry.is_dagster_event]
+        seen = [one.asset_observation_data.asset_observation for one in events if one.asset_key == key]
+        if any((one.step_key or "").endswith(landing_op) for one in events):
+            return {one.partition: one.description or "" for one in seen if one.partition}
+        run = context.instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
+    return {}
+
+
+def _message(stream: Stream, refused: dict[str, str]) -> str:
+    shown = [f"{day}: {reason}" for day, reason in list(refused.items())[:_REASONS_SHOWN]]
+    more = len(refused) - len(shown)
+    days = "1 day" if len(refused) == 1 else f"{len(refused)} days"
+    first = f"{days} of {stream.name} did not land, the other days of the run did; correct the files and run these days"
+    return f"{first} again. {' | '.join(shown)}{f' | and {more} more days' if more else ''}"

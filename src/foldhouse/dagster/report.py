@@ -43,6 +43,7 @@ class DayReport:
         self._context = context
         self._asked = frozenset(context.partition_keys)
         self._committed: dict[tuple[str, str], Metadata] = {}
+        self._hands_over = True
 
     def committed(self, name: str, day: date, metadata: Metadata) -> None:
         """Say that a day of a table or stream is committed."""
@@ -50,8 +51,15 @@ class DayReport:
         if day.isoformat() in self._asked:
             tell(name, day)
 
+    def hand_over_nothing(self) -> None:
+        """Write every committed day itself, because Dagster would report days that are not committed beside them."""
+        self._hands_over = False
+
     def hand_over(self) -> None:
         """Leave the days of the run to the end of the step; write those the run touched beside them."""
+        if not self._hands_over:
+            self.write()
+            return
         for (name, day), metadata in self._committed.items():
             if day in self._asked:
                 self._context.add_asset_metadata(metadata, asset_key=key_of(name), partition_key=day)

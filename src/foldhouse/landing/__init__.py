@@ -2,6 +2,7 @@
 
 from foldhouse.landing.folder import Landed, Landing
 from foldhouse.landing.format import CsvColumn, CsvFormat, replaced
+from foldhouse.landing.limits import Limits
 from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, QUARANTINE_TYPES
 
-__all__ = ["QUARANTINE_SCHEMA", "QUARANTINE_TYPES", "CsvColumn", "CsvFormat", "Landed", "Landing", "replaced"]
+__all__ = ["QUARANTINE_SCHEMA", "QUARANTINE_TYPES", "CsvColumn", "CsvFormat", "Landed", "Landing", "Limits", "replaced"]

@@ -1,83 +1,152 @@
-"""The bytes of a landing file, and the ways in which a whole file cannot be read."""
+"""The bytes of a landing file, uncompressed, piece by piece and within its limits."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import re
+import hashlib
+import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from foldhouse.errors import UnreadableFile
-from foldhouse.landing.format import CsvFormat
+from foldhouse.landing.limits import MIB, Limits
+from foldhouse.landing.opened import opened_file, refused
 
 _GZIP = b"\x1f\x8b"
-_UTF_8_MARK = b"\xef\xbb\xbf"
-_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_FIRST_LINE = re.compile(rb"[^\r\n]*")
+_GZIP_WINDOW = 31  # zlib's way to say: a gzip header and trailer
+_PIECE = MIB
+_GZIP_PIECE = 16 * 1024  # zlib copies what follows a member: little, so that many small members cost little
+_RATIO_EXEMPT_BYTES = 16 * MIB
 
 
-def content_of(path: Path) -> bytes:
-    """Return the uncompressed bytes of a file, read once.
+class Content:
+    """The uncompressed bytes of one file, read once, with their digest.
 
-    Raises:
-        UnreadableFile: a file that is gone or not readable, empty, no gzip, or a truncated or corrupt one.
+    Args:
+        path: the file.
+        limits: how much of it is read.
     """
-    try:
-        stored = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, f"cannot be read ({error.strerror})", "see that it is there and may be read") from error
-    content = _decompressed(path, stored) if path.suffix == ".gz" else stored
-    if content.startswith(_GZIP):
-        raise _unreadable(path, "is gzip where CSV was expected", "compress it once, and name it .csv.gz")
-    if not content:
-        raise _unreadable(path, "is empty", "land it again; a day without events is a file with the header alone")
-    return content
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self.path = path
+        self.limits = limits
+        self._digest = hashlib.sha256()
+        self._stored = 0
+        self._size = 0
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all bytes that `pieces` has yielded, in hexadecimal."""
+        return self._digest.hexdigest()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the uncompressed bytes in pieces of at most 1 MiB.
+
+        Raises:
+            LandingError: there is no such folder.
+            UnreadableFile: a file that is gone, not regular or not readable, empty, beyond a limit, no gzip, a
+                truncated or corrupt one, or one that changed while it was read.
+        """
+        with opened_file(self.path) as descriptor:
+            before = os.fstat(descriptor)
+            if before.st_size > self.limits.stored_bytes:
+                raise self._beyond("stored_bytes", f"has {before.st_size:,} bytes")
+            is_gzip = self.path.suffix == ".gz"
+            stored = self._stored_pieces(descriptor, _GZIP_PIECE if is_gzip else _PIECE)
+            for piece in _joined(self._decompressed(stored)) if is_gzip else stored:
+                self._take(piece)
+                yield piece
+            after = os.fstat(descriptor)
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or self._stored != after.st_size:
+            raise refused(
+                self.path,
+                "changed while it was read",
+                "write it under another name, rename it to this one when it is whole, and run its day again",
+            )
+        if not self._size:
+            raise refused(self.path, "is empty", "land it again; a day without events is a file with the header alone")
+
+    def _take(self, piece: bytes) -> None:
+        if not self._size and piece.startswith(_GZIP):
+            raise refused(self.path, "is gzip where CSV was expected", "compress it once, and name it .csv.gz")
+        self._digest.update(piece)
+        self._size += len(piece)
+        if self._size > self.limits.content_bytes:
+            raise self._beyond("content_bytes", "has more uncompressed bytes than it may")
+        if self._size > max(_RATIO_EXEMPT_BYTES, self._stored * self.limits.ratio):
+            found = f"grows from {self._stored:,} compressed to more than {self._size:,} bytes"
+            raise self._beyond("ratio", found)
+
+    def _stored_pieces(self, descriptor: int, size: int) -> Iterator[bytes]:
+        while piece := self._read(descriptor, size):
+            self._stored += len(piece)
+            if self._stored > self.limits.stored_bytes:
+                raise self._beyond("stored_bytes", "grew while it was read")
+            yield piece
+
+    def _read(self, descriptor: int, size: int) -> bytes:
+        try:
+            return os.read(descriptor, size)
+        except OSError as error:
+            found = f"cannot be read ({error.strerror})"
+            raise refused(self.path, found, "see that it is there and may be read") from error
+
+    def _decompressed(self, stored: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the content of every member; zeros between and after members are padding, as `gzip` has it."""
+        held = next(stored, b"")
+        if not held:
+            return
+        if not held.startswith(_GZIP[: len(held)]):
+            raise refused(self.path, "is not gzip", "compress it, or name it .csv")
+        member, members = zlib.decompressobj(_GZIP_WINDOW), 1
+        while True:
+            piece = self._inflated(member, held)
+            held = member.unconsumed_tail
+            if piece:
+                yield piece
+            if member.eof:
+                held = self._padding_skipped(member.unused_data, stored)
+                if not held:
+                    return
+                member, members = zlib.decompressobj(_GZIP_WINDOW), members + 1
+                if members > self.limits.members:
+                    raise self._beyond("members", f"is a gzip of more than {members - 1:,} members")
+            elif not held and len(piece) < _PIECE:  # a full piece may leave more inside, without any new bytes
+                held = next(stored, b"")
+                if not held:
+                    raise self._corrupt("it ends before its end mark")
+
+    def _inflated(self, member: Any, held: bytes) -> bytes:
+        try:
+            piece: bytes = member.decompress(held, _PIECE)
+        except zlib.error as error:
+            raise self._corrupt(str(error)) from error
+        return piece
+
+    def _padding_skipped(self, held: bytes, stored: Iterator[bytes]) -> bytes:
+        while True:
+            if kept := held.lstrip(b"\0"):
+                return kept
+            held = next(stored, b"")
+            if not held:
+                return b""
+
+    def _corrupt(self, reason: str) -> UnreadableFile:
+        return refused(self.path, f"is a truncated or corrupt gzip ({reason})", "land it again, whole")
+
+    def _beyond(self, limit: str, found: str) -> UnreadableFile:
+        return refused(self.path, found, self.limits.raised(limit))
 
 
-def body_of(path: Path, content: bytes, format: CsvFormat) -> bytes:
-    """Return the bytes after the header, known to be UTF-8 without NUL bytes.
-
-    Raises:
-        UnreadableFile: another encoding, NUL bytes, or another header.
-    """
-    if content.startswith(_UTF_16_MARKS):
-        raise _unreadable(path, "is UTF-16", "save it as UTF-8")
-    if (nul := content.find(b"\0")) >= 0:
-        raise _unreadable(path, f"has a NUL byte {_place(content, nul)}", "save it as UTF-8 text")
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        found = f"is not UTF-8: byte 0x{content[error.start]:02x} {_place(content, error.start)}"
-        raise _unreadable(path, found, "save it as UTF-8, for example with `iconv -f LATIN1 -t UTF-8`") from None
-    header = content.removeprefix(_UTF_8_MARK)
-    line = _FIRST_LINE.match(header)[0]  # type: ignore[index]  # the pattern matches anything
-    if next(csv.reader([line.decode()], delimiter=format.delimiter), []) != format.header:
-        expected = format.delimiter.join(format.header)
-        found = f"has the header {shown(line.decode(), at_most_characters=1000)}, expected {expected!r}"
-        raise _unreadable(path, found, "correct the file, or the columns of its format")
-    return header[len(line) :]
-
-
-def shown(text: str, at_most_characters: int = 80) -> str:
-    """Return text as a message shows it: quoted, escaped, and cut where it is long."""
-    return repr(text if len(text) <= at_most_characters else f"{text[:at_most_characters]}…")
-
-
-def _decompressed(path: Path, stored: bytes) -> bytes:
-    try:
-        return gzip.decompress(stored)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        if stored.startswith(_GZIP):
-            raise _unreadable(path, f"is a truncated or corrupt gzip ({error})", "land it again, whole") from error
-        raise _unreadable(path, "is not gzip", "compress it, or name it .csv") from error
-
-
-def _unreadable(path: Path, found: str, way_out: str) -> UnreadableFile:
-    return UnreadableFile(f"{path} {found}; {way_out}. Nothing of it was landed")
-
-
-def _place(content: bytes, offset: int) -> str:
-    """Say where a byte is: the offset counted from 0, the physical line from 1."""
-    line = content.count(b"\n", 0, offset) + 1
-    return f"at byte offset {offset}, line {line}"
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces to larger ones: a gzip may have a member for each byte."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -12,11 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from foldhouse.errors import LandingError, UnreadableFile
-from foldhouse.landing.content import body_of, content_of
+from foldhouse.landing.body import body_of
+from foldhouse.landing.content import Content
 from foldhouse.landing.events import typed
 from foldhouse.landing.format import CsvFormat
-from foldhouse.landing.lines import read_exactly, read_fast
-from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, check_share, quarantined
+from foldhouse.landing.lines import LineReader
+from foldhouse.landing.opened import opened_folder, refused
+from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, BadLines
 
 _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")
 
@@ -29,20 +30,25 @@ class Landed:
         events: the columns of the format; `source_file`, the file's name without `.gz`, so that a day that lands again
             uncompressed keeps it; and `line_number`, 1 for the first line after the header. A line is a *record*: one
             whose quoted field goes over several physical lines counts once, and an empty line does not count.
-        quarantined: the lines that cannot be events, by `QUARANTINE_SCHEMA`; `raw` is their text without the line end.
+        quarantined: the lines that cannot be events, by `QUARANTINE_SCHEMA`; `raw` is their text without the line end,
+            cut where it is longer than `evidence_bytes` of the limits.
         lines: how many there are, events and quarantined.
-        digest: the SHA-256 of the uncompressed file, in hexadecimal; empty where the day has no file.
+        digest: the SHA-256 of the uncompressed bytes that were read, in hexadecimal; empty where the day has no file.
+        file: the name of the file in the folder; empty where the day has none.
     """
 
     events: pa.Table
     quarantined: pa.Table
     lines: int
     digest: str
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class Landing:
     """A folder with one file a day, `YYYY-MM-DD.csv` or `YYYY-MM-DD.csv.gz`; a file of any other name is not looked at.
+
+    Only regular files of the folder itself are read: no link is followed, and no device, FIFO or socket is opened.
 
     Reading writes nothing. A file that is not readable, or has too many bad lines, raises, so that whoever commits what
     was read commits a whole day or nothing of it.
@@ -68,19 +74,14 @@ class Landing:
 
         Raises:
             LandingError: there is no such folder.
-            UnreadableFile: the day has two files, or a directory in the place of one.
+            UnreadableFile: the day has two files.
         """
-        listed = self._listed()
-        names = [name for name in (f"{day}.csv", f"{day}.csv.gz") if name in listed]
-        if not names:
-            return None
-        path = self.folder / names[0]
+        with opened_folder(self.folder) as folder:
+            names = [name for name in (f"{day}.csv", f"{day}.csv.gz") if _status(name, folder)]
         if len(names) > 1:
             found = f"{self.folder} holds {' and '.join(names)} for one day"
             raise UnreadableFile(f"{found}; remove the one that is not meant. Nothing of them was landed")
-        if path.is_dir():
-            raise UnreadableFile(f"{path} is a directory; land a file in its place, or remove it")
-        return path
+        return self.folder / names[0] if names else None
 
     def days(self) -> list[date]:
         """Return the days that have a file, in order.
@@ -96,39 +97,47 @@ class Landing:
         Name, size, inode, and the times of the last change of content and of status are in it, so a file that was
         replaced, copied with its old times, or rewritten at its old length shows. It can change where the content did
         not; `Landed.digest` tells. Two writes in place, of one length and within one tick of the file system's clock
-        (some milliseconds), look like one; whoever looks here first and reads after that reads the second.
+        (some milliseconds), look like one; whoever looks here first and reads after that reads the second. A link is
+        looked at itself, wherever it leads.
 
         Raises:
             LandingError: there is no such folder.
         """
-        found = {
-            day: " ".join(filter(None, (_fingerprint(self.folder / name) for name in names)))
-            for day, names in sorted(self._names().items())
-        }
+        found = {}
+        with opened_folder(self.folder) as folder:
+            for day, names in sorted(self._names().items()):
+                found[day] = " ".join(filter(None, (_fingerprint(name, folder) for name in names)))
         return {day: fingerprint for day, fingerprint in found.items() if fingerprint}
 
     def read(self, day: date) -> Landed:
         """Read the file of a day, once; a day without a file is a day without events.
 
+        Memory is bounded by the limits of the format, see `Limits`.
+
         Raises:
             LandingError: there is no such folder.
-            UnreadableFile: two files for the day, or one that is not UTF-8 CSV with the header of the format.
-            TooManyBadLines: more lines are bad than `max_bad_share` of the format allows.
+            UnreadableFile: two files for the day; one that is not a regular file, is beyond a limit, changed while it
+                was read, or is not UTF-8 CSV with the header of the format.
+            TooManyBadLines: more lines are bad than `max_bad_share` and the limits of the format allow.
         """
         path = self.path(day)
         if path is None:
             return Landed(self.format.schema.empty_table(), QUARANTINE_SCHEMA.empty_table(), lines=0, digest="")
-        content = content_of(path)
-        body = body_of(path, content, self.format)
         source_file = f"{day}.csv"
-        lines = read_fast(body, self.format) or read_exactly(body, self.format)
-        landed = typed(lines, self.format, day, source_file)
-        if landed.reasons and not lines.raw:  # only the exact way keeps the raw text
-            lines = read_exactly(body, self.format)
-            landed = typed(lines, self.format, day, source_file)
-        check_share(path, landed.reasons, lines.count, self.format.max_bad_share)
-        bad = quarantined(landed.reasons, lines.raw, source_file, day)
-        return Landed(landed.events, bad, lines.count, hashlib.sha256(content).hexdigest())
+        content = Content(path, self.format.limits)
+        bad = BadLines(path, self.format.limits)
+        events, count, size = [self.format.schema.empty_table()], 0, 0
+        for lines in LineReader(self.format).read(body_of(content, self.format)):
+            block = typed(lines, self.format, day, source_file)
+            bad.add(block.reasons, lines.raw(block.reasons, self.format))
+            events.append(block.events)
+            count += lines.count
+            size += block.events.nbytes
+            if size > self.format.limits.event_bytes:
+                found = f"has more than {self.format.limits.event_bytes:,} bytes of events"
+                raise refused(path, found, self.format.limits.raised("event_bytes"))
+        bad.check_share(count, self.format.max_bad_share)
+        return Landed(pa.concat_tables(events), bad.table(source_file, day), count, content.digest, path.name)
 
     def _listed(self) -> list[str]:
         try:
@@ -152,10 +161,17 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _fingerprint(path: Path) -> str | None:
-    """Return what a file looks like from outside, or None for one that is gone since it was listed."""
+def _status(name: str, folder: int) -> os.stat_result | None:
+    """Return what the folder says of a name, without following a link; None where there is none."""
     try:
-        status = path.stat()
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return f"{path.name}:{status.st_size}:{status.st_ino}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+
+
+def _fingerprint(name: str, folder: int) -> str | None:
+    """Return what a file looks like from outside, or None for one that is gone since it was listed."""
+    status = _status(name, folder)
+    if status is None:
+        return None
+    return f"{name}:{status.st_size}:{status.st_ino}:{status.st_mtime_ns}:{status.st_ctime_ns}"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foldhouse.errors import DefinitionError
+from foldhouse.landing.limits import DEFAULT_LIMITS, Limits
 
 Clean = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 """Text in, text of the same length out, before a type is read: empty for null, null where the text is no good."""
@@ -53,6 +54,10 @@ class CsvColumn:
     | `timestamp` | `2011-11-22 08:26:00`, without zone |
     | `date`, `boolean`, `double` | `2011-11-22`, `true`, `1e-3` |
 
+    Digits are `0` to `9` alone: no other script's, no `_`, no `,`. Years go from 0001 to 9999, hours from 00 to 23. A
+    double must be finite, so neither `NaN` nor `1e400` is one; `1e-400` is 0. Text may hold any character but NUL,
+    control characters among them, and is kept as it is.
+
     A decimal with an exponent is bad because a spreadsheet that wrote `1.23E+05` dropped digits that nobody can bring
     back.
 
@@ -60,7 +65,7 @@ class CsvColumn:
         source: the name in the file's header.
         name: the name among the events.
         type: as Iceberg writes it, one of the table.
-        required: a line where this is empty, or white space alone, is bad.
+        required: a line where this shows nothing is bad: empty, or white space and invisible characters alone.
         clean: text in, text out, before the type is read; see `replaced`.
         expected: what a reason says was expected, where `clean` makes the type's own words wrong.
 
@@ -93,6 +98,7 @@ class CsvFormat:
         day: the name of the required date or timestamp column that must fall on the day of its file, if any.
         max_bad_share: the largest share of bad lines, 0 to 1, with which a file still lands.
         delimiter: one character between fields; a field may be quoted with `"`, and `""` in it is one quote.
+        limits: how much one file may ask for.
 
     Raises:
         DefinitionError: a column named twice, a `day` that is no such column, a share or delimiter out of range.
@@ -102,6 +108,7 @@ class CsvFormat:
     day: str | None = None
     max_bad_share: float = 0.05
     delimiter: str = ","
+    limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         names = [*(column.name for column in self.columns), "source_file", "line_number"]

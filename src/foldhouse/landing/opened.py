@@ -1,0 +1,80 @@
+"""A file of the landing folder, opened so that nothing but a regular file of that folder can be read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from foldhouse.errors import LandingError, UnreadableFile
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@contextmanager
+def opened_folder(folder: Path) -> Iterator[int]:
+    """Open a landing folder, as a descriptor that its files are looked up in.
+
+    Raises:
+        LandingError: there is no such folder, or it may not be opened.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        found = f"landing folder {folder} cannot be listed ({getattr(error, 'strerror', error)})"
+        raise LandingError(f"{found}; create it, or name the folder that holds the files") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[int]:
+    """Open a regular file of a folder for reading, without waiting and without following a link.
+
+    What the name stands for is looked at before the opening, because opening a device may act on it, and again at the
+    opened file, because another file may have taken the name in between.
+
+    Raises:
+        LandingError: there is no such folder.
+        UnreadableFile: the file is gone, may not be read, or is not a regular file.
+    """
+    with opened_folder(path.parent) as folder:
+        try:
+            _check_regular(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False))
+            descriptor = os.open(path.name, _FLAGS, dir_fd=folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _not_regular(path, "a symbolic link") from None
+            raise refused(path, f"cannot be read ({error.strerror})", "see that it is there and may be read") from error
+    try:
+        _check_regular(path, os.fstat(descriptor))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def refused(path: Path, found: str, way_out: str) -> UnreadableFile:
+    """Return the error for a file that is refused whole."""
+    return UnreadableFile(f"{path} {found}; {way_out}. Nothing of it was landed")
+
+
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular(path, _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file"))
+
+
+def _not_regular(path: Path, kind: str) -> UnreadableFile:
+    return refused(path, f"is {kind}", "landing reads regular files only: land a file in its place, or remove it")
