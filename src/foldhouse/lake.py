@@ -37,6 +37,7 @@ from foldhouse.refresh.result import Refreshed, row_count
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import open_local_catalog, table_names
+from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import lineage, log_of, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.restore import roll_back
@@ -75,7 +76,8 @@ class Lake:
     """A catalog of Iceberg tables and the Spark session that folds into them.
 
     Args:
-        catalog: a pyiceberg catalog with compare-and-swap commits.
+        catalog: a pyiceberg catalog with compare-and-swap commits. The lake works on a guarded copy of it, which takes
+            file system, endpoints and credentials from its configuration alone, never from a table's properties.
         session: gives the Spark session; called when first needed, so that reading starts no JVM.
         in_process_rows: windows of up to so many source rows are folded in this process instead of in Spark's tasks;
             of up to ten times as many, where a table has no `rows` and folds plain columns; of up to five hundred
@@ -91,7 +93,7 @@ class Lake:
         in_process_rows: int = IN_PROCESS_ROWS,
         run_id: str | None = None,
     ) -> None:
-        self.catalog = catalog
+        self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None
         self._compiled: dict[tuple[int, tuple[str, ...]], Compiled] = {}

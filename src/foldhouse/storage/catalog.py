@@ -17,6 +17,8 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.exc import OperationalError
 
+from foldhouse.storage.guarded import GuardedMetastore
+
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
 _AGAIN_SECONDS = 0.01
@@ -24,7 +26,7 @@ _TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _MOST_KNOWN = 64
 
 
-class _LocalCatalog(SqlCatalog):
+class _LocalCatalog(GuardedMetastore, SqlCatalog):
     """Parses a metadata file once: it never changes, and with a long history that is most of loading a table."""
 
     @cached_property
@@ -49,7 +51,7 @@ class _LocalCatalog(SqlCatalog):
             self._remember(location, loaded.metadata)
             return loaded
         name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)
+        return Table(name, metadata, location, self._load_file_io(location=location), self)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -50,6 +50,7 @@ from foldhouse.errors import CommitConflict
 from foldhouse.storage.archive import archive, archive_pays
 from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.evolve import evolved
+from foldhouse.storage.places import places
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
 _LOG = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class _Producer:
         self._written = 0
 
     def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriterV2:
-        path = self.iceberg.location_provider().new_metadata_location(f"{self.commit_uuid}-m{self._written}.avro")
+        path = places(self.iceberg).new_metadata_location(f"{self.commit_uuid}-m{self._written}.avro")
         self._written += 1
         kind = _DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         spec: PartitionSpec = self.iceberg.specs()[spec_id]
@@ -204,9 +205,7 @@ class _Producer:
         metadata = self.iceberg.metadata
         manifests = [*self._added(), *(self._carried(manifests_of(self.iceberg.io, head)) if head else [])]
         sequence_number = metadata.next_sequence_number()
-        path = self.iceberg.location_provider().new_metadata_location(
-            f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro"
-        )
+        path = places(self.iceberg).new_metadata_location(f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro")
         with write_manifest_list(
             format_version=metadata.format_version,
             output_file=self.iceberg.io.new_output(path),

@@ -25,7 +25,6 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -94,10 +93,10 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
 
 
 def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition, content: DataFileContent) -> DataFile:
-    locations = load_location_provider(layout.location, dict(layout.properties))
     folder = layout.spec.partition_to_path(Record(*partition.values), layout.schema) if partition.values else ""
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
-    path = locations.new_data_location(f"{folder}/{kind}{uuid4()}.parquet" if folder else f"{kind}{uuid4()}.parquet")
+    name = f"{kind}{uuid4()}.parquet"
+    path = layout.places.new_data_location(f"{folder}/{name}" if folder else name)
     output = layout.io.new_output(path)
     encodings = encodings_of(rows)
     options = {

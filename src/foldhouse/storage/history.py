@@ -22,6 +22,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from foldhouse.errors import UnknownSnapshot
+from foldhouse.storage.places import places
 
 PROPERTY = "foldhouse.history"
 _FOREVER_MS = 2**63
@@ -166,7 +167,7 @@ def write_chapter(iceberg: IcebergTable, snapshots: Sequence[Snapshot], log: Seq
         }
     )
     # In a folder of their own: who looks for the newest metadata among the others must not find them.
-    path = iceberg.location_provider().new_metadata_location(f"history/{uuid4()}.metadata.json")
+    path = places(iceberg).new_metadata_location(f"history/{uuid4()}.metadata.json")
     ToOutputFile.table_metadata(metadata, iceberg.io.new_output(path))
     return Chapter(path, len(snapshots))
 

@@ -14,6 +14,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from foldhouse.storage.avro import manifests_of
 from foldhouse.storage.commit import CODEC, in_history, now_ms
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.places import places
 from foldhouse.storage.swap import branch_is, move_main, swap, unmoved
 
 
@@ -53,7 +54,7 @@ def _stand_in(iceberg: IcebergTable, older: Snapshot) -> Snapshot:
     """A snapshot of the same files that stands on the older one and says the same: no row changes between the two."""
     metadata = iceberg.metadata
     snapshot_id, sequence_number = metadata.new_snapshot_id(), metadata.next_sequence_number()
-    path = iceberg.location_provider().new_metadata_location(f"snap-{snapshot_id}-0-back.avro")
+    path = places(iceberg).new_metadata_location(f"snap-{snapshot_id}-0-back.avro")
     with write_manifest_list(
         format_version=metadata.format_version,
         output_file=iceberg.io.new_output(path),

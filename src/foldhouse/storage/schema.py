@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarr
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
     BooleanType,
@@ -28,6 +29,7 @@ from pyiceberg.types import (
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.places import places_of
 from foldhouse.values.types import arrow_type
 
 STATE = "_state"
@@ -178,8 +180,17 @@ class Layout:
 
     @cached_property
     def io(self) -> FileIO:
-        """The file system of the table."""
+        """The file system of the table, as the catalog's configuration says."""
         return load_file_io(dict(self.io_properties), self.location)
+
+    @cached_property
+    def places(self) -> LocationProvider:
+        """What gives new files of the table their places, below its location.
+
+        Raises:
+            Unsupported: the table's metadata leads elsewhere.
+        """
+        return places_of(self.location, dict(self.properties), dict(self.io_properties))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

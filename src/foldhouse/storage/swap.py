@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.errors import CommitConflict, FoldhouseError
+from foldhouse.storage.places import is_its_own
 
 _PATIENCE_MS = 2000
 
@@ -89,13 +90,14 @@ def swap(
 def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
     """Delete the metadata files that the table's log no longer names, where its properties say so.
 
-    pyiceberg does this for its own commits, and for none that is sent to the catalog directly.
+    pyiceberg does this for its own commits, and for none that is sent to the catalog directly. The log is data: a file
+    outside of the table stays.
     """
     if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
         return
     kept = {entry.metadata_file for entry in after.metadata_log}
     for entry in before.metadata.metadata_log:
-        if entry.metadata_file not in kept:
+        if entry.metadata_file not in kept and is_its_own(before, entry.metadata_file):
             with contextlib.suppress(OSError):  # gone, or only an orphan
                 before.io.delete(entry.metadata_file)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.fold import Fold, RowFold
+from foldhouse.values.names import check_declared
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 _DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")
 
 Rows = Callable[..., Any]
@@ -86,7 +86,7 @@ def stream(
     Raises:
         DefinitionError: a name, or a column that is not in the schema.
     """
-    _check_name(name)
+    check_declared(name)
     declared = Stream(
         name=name,
         schema=tuple(schema.items()),
@@ -150,7 +150,7 @@ def table(
     Raises:
         DefinitionError: a name, missing keys, or a `partition_by` that is not a key.
     """
-    _check_name(name)
+    check_declared(name)
     sources = _sources(name, source, rows)
     if not isinstance(fold, Fold | RowFold):
         raise DefinitionError(
@@ -206,13 +206,6 @@ def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) ->
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise DefinitionError(
-            f"{name!r} is not a table name; it takes the form namespace.name in letters, digits and underscores"
-        )
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:

@@ -1,0 +1,138 @@
+"""A catalog that follows its own configuration, and never what the metadata of a table says about code or places.
+
+pyiceberg loads the file system and the location provider that a table's properties name, at a plain read and at each
+commit. Here both come from the catalog's configuration, and with them endpoints and credentials.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from foldhouse.storage.places import is_below, places_of
+from foldhouse.values.names import check_stored
+
+C = TypeVar("C", bound=Catalog)
+
+
+def guarded(catalog: C) -> C:
+    """The same catalog, guarded: a copy that shares its connections. One that is guarded already is returned as it is.
+
+    Args:
+        catalog: any catalog of pyiceberg; it is not changed. What only acts as one is the caller's own code.
+    """
+    if isinstance(catalog, _Guarded) or not issubclass(type(catalog), Catalog):
+        return catalog
+    kind = type(catalog)
+    mixins: list[type] = [_GuardedRest] if isinstance(catalog, RestCatalog) else []
+    mixins += [GuardedMetastore] if isinstance(catalog, MetastoreCatalog) else []
+    ours = copy.copy(catalog)
+    ours.__class__ = type(kind.__name__, (*mixins, _Guarded, kind), {"__module__": kind.__module__})
+    return ours
+
+
+class _Guarded(Catalog):
+    """Names are no paths, and table properties choose no file system."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return super()._load_file_io({}, location)
+
+    def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        check_stored(Catalog.identifier_to_tuple(identifier))
+        return super().create_table(identifier, *args, **kwargs)  # type: ignore[safe-super]
+
+    def create_table_transaction(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Any:
+        check_stored(Catalog.identifier_to_tuple(identifier))
+        return super().create_table_transaction(identifier, *args, **kwargs)  # type: ignore[safe-super]
+
+    def register_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
+        check_stored(Catalog.identifier_to_tuple(identifier))
+        return super().register_table(identifier, *args, **kwargs)  # type: ignore[safe-super]
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        check_stored(Catalog.identifier_to_tuple(to_identifier))
+        return super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        check_stored(Catalog.identifier_to_tuple(namespace))
+        super().create_namespace(namespace, properties)  # type: ignore[safe-super]
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        check_stored(table.name())
+        return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """What pyiceberg calls after commits of its own: a file outside of the table stays, whatever names it."""
+        inside = [entry for entry in base.metadata_log if is_below(entry.metadata_file, base.location)]
+        Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": inside}), metadata)
+
+
+class GuardedMetastore(_Guarded, MetastoreCatalog):
+    """The client writes the metadata files: below the table's location, and this in the warehouse."""
+
+    def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
+        resolved = super()._resolve_table_location(location, database_name, table_name)
+        places_of(resolved, {}, self.properties)
+        return resolved
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        before = current_table.metadata if current_table else None
+        for requirement in requirements:
+            requirement.validate(before)
+        metadata = update_table_metadata(
+            base_metadata=before or self._empty_table_metadata(),
+            updates=updates,
+            enforce_validation=before is None,
+            metadata_location=current_table.metadata_location if current_table else None,
+        )
+        version = self._parse_metadata_version(current_table.metadata_location) + 1 if current_table else 0
+        places = places_of(metadata.location, metadata.properties, self.properties)
+        file = places.new_table_metadata_file_location(version)
+        return StagedTable(table_identifier, metadata, file, self._load_file_io(location=file), self)
+
+
+class _GuardedRest(_Guarded, RestCatalog):
+    """What the server says of a table counts, credentials too; code that it names does not, nor do table properties."""
+
+    def _io_of(self, response: TableResponse) -> FileIO:
+        vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
+        said = {name: text for name, text in {**response.config, **vended}.items() if name != PY_IO_IMPL}
+        return RestCatalog._load_file_io(self, said, response.metadata_location)
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        return Table(
+            identifier_tuple,
+            table_response.metadata,
+            table_response.metadata_location or "",
+            self._io_of(table_response),
+            self,
+            table_response.config,
+        )
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        return StagedTable(
+            identifier_tuple,
+            table_response.metadata,
+            table_response.metadata_location or "",
+            self._io_of(table_response),
+            self,
+        )

@@ -1,0 +1,45 @@
+"""Which names a table, and a namespace, can have: what is a path, or part of one, is no name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from foldhouse.errors import DefinitionError
+
+_DECLARED = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
+_UNSAFE = re.compile(r"^\.|[\x00-\x1f\x7f/\\:*?\"<>|%]|^$|^\s|\s$")
+_MOST_BYTES = 200
+"""Of one part; a file system takes 255 for the name of a folder."""
+
+
+def check_declared(name: str) -> None:
+    """Refuse the name of a declaration that is no name of a table.
+
+    Raises:
+        DefinitionError: it is not `namespace.name` in letters, digits and underscores.
+    """
+    if not _DECLARED.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} is not a table name; it takes the form namespace.name in letters, digits and underscores"
+        )
+    check_stored(name.split("."))
+
+
+def check_stored(parts: Iterable[str]) -> None:
+    """Refuse names that would lead out of the folder which a catalog makes for them.
+
+    Args:
+        parts: of the name of a table or a namespace.
+
+    Raises:
+        DefinitionError: a part is empty, begins with a dot, is too long, or holds a character that paths take for
+            something else.
+    """
+    for part in parts:
+        if _UNSAFE.search(part) or len(part.encode("utf-8", "replace")) > _MOST_BYTES:
+            shown = part if len(part) <= _MOST_BYTES else f"{part[:40]}..."
+            raise DefinitionError(
+                f"{shown!r} cannot be the name, or a part of the name, of a table or namespace: files are stored under "
+                f"it. Take up to {_MOST_BYTES} letters, digits and underscores"
+            )
