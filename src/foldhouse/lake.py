@@ -29,6 +29,7 @@ from foldhouse.refresh.evaluate import Logic
 from foldhouse.refresh.evolution import evolve
 from foldhouse.refresh.expire import Expired, Keeping, expire_history
 from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
+from foldhouse.refresh.kinds import check_table
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.quarantine import quarantined
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
@@ -41,7 +42,7 @@ from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import lineage, log_of, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.restore import roll_back
-from foldhouse.storage.schema import Layout
+from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.window import Coverage, positions_from_json
@@ -129,15 +130,17 @@ class Lake:
     def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Commit:
         """Append events to a stream in one commit.
 
-        Exactly once for a `batch_id`: a batch whose id is in the stream's history is not appended again.
+        Exactly once for a `batch_id`: as long as an event of a batch is in the stream, the batch is not appended again,
+        whoever compacted the stream or expired its history. A batch that was rolled back may be appended again.
 
         Args:
             stream: the declaration.
             events: an Arrow table or a Spark DataFrame with the stream's columns.
-            batch_id: the caller's name for this batch.
+            batch_id: the caller's name for this batch, up to 1,000 characters.
 
         Raises:
             InvalidData: the events do not fit the stream; nothing was written.
+            DefinitionError: the lake has a table of this name that is no stream of ours; nothing was written.
         """
         return streams.append(self.catalog, stream, events, batch_id, self.run_id)
 
@@ -232,9 +235,10 @@ class Lake:
 
         Raises:
             UnknownSnapshot: there is no rebuild to publish.
+            DefinitionError: it is a stream, or another tool's.
             CommitConflict: somebody else committed since it was folded; table and branch are as they were.
         """
-        return publish_rebuild(self.catalog, self.load(table))
+        return publish_rebuild(self.catalog, check_table(self.load(table)))
 
     def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
         """The rows of a table or stream as a Spark DataFrame, now or as they were believed at a moment.
@@ -336,7 +340,6 @@ class Lake:
 
         What stays, however old: the head, every tag and branch, the last commits, and the position of every table of
         the catalog that is folded from this one, which is held by a tag `foldhouse.position.<table>` from then on.
-        Batch ids of expired commits are remembered for a week from their commit, up to the newest 10,000.
 
         Crash-safe: the removal is one commit, and files are deleted after it. With nothing to remove, nothing is
         committed.
@@ -380,7 +383,7 @@ class Lake:
 
     def kind(self, table: Source | str) -> str:
         """`stream`, `table`, or `foreign` for what foldhouse did not make."""
-        return self.load(table).properties.get("foldhouse.kind", "foreign")
+        return kind_of(self.load(table))
 
     def count(self, table: Source | str) -> int:
         """The rows of the head."""
@@ -388,7 +391,7 @@ class Lake:
         return row_count(iceberg, iceberg.metadata.current_snapshot_id)
 
     def schema(self, table: Source | str) -> pa.Schema | None:
-        """The published columns, `_state` left out; `None` for a table that does not exist yet."""
+        """The published columns, `_state` and `_batch_id` left out; `None` for a table that does not exist yet."""
         try:
             layout = Layout.of_head(self.load(table))
         except UnknownTable:

@@ -14,7 +14,7 @@ import click
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import FoldhouseError, UnknownTable
+from foldhouse.errors import DefinitionError, FoldhouseError, UnknownTable
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.definition import Table
 
@@ -149,7 +149,10 @@ def _declared(name: str, package: str) -> Table:
         ) from missing
     inside = [found.name for found in pkgutil.iter_modules(getattr(top, "__path__", []), f"{package}.")]
     modules = [top, *(importlib.import_module(one) for one in inside)]
-    tables = {value.name: value for module in modules for value in vars(module).values() if isinstance(value, Table)}
+    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Table)}
+    tables = {value.name: value for value in found.values()}
+    if sum(value.name == name for value in found.values()) > 1:
+        raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
     if name not in tables:
         raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(sorted(tables)) or 'none'}")
     return tables[name]

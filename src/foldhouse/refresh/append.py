@@ -6,6 +6,7 @@ Guarantee: exactly once a call. Each call is one commit; replacing a partition b
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,16 +25,18 @@ from pyiceberg.table.update import TableUpdate
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict, InvalidData
+from foldhouse.refresh.batches import BATCH, REPLACED, batches_in, check_batch_id, holds_batch, stamped
 from foldhouse.refresh.evolution import commit_columns, pending
 from foldhouse.refresh.head import COVERAGE, RUN_ID
-from foldhouse.refresh.remembered import BATCH, holds_batch, newest_coverage
+from foldhouse.refresh.kinds import check_stream
+from foldhouse.refresh.remembered import newest_coverage
 from foldhouse.refresh.result import PartitionCounts
 from foldhouse.refresh.target import create_table
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
-from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
+from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, day_spec, schema_of_types
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
@@ -63,23 +66,31 @@ class Commit:
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
 
 
-def load_stream(catalog: Catalog, stream: Stream) -> tuple[IcebergTable, tuple[TableUpdate, ...]]:
+def load_stream(
+    catalog: Catalog, stream: Stream, *, keeps_batches: bool = False
+) -> tuple[IcebergTable, tuple[TableUpdate, ...]]:
     """The stream's table, created where it does not exist yet, and what its declaration adds to it and widens.
 
+    Args:
+        catalog: where it is registered.
+        stream: the declaration.
+        keeps_batches: whether it is to have a column for the ids of batches.
+
     Raises:
-        DefinitionError: the declaration says a column that the table cannot have as it is.
+        DefinitionError: the declaration says a column that the table cannot have as it is, or the table is no stream.
     """
     iceberg = _stored(catalog, stream)
     if iceberg is None:
         schema = schema_of_types(dict(stream.schema))
-        properties = {**TABLE_PROPERTIES, "foldhouse.kind": "stream", "comment": stream.description}
-        iceberg = create_table(catalog, stream.name, schema, day_spec(schema, stream.partition_column), properties)
-    return iceberg, pending(iceberg, stream)
+        properties = {**TABLE_PROPERTIES, KIND: "stream", "comment": stream.description}
+        spec = day_spec(schema, stream.partition_column)
+        iceberg = check_stream(create_table(catalog, stream.name, schema, spec, properties))
+    return iceberg, pending(iceberg, stream, keeps_batches=keeps_batches)
 
 
 def _stored(catalog: Catalog, stream: Stream) -> IcebergTable | None:
     try:
-        return catalog.load_table(stream.name)
+        return check_stream(catalog.load_table(stream.name))
     except NoSuchTableError:
         return None
 
@@ -91,17 +102,21 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
         catalog: where the stream is registered.
         stream: the declaration.
         events: Arrow table or Spark DataFrame with the stream's columns.
-        batch_id: the caller's name for this batch; a batch whose id is in the stream's history is not appended again.
+        batch_id: the caller's name for this batch; a batch of which an event is in the stream is not appended again.
         run_id: for the summary.
 
     Raises:
-        DefinitionError: the declaration says a column that the stream cannot have as it is; nothing was written.
-        InvalidData: columns are missing, unknown or of another type; nothing was written.
+        DefinitionError: the declaration says a column that the stream cannot have as it is, or the table of its name
+            is no stream; nothing was written.
+        InvalidData: columns are missing, unknown or of another type, or `batch_id` is no id; nothing was written.
+        CommitConflict: others committed again and again, or made the stream anew; nothing was appended.
     """
+    if batch_id is not None:
+        check_batch_id(stream.name, batch_id)
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
         return Commit(stream.name, False, held.metadata.current_snapshot_id)
-    iceberg, written = _prepared(catalog, stream, events)
+    iceberg, written = _prepared(catalog, stream, events, batch_id)
     rows = sum(f.record_count for f in written)
     for _ in range(_ATTEMPTS):
         if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
@@ -111,19 +126,29 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
             snapshot_id = commit(catalog, iceberg, FileChanges(written, operation=Operation.APPEND), properties)
             return Commit(stream.name, True, snapshot_id, rows_added=rows)
         except CommitConflict:
-            iceberg = catalog.load_table(stream.name)
+            iceberg = _same_stream(catalog, stream, iceberg)
     raise CommitConflict(f"{stream.name} was committed to by others {_ATTEMPTS} times in a row; nothing was appended")
 
 
-def _prepared(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame) -> tuple[IcebergTable, list[DataFile]]:
+def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> IcebergTable:
+    """The stream read again, for files that were written for it as it was."""
+    found = _stored(catalog, stream)
+    if found is None or found.metadata.table_uuid != earlier.metadata.table_uuid:
+        raise CommitConflict(f"{stream.name} was dropped meanwhile; nothing was appended, and starting over is safe")
+    return found
+
+
+def _prepared(
+    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None
+) -> tuple[IcebergTable, list[DataFile]]:
     """The stream with the columns that are declared now, and the events in files that no commit names yet."""
     for attempt in range(1, _ATTEMPTS + 1):
-        iceberg, updates = load_stream(catalog, stream)
+        iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         layout = Layout.of(evolved(iceberg, updates))
         written = (
-            _written_by_spark(layout, stream, events)
+            _written_by_spark(layout, stream, events, batch_id)
             if isinstance(events, DataFrame)
-            else _written(layout, stream, events, os.cpu_count() or 1)
+            else _written(layout, stream, events, batch_id, os.cpu_count() or 1)
         )
         try:
             return commit_columns(catalog, iceberg, updates), written
@@ -168,10 +193,12 @@ def replace_partitions(
     counts = {day: _counts(held.get(day, []), new.get(day), day in changed) for day in days}
     if not changed and coverage == covered:
         return Commit(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
-    added = [write_data_file(layout, _partition(day), new[day]) for day in changed if day in new]
+    batches = {day: batches_in(iceberg, held.get(day, [])) for day in changed}
+    added = [write_data_file(layout, _partition(d), stamped(layout, new[d], batches[d])) for d in changed if d in new]
     gone = [one for day in changed for one in held.get(day, [])]
+    left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
-    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra}
+    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | ({REPLACED: json.dumps(left)} if left else {})
     operation = Operation.OVERWRITE if removed else Operation.APPEND
     snapshot_id = commit(catalog, iceberg, FileChanges(added, removed, operation), properties)
     return Commit(
@@ -199,13 +226,13 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
         InvalidData: columns are missing or unknown, or a value does not fit its type.
     """
     declared = {name for name, _ in stream.schema}
-    missing = [n for n in layout.arrow.names if n in declared and n not in events.column_names]
-    unknown = [name for name in events.column_names if name not in layout.arrow.names]
+    missing = [n for n in layout.visible if n in declared and n not in events.column_names]
+    unknown = [name for name in events.column_names if name not in layout.visible]
     if missing or unknown:
         found = [f"lack {', '.join(missing)}"] if missing else []
         found += [f"also have {', '.join(unknown)}"] if unknown else []
         raise InvalidData(
-            f"{stream.name} has the columns {', '.join(layout.arrow.names)}; the events {' and '.join(found)}"
+            f"{stream.name} has the columns {', '.join(layout.visible)}; the events {' and '.join(found)}"
         )
     columns = []
     for target in layout.arrow:
@@ -241,12 +268,15 @@ def _partition(day: date | None) -> Partition:
     return Partition((None if day is None else (day - _EPOCH).days,))
 
 
-def _written(layout: Layout, stream: Stream, events: pa.Table, at_once: int = 1) -> list[DataFile]:
+def _written(
+    layout: Layout, stream: Stream, events: pa.Table, batch_id: str | None, at_once: int = 1
+) -> list[DataFile]:
     """The events of each day in files of their own, several where that keeps several threads busy."""
     by_day = _by_day(stream, checked(stream, layout, events))
     has_days = stream.partition_column is not None
+    batches = () if batch_id is None else (batch_id,)
     parts = [
-        (_partition(day) if has_days else Partition(()), rows.slice(begin, size))
+        (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches))
         for day, rows in by_day.items()
         for size in [-(-rows.num_rows // _files(rows.num_rows, at_once))]
         for begin in range(0, rows.num_rows, size)
@@ -261,18 +291,20 @@ def _files(rows: int, at_once: int) -> int:
     return max(min(at_once, rows // _FEWEST_ROWS_A_FILE), -(-rows // _MOST_ROWS_A_FILE), 1)
 
 
-def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame) -> list[DataFile]:
+def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame, batch_id: str | None) -> list[DataFile]:
     rows = events
     if stream.partition_column is not None:
         rows = rows.repartition(events[stream.partition_column].cast("date"))
-    described = rows.mapInArrow(functools.partial(_write_task, layout, stream), "file binary").toArrow()
+    described = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id), "file binary").toArrow()
     return [pickle.loads(value) for value in described["file"].to_pylist()]
 
 
-def _write_task(layout: Layout, stream: Stream, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_task(
+    layout: Layout, stream: Stream, batch_id: str | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     given = [batch for batch in batches if batch.num_rows]
     if given:
-        files = _written(layout, stream, pa.Table.from_batches(given))
+        files = _written(layout, stream, pa.Table.from_batches(given), batch_id)
         yield pa.record_batch({"file": pa.array([pickle.dumps(f) for f in files], pa.binary())})
 
 
@@ -290,8 +322,9 @@ def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
         return False
     if new is None or not held:
         return rows == 0 and not held
-    now = pa.concat_tables([read_piece(layout, piece) for piece in pieces_of(held)])
-    return bool(now.cast(layout.arrow).equals(new))
+    now = pa.concat_tables([read_piece(layout, piece, layout.visible) for piece in pieces_of(held)])
+    given = new.select(layout.visible)
+    return bool(now.cast(given.schema).equals(given))
 
 
 def _counts(held: list[Slice], new: pa.Table | None, is_changed: bool) -> PartitionCounts:

@@ -6,6 +6,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.refresh.head import RUN_ID
+from foldhouse.storage.commit import is_bound
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices
 
@@ -52,4 +53,6 @@ def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> 
 
 def _is_our_compaction(snapshot: Snapshot) -> bool:
     summary = snapshot.summary
-    return summary is not None and summary.operation == Operation.REPLACE and RUN_ID in summary.additional_properties
+    if summary is None or summary.operation != Operation.REPLACE or RUN_ID not in summary.additional_properties:
+        return False
+    return is_bound(snapshot)  # another tool's `replace` may repeat what we said, and change rows

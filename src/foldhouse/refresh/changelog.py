@@ -21,7 +21,7 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
-from foldhouse.storage.schema import STATE, Layout
+from foldhouse.storage.schema import Layout
 from foldhouse.values import change
 
 _SIGN = "__sign"
@@ -43,8 +43,8 @@ def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str]
 
 
 def published(layout: Layout) -> list[str]:
-    """The columns people are shown: all but `_state`."""
-    return [name for name in layout.arrow.names if name != STATE]
+    """The columns people are shown: all but `_state` and `_batch_id`."""
+    return layout.visible
 
 
 def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:

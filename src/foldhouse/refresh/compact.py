@@ -25,14 +25,14 @@ from foldhouse.refresh.append import stream_coverage
 from foldhouse.refresh.cost import compacting_pays, is_small, is_worn
 from foldhouse.refresh.head import COVERAGE, ROWS_IN, RUN_ID, head_properties
 from foldhouse.refresh.publish import SPEC
-from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.commit import BINDING, FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
-from foldhouse.storage.schema import Layout
+from foldhouse.storage.schema import Layout, kind_of
 
 _ATTEMPTS = 5
-_OF_ONE_RUN = (RUN_ID, ROWS_IN, SPEC)
+_OF_ONE_RUN = (RUN_ID, ROWS_IN, SPEC, BINDING)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def compact(
 
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
     """What the head says, said again; but who ran, and what only one run can say."""
-    if iceberg.properties.get("foldhouse.kind") != "table":
+    if kind_of(iceberg) != "table":
         return {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))}
     said = head_properties(iceberg)
     return {name: value for name, value in said.items() if name not in _OF_ONE_RUN} | {RUN_ID: run_id}
@@ -133,7 +133,7 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, min_file
     A table that was rolled back behind a rebuild into other columns has none: its rows are not those of its schema.
     """
     head = iceberg.current_snapshot()
-    is_table = iceberg.properties.get("foldhouse.kind") == "table"
+    is_table = kind_of(iceberg) == "table"
     if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
         return
     for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
@@ -197,7 +197,7 @@ def _written(iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], targ
     files = _files_after(group, rows.num_rows, target_bytes)
     if not files:
         return ()
-    if iceberg.properties.get("foldhouse.kind") == "table":
+    if kind_of(iceberg) == "table":
         rows = _by_key(layout, rows)
     size = math.ceil(rows.num_rows / files)
     partition = Partition(group[0].file.partition)

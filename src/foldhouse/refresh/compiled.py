@@ -18,7 +18,7 @@ from foldhouse.spark.lineage import Origin, analysed_plan, normalised, origins
 from foldhouse.spark.shape import LINEAR, Shape, check_repeatable, key_origins, shape_of, source_name
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
-from foldhouse.storage.schema import STATE, Layout
+from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.fold import Expression, Fold
 
@@ -88,7 +88,7 @@ def compile_table(table: Table, sources: Sequence[Layout], session: Callable[[],
 
 
 def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
-    inputs = tuple(tuple(f.name for f in source.schema.fields if f.name != STATE) for source in sources)
+    inputs = tuple(tuple(source.visible) for source in sources)
     columns = list(inputs[0])
     if table.rows is None and _is_plain(table, fold := table.fold.over(columns, table.keys), columns):
         types = {name: _plain_type(sources[0].arrow.field(name).type) for name in columns}

@@ -15,15 +15,22 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
 
 from foldhouse.errors import DefinitionError, UnknownTable
+from foldhouse.refresh.batches import whole_bounds, with_batches
+from foldhouse.refresh.kinds import check_stream
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
-from foldhouse.storage.schema import schema_of_types
+from foldhouse.storage.schema import BATCH_ID, schema_of_types
 from foldhouse.storage.swap import swap, wait_for_the_clock
 from foldhouse.values.definition import Stream
 
 
-def pending(iceberg: IcebergTable, stream: Stream) -> tuple[TableUpdate, ...]:
+def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = False) -> tuple[TableUpdate, ...]:
     """What a declaration adds to, and widens in, the stream that is stored; nothing is committed.
+
+    Args:
+        iceberg: the stream as it is stored.
+        stream: its declaration.
+        keeps_batches: whether it is to have a column for the ids of batches.
 
     Raises:
         DefinitionError: the declaration says a column that cannot be had without renaming, dropping or narrowing.
@@ -35,7 +42,10 @@ def pending(iceberg: IcebergTable, stream: Stream) -> tuple[TableUpdate, ...]:
             f"{stream.name} is declared with a column that it no longer has: {'; '.join(gone)}. Declare it as it is, "
             "or call lake.evolve(stream) once to have a new and empty column of that name"
         )
-    return moved_to(iceberg, _declared(iceberg, stream, stored).schema)
+    declared = _declared(iceberg, stream, stored).schema
+    if not keeps_batches:
+        return moved_to(iceberg, declared)
+    return (*moved_to(iceberg, with_batches(iceberg, declared)), *whole_bounds(iceberg))
 
 
 def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> tuple[str, ...]:
@@ -56,7 +66,7 @@ def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Se
         CommitConflict: somebody else changed the schema meanwhile; starting over is safe.
     """
     try:
-        iceberg = catalog.load_table(stream.name)
+        iceberg = check_stream(catalog.load_table(stream.name))
     except NoSuchTableError:
         raise UnknownTable(
             f"{stream.name} does not exist in the lake yet; the first append makes it as declared"
@@ -147,8 +157,8 @@ def _check_stored(iceberg: IcebergTable, stream: Stream, rename: Mapping[str, st
             raise DefinitionError(f"{stream.name} has no column {old!r} to rename or drop; it has {', '.join(stored)}")
         if old in ruling or rename.get(old) in ruling:
             raise DefinitionError(
-                f"{stream.name} goes by {old!r}, a column of its keys, sequence, event time, event id or partition, "
-                "which are neither renamed nor dropped: what is folded goes by them; make a new stream instead"
+                f"{stream.name} goes by {old!r}, a column of its keys, sequence, event time, event id, partition or "
+                "batches, which are neither renamed nor dropped: what is folded goes by them; make a new stream instead"
             )
     for old, new in rename.items():
         if new in stored:
@@ -156,10 +166,11 @@ def _check_stored(iceberg: IcebergTable, stream: Stream, rename: Mapping[str, st
 
 
 def _ruling(iceberg: IcebergTable, stream: Stream) -> set[str]:
-    """The columns a stream goes by: those its declaration names, and those that partition what is stored."""
+    """The columns a stream goes by: those its declaration names, and those that partition and tell batches apart."""
     named = {*stream.keys, *stream.sequence_by, *stream.event_id, stream.event_time, stream.partition_column} - {None}
     sources = {field.source_id for field in iceberg.spec().fields}
-    return {str(one) for one in named} | {f.name for f in iceberg.schema().fields if f.field_id in sources}
+    partitioned = {f.name for f in iceberg.schema().fields if f.field_id in sources}
+    return {str(one) for one in named} | partitioned | {BATCH_ID}
 
 
 def _earlier_id(iceberg: IcebergTable, name: str) -> int | None:

@@ -24,6 +24,7 @@ from foldhouse.storage.archive import chapters_found, chapters_without, drop_unu
 from foldhouse.storage.catalog import table_names
 from foldhouse.storage.expire import Expiry, delete_unnamed, expire
 from foldhouse.storage.history import last_as_head, lineage, log_of, snapshot_of, snapshots_of
+from foldhouse.storage.schema import kind_of
 
 POSITION_TAG = "foldhouse.position."
 
@@ -90,7 +91,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
     ends = last_as_head(snapshots_of(iceberg), log_of(iceberg))
     needed = _needed(iceberg, set(held.values()), keeping, ends)
     removed = frozenset(one for one, end in ends.items() if end < keeping.since_ms and one not in needed)
-    memory = without(iceberg, removed, max((ends[one] for one in removed), default=0), keeping.now_ms)
+    memory = without(iceberg, removed, max((ends[one] for one in removed), default=0))
     listed = {one.snapshot_id for one in iceberg.snapshots()}
     moved = chapters_without(iceberg, removed)
     properties = {PROPERTY: to_json(memory)} if removed else {}
@@ -147,7 +148,7 @@ def _needed(iceberg: IcebergTable, positions: set[int], keeping: Keeping, ends: 
     refs = [ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if not tag.startswith(POSITION_TAG)]
     last = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())][: max(keeping.last, 1)]
     needed = {*refs, *positions, *last}
-    if iceberg.properties.get("foldhouse.kind") == "table":
+    if kind_of(iceberg) == "table":
         young = {one for one, end in ends.items() if end >= keeping.since_ms}
         needed |= {below for one in needed | young for below in _down_to_ours(iceberg, one)}
     return needed

@@ -20,7 +20,7 @@ from foldhouse.refresh.compiled import Compiled
 from foldhouse.spark.lineage import analysed_plan, handed_on
 from foldhouse.spark.shape import source_name
 from foldhouse.spark.source import empty_frame
-from foldhouse.storage.schema import STATE, Layout
+from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.fold import RowFold
 from foldhouse.values.window import Position
@@ -48,7 +48,9 @@ class Columns:
     @property
     def touched(self) -> set[str]:
         """Columns that were added, dropped, renamed, replaced, or have another type."""
-        then, now = ({f.name: f for f in layout.schema.fields if f.name != STATE} for layout in (self.then, self.now))
+        then, now = (
+            {f.name: f for f in layout.schema.fields if f.name in layout.visible} for layout in (self.then, self.now)
+        )
         return {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
 
 
@@ -141,7 +143,10 @@ def _used(
 
 def _told_apart(source: Source, columns: Columns) -> set[str]:
     """The columns by which the deliveries of an event are told apart: all of them, where there is an `event_id`."""
-    return set(columns.then.schema.column_names) if isinstance(source, Stream) and source.event_id else set()
+    if not isinstance(source, Stream) or not source.event_id:
+        return set()
+    visible = set(columns.then.visible)
+    return {path for path in columns.then.schema.column_names if path.partition(".")[0] in visible}
 
 
 def _plan(compiled: Compiled, layouts: Sequence[Layout], session: Callable[[], SparkSession]) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.errors import ForeignCommit
-from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.commit import is_bound
+from foldhouse.storage.deleted import live_rows
+from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.live import live_slices
+from foldhouse.storage.schema import Layout
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
 POSITION = "foldhouse.position"
@@ -53,10 +58,10 @@ class Head:
 def read_head(iceberg: IcebergTable) -> Head:
     """Read a derived table's head.
 
-    A `replace` by others (compaction) changes no row and passes; the head below it counts.
+    A `replace` by others (compaction) passes if the table has as many rows as before; the head below it counts.
 
     Raises:
-        ForeignCommit: a commit that is not ours changed rows.
+        ForeignCommit: a commit that is not ours changed rows, or repeats what one of ours said.
     """
     return _parsed(_newest_of_ours(iceberg))
 
@@ -74,14 +79,36 @@ def head_properties(iceberg: IcebergTable) -> dict[str, str]:
 
 def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
     snapshot = iceberg.current_snapshot()
+    replaced: list[Snapshot] = []
     while snapshot is not None and not is_ours(snapshot):
         if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:
             raise ForeignCommit(_who(iceberg, snapshot))
         below = snapshot_of(iceberg, snapshot.parent_snapshot_id)
         if below is None:
             raise ForeignCommit(_who(iceberg, snapshot))
+        replaced.append(snapshot)
         snapshot = below
+    for one in replaced:
+        if snapshot is not None and _rows(iceberg, one) != _rows(iceberg, snapshot):
+            raise ForeignCommit(_who(iceberg, one))
     return snapshot
+
+
+def _rows(iceberg: IcebergTable, snapshot: Snapshot) -> int:
+    """The rows of a snapshot by its files, because what the summary of another tool's commit says is not known."""
+    return _counted(str(iceberg.metadata.table_uuid), snapshot.snapshot_id, _Of(iceberg))
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A table, equal to every other: the cache goes by the table's uuid and the snapshot's id."""
+
+    iceberg: IcebergTable = field(compare=False)
+
+
+@lru_cache(maxsize=256)
+def _counted(uuid: str, snapshot_id: int, of: _Of) -> int:
+    return live_rows(Layout.of(of.iceberg), live_slices(of.iceberg, snapshot_id).values())
 
 
 def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
@@ -107,8 +134,9 @@ def _parsed(snapshot: Snapshot | None) -> Head:
 
 
 def is_ours(snapshot: Snapshot) -> bool:
-    """Whether a snapshot of a derived table says of what it is the fold."""
-    return snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
+    """Whether a snapshot of a derived table says of what it is the fold, and was committed by us to say so."""
+    is_said = snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
+    return is_said and is_bound(snapshot)
 
 
 def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
@@ -118,8 +146,11 @@ def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
     counts = summary.additional_properties if summary else {}
     writer = counts.get("engine-name") or counts.get("app-id") or counts.get("spark.app.id") or "an unnamed writer"
     when = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    copied = "; it repeats what an earlier commit of foldhouse said" if POSITION in counts else ""
+    ours = next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None)
+    back = "" if ours is None else f"roll it back to snapshot {ours.snapshot_id}, the last of ours, or "
     return (
         f"{name} is derived, but its snapshot {snapshot.snapshot_id} ({what} by {writer} at {when}, "
-        f"+{counts.get('added-records', '0')} -{counts.get('deleted-records', '0')} records) is not foldhouse's; "
-        f"roll it back to its parent {snapshot.parent_snapshot_id}, or run `foldhouse rebuild {name}`"
+        f"+{counts.get('added-records', '0')} -{counts.get('deleted-records', '0')} records) is not foldhouse's{copied}"
+        f"; {back}run `foldhouse rebuild {name}`"
     )

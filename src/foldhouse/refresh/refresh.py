@@ -34,6 +34,7 @@ from foldhouse.refresh.deletes import newest, sequence_from_json, sequence_to_js
 from foldhouse.refresh.evaluate import Evaluation, Logic
 from foldhouse.refresh.following import check_definition, check_names, columns_since, explained
 from foldhouse.refresh.head import Head, last_head, read_head
+from foldhouse.refresh.kinds import check_chain, check_source
 from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
 from foldhouse.refresh.result import Refreshed, by_partition, partition_counts, row_count
 from foldhouse.refresh.runners import Recompute, Run, fold_in_process
@@ -44,8 +45,8 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
-from foldhouse.storage.schema import Layout
-from foldhouse.values.definition import Table
+from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.values.definition import Source, Table
 from foldhouse.values.window import Coverage, Position, positions_to_json
 
 _PICKED_ROWS_WEIGHT = 0.1
@@ -116,9 +117,10 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
 
     Raises:
         UnknownTable: the source does not exist yet.
+        DefinitionError: the table is stored as a stream, or is among its own sources.
         DefinitionChanged: the table was folded under another declaration.
         SourceReplaced: the source was dropped and created again.
-        ForeignCommit: somebody else changed rows of the table.
+        ForeignCommit: somebody else changed rows of the table, or of a source that is a table.
         CommitConflict: somebody else committed meanwhile; starting over is safe.
     """
     started = time.monotonic()
@@ -127,6 +129,8 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     compiled = _compiled(workshop, table, sources)
     target = load_or_create(workshop.catalog, compiled, earlier)
     found = read_head(target.iceberg)
+    if not found.is_folded:
+        check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     if earlier is None and found.is_folded:
         raise CommitConflict(f"{table.name} was made and folded by somebody else meanwhile; starting over is safe")
     before = _checked(workshop, table, found, sources, compiled)
@@ -155,6 +159,8 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
 
     Raises:
         UnknownTable: the source does not exist yet.
+        DefinitionError: the table is stored as a stream, or is among its own sources; nothing was written.
+        ForeignCommit: somebody else changed rows of a source that is a table.
         CommitConflict: somebody else committed meanwhile; nothing was written.
     """
     started = time.monotonic()
@@ -162,6 +168,7 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     sources = _pinned(workshop.catalog, table)
     compiled = _compiled(workshop, table, sources)
     target = load_anew(workshop.catalog, compiled, earlier)
+    check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     last = last_head(target.iceberg)
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
@@ -179,10 +186,12 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
 
 
 def _pinned(catalog: Catalog, table: Table) -> tuple[_Source, ...]:
-    return tuple(_pinned_source(catalog, table, source.name) for source in table.sources)
+    return tuple(_pinned_source(catalog, table, source) for source in table.sources)
 
 
-def _pinned_source(catalog: Catalog, table: Table, name: str) -> _Source:
+def _pinned_source(catalog: Catalog, table: Table, source: Source) -> _Source:
+    """A source at its head, which is one of ours if the source is a table: a foreign row is not folded any further."""
+    name = source.name
     try:
         iceberg = catalog.load_table(name)
     except NoSuchTableError:
@@ -190,6 +199,9 @@ def _pinned_source(catalog: Catalog, table: Table, name: str) -> _Source:
             f"{table.name} is folded from {name}, which does not exist in the lake yet; "
             "append to it, or materialize it, first"
         ) from None
+    check_source(table, source, iceberg)
+    if kind_of(iceberg) == "table":
+        read_head(iceberg)
     head = iceberg.metadata.current_snapshot_id
     layout = Layout.of_head(iceberg)
     position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)

@@ -10,7 +10,8 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.refresh.bucket import BucketResult
 from foldhouse.refresh.head import ROWS
-from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.commit import is_bound
+from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.files import Partition
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Slice, live_slices
@@ -73,12 +74,13 @@ class Refreshed:
 def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
     """The rows of a snapshot: from its summary, else from its files (delete files are read, data files are not)."""
     snapshot = snapshot_of(iceberg, snapshot_id)
-    said = rows_said(snapshot.summary.additional_properties if snapshot and snapshot.summary else {})
-    if said is not None:
+    summary = dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {}
+    if snapshot is not None and not is_bound(snapshot):
+        summary.pop(ROWS, None)  # another tool's commit repeats it
+    if (said := rows_said(summary)) is not None:
         return said
     layout = Layout.of(iceberg)
-    slices = live_slices(iceberg, snapshot_id).values()
-    return sum(_live_rows(layout, one) for one in slices)
+    return live_rows(layout, live_slices(iceberg, snapshot_id).values())
 
 
 def rows_said(summary: Mapping[str, str]) -> int | None:
@@ -90,10 +92,6 @@ def rows_said(summary: Mapping[str, str]) -> int | None:
         return int(summary[ROWS])
     is_told = "total-records" in summary and summary.get("total-position-deletes", "0") == "0"
     return int(summary["total-records"]) if is_told else None
-
-
-def _live_rows(layout: Layout, one: Slice) -> int:
-    return one.file.rows - (len(deleted_positions(layout, one.deletes, one.file.path)) if one.deletes else 0)
 
 
 def partition_counts(
@@ -117,7 +115,7 @@ def partition_counts(
     rows = dict.fromkeys(days, 0)
     for partition, slices in by_partition(live_slices(iceberg, snapshot_id)).items():
         if (day := _day(partition)) in rows:
-            rows[day] += sum(_live_rows(layout, one) for one in slices)
+            rows[day] += live_rows(layout, slices)
     return {day: PartitionCounts(rows[day], *written.get(day, (0, 0))) for day in sorted(days)}
 
 

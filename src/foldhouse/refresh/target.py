@@ -16,10 +16,11 @@ from sqlalchemy.exc import IntegrityError
 
 from foldhouse.errors import DefinitionChanged
 from foldhouse.refresh.compiled import Compiled
+from foldhouse.refresh.kinds import check_table
 from foldhouse.storage.columns import continues, followed
 from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
 from foldhouse.storage.live import live_slices
-from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
+from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
 from foldhouse.values.definition import Table
 
 
@@ -39,9 +40,13 @@ class Target:
 
 
 def loaded(catalog: Catalog, table: Table) -> IcebergTable | None:
-    """The table of a declaration; `None` where it does not exist yet."""
+    """The table of a declaration; `None` where it does not exist yet.
+
+    Raises:
+        DefinitionError: what is stored under its name is a stream, or another tool's.
+    """
     try:
-        return catalog.load_table(table.name)
+        return check_table(catalog.load_table(table.name))
     except NoSuchTableError:
         return None
 
@@ -51,8 +56,8 @@ def load_or_create(catalog: Catalog, compiled: Compiled, earlier: IcebergTable |
     table, iceberg = compiled.table, earlier
     if iceberg is None:
         schema, spec = _shape(compiled)
-        properties = {**TABLE_PROPERTIES, "foldhouse.kind": "table", "comment": table.description}
-        iceberg = create_table(catalog, table.name, schema, spec, properties)
+        properties = {**TABLE_PROPERTIES, KIND: "table", "comment": table.description}
+        iceberg = check_table(create_table(catalog, table.name, schema, spec, properties))
     return Target(iceberg, Layout.of(iceberg))
 
 

@@ -10,6 +10,7 @@ after a commit that landed but was reported as failed.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,12 @@ from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
 _LOG = logging.getLogger(__name__)
 CODEC: Literal["deflate"] = "deflate"
+BINDING = "foldhouse.commit"
+"""In each summary of ours: which snapshot it was written for, so that a copy of it in another snapshot is found out.
+
+Such as `5 on 3 at 12`: snapshot 5 on its parent 3, with the sequence number 12.
+"""
+_BOUND = re.compile(r"(\d+) on (\d+|nothing) at (\d+)")
 _MERGE_MANIFESTS_ABOVE = 8
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
@@ -200,6 +207,9 @@ class _Producer:
         )
         return Summary(operation=self.changes.operation, **totalled.additional_properties)
 
+    def _binding(self, head: Snapshot | None, sequence_number: int) -> str:
+        return f"{self.snapshot_id} on {head.snapshot_id if head else 'nothing'} at {sequence_number}"
+
     def snapshot(self, head: Snapshot | None, properties: Mapping[str, str]) -> Snapshot:
         """Write what the snapshot points to, and describe it."""
         metadata = self.iceberg.metadata
@@ -221,9 +231,23 @@ class _Producer:
             manifest_list=path,
             sequence_number=sequence_number,
             timestamp_ms=now_ms(metadata.last_updated_ms, head),
-            summary=self._summary(head, properties),
+            summary=self._summary(head, {BINDING: self._binding(head, sequence_number), **properties}),
             schema_id=metadata.current_schema_id,
         )
+
+
+def is_bound(snapshot: Snapshot) -> bool:
+    """Whether a snapshot's summary was written by foldhouse for this very snapshot.
+
+    A parent that is gone fits as well: expiry by some tools takes its id out of the snapshots that stood on it.
+    """
+    said = snapshot.summary.additional_properties.get(BINDING, "") if snapshot.summary is not None else ""
+    found = _BOUND.fullmatch(said)
+    if found is None:
+        return False
+    own, parent, sequence = found.groups()
+    is_same = (own, sequence) == (str(snapshot.snapshot_id), str(snapshot.sequence_number))
+    return is_same and (snapshot.parent_snapshot_id is None or parent == str(snapshot.parent_snapshot_id))
 
 
 def now_ms(last_updated_ms: int, head: Snapshot | None) -> int:

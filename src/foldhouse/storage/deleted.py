@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow.parquet as pq
 
-from foldhouse.storage.live import Piece
+from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.schema import Layout
 
 
@@ -30,6 +30,14 @@ def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) ->
     of_path = [_DELETES.of(layout, delete_file).get(path) for delete_file in delete_files]
     parts = [positions for positions in of_path if positions is not None]
     return _together(parts) if parts else np.empty(0, np.int64)
+
+
+def live_rows(layout: Layout, slices: Iterable[Slice]) -> int:
+    """The rows of some slices that are not deleted; delete files are read, data files are not."""
+    return sum(
+        one.file.rows - (len(deleted_positions(layout, one.deletes, one.file.path)) if one.deletes else 0)
+        for one in slices
+    )
 
 
 def _together(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -30,6 +30,7 @@ class FileRef:
     """A data file as planning needs it; equal when the path is.
 
     `lower` and `upper` are Iceberg's serialised bounds by field id; text may be cut short, which keeps them bounds.
+    `nulls` are the ids of columns that are known to hold nothing but nulls.
     """
 
     path: str
@@ -39,6 +40,7 @@ class FileRef:
     partition: tuple[Any, ...] = field(compare=False)
     lower: dict[int, bytes] = field(compare=False, repr=False)
     upper: dict[int, bytes] = field(compare=False, repr=False)
+    nulls: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,9 @@ def _ref(data_file: DataFile) -> FileRef:
         partition=partition_values(data_file),
         lower=data_file.lower_bounds or {},
         upper=data_file.upper_bounds or {},
+        nulls=frozenset(
+            number for number, count in (data_file.null_value_counts or {}).items() if count == data_file.record_count
+        ),
     )
 
 

@@ -34,6 +34,10 @@ from foldhouse.values.types import arrow_type
 
 STATE = "_state"
 """The struct column in which folds keep what their published values do not hold."""
+BATCH_ID = "_batch_id"
+"""The text column of a stream that says with which batch an event came."""
+KIND = "foldhouse.kind"
+FOREIGN = "foreign"
 
 TABLE_PROPERTIES = {
     "format-version": "2",
@@ -41,6 +45,11 @@ TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+
+
+def kind_of(iceberg: IcebergTable) -> str:
+    """`stream`, `table`, or `foreign` for what foldhouse did not make."""
+    return iceberg.properties.get(KIND, FOREIGN)
 
 
 def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> Schema:
@@ -156,13 +165,20 @@ class Layout:
         read as it was written: the newest columns are not those of its rows.
         """
         written = cls.of(iceberg, iceberg.metadata.current_snapshot_id)
-        is_table = iceberg.properties.get("foldhouse.kind") == "table"
+        is_table = kind_of(iceberg) == "table"
         return written if is_table and not continues(iceberg.schema(), written.schema) else cls.of(iceberg)
 
     @cached_property
     def schema(self) -> Schema:
         """The Iceberg schema."""
         return Schema.model_validate_json(self.schema_json)
+
+    @cached_property
+    def visible(self) -> list[str]:
+        """The columns that people and folds see: all but `_state` of a table and `_batch_id` of a stream of ours."""
+        kind = dict(self.properties).get(KIND)
+        hidden = {STATE, BATCH_ID} if kind == "stream" else {STATE}
+        return [field.name for field in self.schema.fields if field.name not in hidden]
 
     def selected(self, columns: tuple[str, ...]) -> Schema:
         """The Iceberg schema of some top-level columns."""

@@ -164,6 +164,7 @@ def table(
         raise DefinitionError(f"table {name}: partition_by={partition_by!r} is not one of its keys {list(key_columns)}")
     published = fold.columns if isinstance(fold, RowFold) else [column for column, _ in fold.columns]
     _check_columns(name, [*key_columns, *published])
+    _check_chain(name, sources)
     if buckets < 1:
         raise DefinitionError(f"table {name}: buckets={buckets}; at least 1 is needed")
     sequence = _names(sequence_by) or (first.sequence_by if isinstance(first, Stream) else ())
@@ -202,6 +203,34 @@ def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) ->
             f"rows=lambda {', '.join(one.rpartition('.')[2] for one in names)}: ..."
         )
     return sources
+
+
+def _check_chain(name: str, sources: Sequence[Source]) -> None:
+    """Refuse one name for two things between a table and the streams it comes from.
+
+    Names that differ by upper and lower case alone are the same name to some catalogs and file systems.
+    """
+    found: dict[str, Source] = {}
+    above = list(sources)
+    while above:
+        one = above.pop()
+        if one.name.lower() == name.lower():
+            spelt = "" if one.name == name else ", which some catalogs take for the same name"
+            raise DefinitionError(
+                f"table {name} is folded from {one.name}{spelt}; a table and a source of it cannot share a name: give "
+                "the table another one"
+            )
+        other = found.setdefault(one.name.lower(), one)
+        if other.name != one.name or isinstance(other, Stream) != isinstance(one, Stream):
+            raise DefinitionError(
+                f"table {name} is folded from {_kind(other)} {other.name} and from {_kind(one)} {one.name}, which are "
+                "one name for two things; give one of them another name"
+            )
+        above += one.sources if isinstance(one, Table) else ()
+
+
+def _kind(source: Source) -> str:
+    return "the stream" if isinstance(source, Stream) else "the table"
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,166 @@
+"""Which batches are in a stream, by its events: each carries the id of the batch it came with, in `_batch_id`.
+
+As long as an event of a batch is in the stream, that batch is known, whoever compacted the stream or expired its
+history. A batch that a rollback took away is gone, and may be appended again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+from pyiceberg.types import NestedField, StringType
+
+from foldhouse.errors import DefinitionError, InvalidData
+from foldhouse.storage.files import read_piece
+from foldhouse.storage.history import lineage
+from foldhouse.storage.live import FileRef, Piece, Slice, live_slices
+from foldhouse.storage.schema import BATCH_ID, Layout
+
+BATCH = "foldhouse.batch-id"
+REPLACED = "foldhouse.batches-replaced"
+"""In the summary of a replacement: batches whose events it took away, and for which it gave no events to carry them."""
+LONGEST = 1_000
+_CHUNK_ROWS = 64 * 1024
+_WHOLE_BOUNDS = {f"write.metadata.metrics.column.{BATCH_ID}": "full"}
+
+
+def check_batch_id(name: str, batch_id: object) -> None:
+    """Refuse what cannot be a batch's id.
+
+    Raises:
+        InvalidData: it is no text, empty, too long, or cannot be written as UTF-8.
+    """
+    try:
+        is_fit = isinstance(batch_id, str) and 0 < len(batch_id) <= LONGEST and bool(batch_id.encode())
+    except UnicodeEncodeError:
+        is_fit = False
+    if not is_fit:
+        raise InvalidData(
+            f"{name}: batch_id={str(batch_id)[:80]!r} is no batch id; it is a text of 1 to {LONGEST:,} characters"
+        )
+
+
+def with_batches(iceberg: IcebergTable, schema: Schema) -> Schema:
+    """A stream's schema with the column that says with which batch an event came.
+
+    Raises:
+        DefinitionError: the stream has a column of that name and another type.
+    """
+    held = next((one for one in schema.fields if one.name.lower() == BATCH_ID), None)
+    if held is None:
+        number = max(iceberg.metadata.last_column_id, schema.highest_field_id) + 1
+        column = NestedField(number, BATCH_ID, StringType(), required=False)
+        return Schema(*schema.fields, column, schema_id=schema.schema_id)
+    if held.name != BATCH_ID or not isinstance(held.field_type, StringType):
+        raise DefinitionError(
+            f"{'.'.join(iceberg.name())} has the column {held.name} of type {held.field_type}; batch ids are kept in a "
+            f"column {BATCH_ID} of type string: rename or drop it, or append without batch_id"
+        )
+    return schema
+
+
+def whole_bounds(iceberg: IcebergTable) -> tuple[TableUpdate, ...]:
+    """The update that has every writer give the bounds of that column whole; others cut them at 16 characters."""
+    held = {name: iceberg.properties.get(name) for name in _WHOLE_BOUNDS}
+    return () if held == _WHOLE_BOUNDS else (SetPropertiesUpdate(updates=_WHOLE_BOUNDS),)
+
+
+def stamped(layout: Layout, rows: pa.Table, batch_ids: Sequence[str] = ()) -> pa.Table:
+    """The rows of one file with the batches that they stand for, if the stream keeps them.
+
+    Args:
+        layout: of the stream.
+        rows: its other columns.
+        batch_ids: none; one, for all rows; or several, of which each row carries one, from the first on.
+    """
+    if BATCH_ID not in layout.arrow.names:
+        return rows
+    kind = layout.arrow.field(BATCH_ID)
+    if len(batch_ids) == 1:
+        # One chunk again and again, so that it takes no memory to speak of.
+        chunk = pa.repeat(pa.scalar(batch_ids[0], kind.type), min(rows.num_rows, _CHUNK_ROWS))
+        starts = range(0, rows.num_rows, _CHUNK_ROWS)
+        column = pa.chunked_array([chunk.slice(0, rows.num_rows - start) for start in starts], kind.type)
+    else:
+        carried = list(batch_ids[: rows.num_rows])
+        nulls = pa.nulls(rows.num_rows - len(carried), kind.type)
+        column = pa.chunked_array([pa.array(carried, kind.type), nulls], kind.type)
+    place = layout.arrow.names.index(BATCH_ID)
+    if BATCH_ID in rows.column_names:
+        return rows.set_column(rows.column_names.index(BATCH_ID), kind, column)
+    return rows.add_column(place, kind, column)
+
+
+def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
+    """Whether an event of a batch is in the stream, or the batch left it with events that were replaced.
+
+    Files are told apart by the bounds in their manifests; those of many batches are read, this column alone, once.
+    """
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    wanted = batch_id.encode()
+    unsure: list[tuple[int, Layout, Slice]] = []
+    for number, layout in _columns(iceberg).items():
+        for one in slices.values():
+            lower, upper = one.file.lower.get(number), one.file.upper.get(number)
+            if lower == upper == wanted and not one.deletes:
+                return True
+            if _may_hold(one.file, number, wanted):
+                unsure.append((number, layout, one))
+    return any(batch_id in _batches(one, number, _Of(layout)) for number, layout, one in unsure) or any(
+        batch_id in json.loads(one.summary.additional_properties[REPLACED])
+        for one in lineage(iceberg, iceberg.current_snapshot())
+        if one.summary is not None and REPLACED in one.summary.additional_properties
+    )
+
+
+def batches_in(iceberg: IcebergTable, slices: Sequence[Slice]) -> list[str]:
+    """The ids of the batches of which some slices hold events, sorted."""
+    found = (
+        _batches(one, number, _Of(layout))
+        for number, layout in _columns(iceberg).items()
+        for one in slices
+        if number not in one.file.nulls
+    )
+    return sorted(frozenset[str]().union(*found))
+
+
+def _may_hold(file: FileRef, number: int, wanted: bytes) -> bool:
+    if number in file.nulls:
+        return False
+    lower, upper = file.lower.get(number), file.upper.get(number)
+    return (lower is None or lower <= wanted) and (upper is None or wanted <= upper)
+
+
+def _columns(iceberg: IcebergTable) -> Mapping[int, Layout]:
+    """Field id -> a layout to read it by, for each column of the name that any schema of the stream had.
+
+    Another tool may have dropped or renamed the column: the files go on holding it under its id.
+    """
+    found: dict[int, Layout] = {}
+    for _, schema in sorted(iceberg.schemas().items()):
+        for one in schema.fields:
+            if one.name == BATCH_ID and isinstance(one.field_type, StringType) and one.field_id not in found:
+                found[one.field_id] = replace(Layout.of(iceberg), schema_json=schema.model_dump_json())
+    return found
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A layout, equal to every other: the cache goes by the slice, whose files never change, and the column's id."""
+
+    layout: Layout = field(compare=False)
+
+
+@lru_cache(maxsize=65_536)
+def _batches(one: Slice, number: int, of: _Of) -> frozenset[str]:
+    """The ids that the live rows of a file carry in a column."""
+    values = read_piece(of.layout, Piece(one.file, without=one.deletes), [BATCH_ID])[BATCH_ID]
+    return frozenset(pc.unique(values).drop_null().to_pylist())
