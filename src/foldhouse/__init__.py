@@ -2,6 +2,7 @@
 
 from foldhouse.errors import (
     CommitConflict,
+    CorruptFile,
     DefinitionChanged,
     DefinitionError,
     FoldhouseError,
@@ -9,6 +10,8 @@ from foldhouse.errors import (
     InvalidData,
     LandingError,
     SourceReplaced,
+    SparkLost,
+    StorageError,
     TooManyBadLines,
     UnknownSnapshot,
     UnknownTable,
@@ -46,6 +49,7 @@ __all__ = [
     "Commit",
     "CommitConflict",
     "Compacted",
+    "CorruptFile",
     "DefinitionChanged",
     "DefinitionError",
     "Expired",
@@ -59,6 +63,8 @@ __all__ = [
     "Refreshed",
     "SnapshotInfo",
     "SourceReplaced",
+    "SparkLost",
+    "StorageError",
     "Stream",
     "Table",
     "TooManyBadLines",

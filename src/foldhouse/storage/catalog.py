@@ -17,6 +17,9 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.exc import OperationalError
 
+from foldhouse.storage.metadata import SealedCatalog
+from foldhouse.storage.sqlite import address, check_is_database, is_read_only
+
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
 _AGAIN_SECONDS = 0.01
@@ -24,7 +27,7 @@ _TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _MOST_KNOWN = 64
 
 
-class _LocalCatalog(SqlCatalog):
+class _LocalCatalog(SealedCatalog):
     """Parses a metadata file once: it never changes, and with a long history that is most of loading a table."""
 
     @cached_property
@@ -65,11 +68,24 @@ def open_local_catalog(lake: Path) -> SqlCatalog:
     SQLite waits up to 30 s for another writer and writes ahead, so that readers do not block.
 
     Args:
-        lake: the lake's folder; created where missing.
+        lake: the lake's folder; created where missing. One that is read-only can be read.
+
+    Raises:
+        CorruptFile: `catalog.db` is no database.
+        StorageError: it cannot be read, or the folder cannot be made.
     """
     lake = lake.resolve()
+    file = lake / "catalog.db"
+    check_is_database(file)
+    if is_read_only(file):
+        return _LocalCatalog(
+            CATALOG_NAME,
+            uri=address(file, _BUSY_SECONDS),
+            warehouse=(lake / "warehouse").as_uri(),
+            init_catalog_tables="false",
+        )
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
-    uri = f"sqlite:///{lake / 'catalog.db'}?timeout={_BUSY_SECONDS}"
+    uri = address(file, _BUSY_SECONDS)
     _prepare(uri)
     return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=(lake / "warehouse").as_uri())
 
