@@ -15,10 +15,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from foldhouse.storage.metadata import SealedCatalog
-from foldhouse.storage.sqlite import address, check_is_database, is_read_only
+from foldhouse.storage.metadata import SealedCatalog, check_home
+from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
@@ -46,6 +46,7 @@ class _LocalCatalog(SealedCatalog):
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location or ""
+        check_home(self.properties.get("warehouse", ""), location)
         metadata = self._known.get(location)
         if metadata is None:
             loaded = super()._convert_orm_to_iceberg(orm_table)
@@ -104,6 +105,8 @@ def _prepare(uri: str) -> None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 SqlCatalogBaseTable.metadata.create_all(connection)
                 connection.commit()
+    except SQLAlchemyError as failure:
+        raise failure_of_catalog(uri.removeprefix("sqlite:///").partition("?")[0], failure) from failure
     finally:
         engine.dispose()
 

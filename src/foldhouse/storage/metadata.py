@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import re
 import threading
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -15,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from foldhouse.errors import CorruptFile
 from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_whole
+from foldhouse.storage.sqlite import check_whole
 
 _GZIP = ".gz.metadata.json"
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
@@ -36,6 +40,24 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
     except Exception as failure:  # whatever a parser says of bytes that are no metadata
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise CorruptFile(f"{location} is damaged: it is no metadata of a table ({reason}). {WAY_OUT}") from failure
+
+
+@lru_cache(maxsize=1024)
+def check_home(warehouse: str, location: str) -> None:
+    """Refuse metadata in the warehouse of another local lake: the catalog is a copy, or stands in the wrong folder.
+
+    Raises:
+        CorruptFile: it is; a commit would change the other lake.
+    """
+    if not warehouse.startswith("file:") or not location.startswith("file:") or location.startswith(f"{warehouse}/"):
+        return
+    home = Path(unquote(urlsplit(warehouse).path)).parent
+    for folder in Path(unquote(urlsplit(location).path)).parents:
+        if folder.name == "warehouse" and (folder.parent / "catalog.db").is_file() and folder.parent != home:
+            raise CorruptFile(
+                f"{home / 'catalog.db'} is the catalog of another lake, {folder.parent}: it was copied, or put into "
+                f"the wrong folder. Open {folder.parent} instead, or restore this lake's own file from a backup"
+            )
 
 
 class SealedCatalog(SqlCatalog):
@@ -62,8 +84,16 @@ class SealedCatalog(SqlCatalog):
         else:  # the first metadata of a table, which pyiceberg names before anybody is asked
             super()._write_metadata(metadata, io, metadata_path)
 
+    def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
+        found = super()._resolve_table_location(location, database_name, table_name)
+        if self.engine.dialect.name == "sqlite" and not self.table_exists((database_name, table_name)):
+            with self.engine.connect() as connection:
+                check_whole(connection, found)
+        return found
+
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location or ""
+        check_home(self.properties.get("warehouse", ""), location)
         metadata = read_metadata(load_file_io(self.properties, location), location)
         name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)

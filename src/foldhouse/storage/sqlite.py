@@ -7,9 +7,12 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from foldhouse.errors import CorruptFile, StorageError
+from sqlalchemy import Connection
+
+from foldhouse.errors import CorruptFile, FoldhouseError, StorageError
 
 _MAGIC = b"SQLite format 3\x00"
+_NOT_A_DATABASE = ("not a database", "malformed", "no such table", "no such column", "unsupported file format")
 
 
 def is_read_only(file: Path) -> bool:
@@ -18,7 +21,7 @@ def is_read_only(file: Path) -> bool:
 
 
 def check_is_database(file: Path) -> None:
-    """Refuse a file that is no SQLite database, and one that was emptied; a missing one is made by who opens it.
+    """Refuse a file that is no SQLite database, and one that is lost while the tables are still there.
 
     Raises:
         CorruptFile: it holds something else.
@@ -28,16 +31,16 @@ def check_is_database(file: Path) -> None:
         with file.open("rb") as source:
             found = source.read(len(_MAGIC))
     except FileNotFoundError:
-        return
+        found = b""
     except OSError as failure:
         raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
-    if not found and not any((file.parent / "warehouse").glob("*")):
-        return  # a lake that another process is making
+    if not found and next((file.parent / "warehouse").rglob("*.metadata.json"), None) is None:
+        return  # a new lake
     if found != _MAGIC:
-        held = "is empty" if not found else f"begins with {found!r}"
+        held = f"begins with {found!r}" if found else "is missing or empty, and `warehouse` beside it holds tables"
         raise CorruptFile(
-            f"{file} is no SQLite database: it {held}. Nothing was changed; restore the file from a backup. The tables "
-            "below `warehouse` are whole without it, and can be registered again"
+            f"{file} is no SQLite database: it {held}. Nothing was changed; restore the file from a backup, or "
+            "register the tables again"
         )
 
 
@@ -76,3 +79,46 @@ def _can_be_read(uri: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
+    """What SQLAlchemy or SQLite says of a catalog, as an error of ours."""
+    said = str(getattr(failure, "orig", None) or failure)
+    if any(text in said for text in _NOT_A_DATABASE):
+        return CorruptFile(
+            f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup. The "
+            "tables below `warehouse` are whole without it, and can be registered again"
+        )
+    if "locked" in said or "busy" in said:
+        return StorageError(
+            f"{name}: the catalog cannot be used: {said}. Another process has held it for 30 s; wait, and run it again"
+        )
+    if "readonly" in said:
+        return StorageError(f"{name}: the catalog is read-only: {said}. Nothing was written; the lake can only be read")
+    return StorageError(f"{name}: the catalog cannot be used: {said}")
+
+
+def check_whole(connection: Connection, location: str) -> None:
+    """Before a table is made: refuse a catalog that is damaged, and a location that is that of a registered table.
+
+    A changed bit can hide a table, or give it another name. Its rows would be lost behind a new and empty one.
+
+    Args:
+        connection: to the catalog.
+        location: of the new table.
+
+    Raises:
+        CorruptFile: the catalog is damaged, or another table is at this location.
+    """
+    found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
+    if found != "ok":
+        raise CorruptFile(f"the catalog is damaged: {found}. Nothing was written; restore `catalog.db` from a backup")
+    rows = connection.exec_driver_sql(
+        "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
+    )
+    for namespace, name, metadata in rows:
+        if str(metadata).startswith(f"{location}/"):
+            raise CorruptFile(
+                f"{location} holds the table {namespace}.{name} already: it was renamed, or the catalog is damaged. "
+                "Nothing was written; restore `catalog.db` from a backup, or take another name for the new table"
+            )
