@@ -2,6 +2,7 @@
 
 from foldhouse.errors import (
     CommitConflict,
+    CorruptFile,
     DaysNotLanded,
     DefinitionChanged,
     DefinitionError,
@@ -10,6 +11,8 @@ from foldhouse.errors import (
     InvalidData,
     LandingError,
     SourceReplaced,
+    SparkLost,
+    StorageError,
     TooManyBadLines,
     UnknownSnapshot,
     UnknownTable,
@@ -47,6 +50,7 @@ __all__ = [
     "Commit",
     "CommitConflict",
     "Compacted",
+    "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
@@ -61,6 +65,8 @@ __all__ = [
     "Refreshed",
     "SnapshotInfo",
     "SourceReplaced",
+    "SparkLost",
+    "StorageError",
     "Stream",
     "Table",
     "TooManyBadLines",

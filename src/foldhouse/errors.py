@@ -10,6 +10,9 @@ FoldhouseError
 ├── ForeignCommit            somebody else changed rows of a derived table
 ├── CommitConflict           the head moved while we worked; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature we refuse by name
+├── CorruptFile              a file of the lake is missing, cut short or altered
+├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
+├── SparkLost                Spark's process or a worker of it died; running it again is safe
 └── LandingError             a landing folder or file
     ├── UnreadableFile       a file that cannot be read as what it should be
     ├── TooManyBadLines      more lines are bad than the declared share
@@ -18,6 +21,7 @@ FoldhouseError
 
 __all__ = [
     "CommitConflict",
+    "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
@@ -26,6 +30,8 @@ __all__ = [
     "InvalidData",
     "LandingError",
     "SourceReplaced",
+    "SparkLost",
+    "StorageError",
     "TooManyBadLines",
     "UnknownSnapshot",
     "UnknownTable",
@@ -72,6 +78,18 @@ class CommitConflict(FoldhouseError):
 
 class Unsupported(FoldhouseError):
     """The table uses a feature of Iceberg that foldhouse does not read or write."""
+
+
+class CorruptFile(FoldhouseError):
+    """A file of the lake is missing, cut short or altered; no row was returned from it and nothing was committed."""
+
+
+class StorageError(FoldhouseError):
+    """The store or the catalog cannot be read or written now: full, read-only, forbidden, unreachable."""
+
+
+class SparkLost(FoldhouseError):
+    """Spark's process, or a worker of it, died; nothing was committed, and running it again is safe."""
 
 
 class LandingError(FoldhouseError):

@@ -18,9 +18,10 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyspark.sql import DataFrame, SparkSession
 
-from foldhouse.errors import CommitConflict, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CommitConflict, UnknownSnapshot, UnknownTable
 from foldhouse.refresh import append as streams
 from foldhouse.refresh.append import Commit
+from foldhouse.refresh.arguments import told
 from foldhouse.refresh.changelog import changes_between, published, read_rows
 from foldhouse.refresh.compact import Compacted, compact
 from foldhouse.refresh.compiled import Compiled, compile_table
@@ -35,6 +36,7 @@ from foldhouse.refresh.quarantine import quarantined
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
 from foldhouse.refresh.remembered import remembered
 from foldhouse.refresh.result import Refreshed, row_count
+from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import open_local_catalog, table_names
@@ -122,11 +124,15 @@ class Lake:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, started at the first use."""
+        """The Spark session, started at the first use, and again once it died."""
+        if self._session is not None and not is_alive(self._session):
+            put_away(self._session)
+            self._session = None
         if self._session is None:
             self._session = self._start()
         return self._session
 
+    @told
     def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Commit:
         """Append events to a stream in one commit.
 
@@ -144,6 +150,7 @@ class Lake:
         """
         return streams.append(self.catalog, stream, events, batch_id, self.run_id)
 
+    @told
     def replace(
         self, stream: Stream, events: pa.Table, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
     ) -> Commit:
@@ -165,6 +172,7 @@ class Lake:
             lambda: streams.replace_partitions(self.catalog, stream, events, days, self.run_id, summary or {})
         )
 
+    @told
     def evolve(
         self, stream: Stream, *, rename: Mapping[str, str] | None = None, drop: Iterable[str] = ()
     ) -> tuple[str, ...]:
@@ -190,6 +198,7 @@ class Lake:
         names = tuple(drop)
         return self._retried(lambda: evolve(self.catalog, stream, rename or {}, names))
 
+    @told
     def refresh(self, table: Table) -> Refreshed:
         """Move a table's position to its source's head: fold what the source gained, in one commit.
 
@@ -200,6 +209,7 @@ class Lake:
         """
         return self._retried(lambda: refresh(self._workshop, table))
 
+    @told
     def backfill(self, table: Table, partitions: Iterable[date]) -> Refreshed:
         """Refresh a table and fold the given days of it that do not exist yet, reading only the files that hold them.
 
@@ -212,6 +222,7 @@ class Lake:
         asked = Coverage.of(partitions)
         return self._retried(lambda: refresh(self._workshop, table, asked))
 
+    @told
     def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
         """Fold a table again from the beginning, as it is declared now; its coverage stays.
 
@@ -225,6 +236,7 @@ class Lake:
         """
         return self._retried(lambda: rebuild(self._workshop, table, publish))
 
+    @told
     def publish(self, table: Source | str) -> int:
         """Make what `rebuild(table, publish=False)` folded the head, with its schema and partitioning, in one step.
 
@@ -240,6 +252,7 @@ class Lake:
         """
         return publish_rebuild(self.catalog, check_table(self.load(table)))
 
+    @told
     def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
         """The rows of a table or stream as a Spark DataFrame, now or as they were believed at a moment.
 
@@ -252,11 +265,13 @@ class Lake:
         slices = live_slices(iceberg, snapshot_id)
         return frame_of(self.spark, layout, published(layout), pieces_of(slices.values()))
 
+    @told
     def to_arrow(self, table: Source | str, *, as_of: AsOf = None) -> pa.Table:
         """The rows of a table or stream as an Arrow table; no Spark is started."""
         iceberg = self.load(table)
         return read_rows(iceberg, None if as_of is None else self._snapshot_id(iceberg, as_of))
 
+    @told
     def quarantined(self, table: Table) -> pa.Table:
         """The rows that were not folded into a table: a key is null, or a part of `sequence_by` where it goes by it.
 
@@ -270,6 +285,7 @@ class Lake:
         logic = Logic(self._compile(table, layouts), layouts, lambda: self.spark)
         return quarantined(self.load(table), sources, logic)
 
+    @told
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
         """What changed in `(after, upto]`, as an Arrow table; no Spark is started.
 
@@ -289,6 +305,7 @@ class Lake:
         begin = None if after in (0, "0") else self._snapshot_id(iceberg, after)
         return changes_between(iceberg, begin, self._snapshot_id(iceberg, upto), net=net)
 
+    @told
     def rollback(self, table: Source | str, *, to: AsOf) -> int:
         """Make an older snapshot the head again: rows, position and coverage go back together.
 
@@ -307,6 +324,7 @@ class Lake:
             raise UnknownSnapshot(f"{'.'.join(iceberg.name())}: {to} is not in the history of its head")
         return roll_back(self.catalog, iceberg, target)
 
+    @told
     def compact(
         self, table: Source | str, *, target_bytes: int = TARGET_BYTES, min_files: int = MIN_FILES
     ) -> Compacted:
@@ -328,6 +346,7 @@ class Lake:
             lambda: compact(self.catalog, lambda: self.load(table), target_bytes, min_files, self.run_id)
         )
 
+    @told
     def expire(
         self,
         table: Source | str,
@@ -356,18 +375,18 @@ class Lake:
             UnknownTable, Unsupported: see `foldhouse.errors`.
             CommitConflict: others committed again and again meanwhile; nothing was removed.
         """
-        if keep_last < 1:
-            raise InvalidData(f"keep_last={keep_last}; at least the head is kept, so 1 is the least")
         now = datetime.now(UTC)
         since = min(moment_before(EXPIRE_AFTER if older_than is None else older_than, now), now - in_use)
         keeping = Keeping(int(since.timestamp() * 1000), keep_last, int(now.timestamp() * 1000))
         return self._retried(lambda: expire_history(self.catalog, lambda: self.load(table), keeping))
 
+    @told
     def history(self, table: Source | str) -> list[SnapshotInfo]:
         """The commits behind the head, newest first, as far as they are kept."""
         iceberg = self.load(table)
         return _infos(lineage(iceberg, iceberg.current_snapshot()), log_of(iceberg))
 
+    @told
     def head(self, table: Source | str) -> SnapshotInfo | None:
         """The newest commit; `None` for a table that does not exist or has no commit."""
         try:
@@ -377,19 +396,23 @@ class Lake:
         snapshot = iceberg.current_snapshot()
         return None if snapshot is None else _infos([snapshot], iceberg.metadata.snapshot_log)[0]
 
+    @told
     def tables(self) -> list[str]:
         """The names of all tables and streams of the lake, sorted."""
         return table_names(self.catalog)
 
+    @told
     def kind(self, table: Source | str) -> str:
         """`stream`, `table`, or `foreign` for what foldhouse did not make."""
         return kind_of(self.load(table))
 
+    @told
     def count(self, table: Source | str) -> int:
         """The rows of the head."""
         iceberg = self.load(table)
         return row_count(iceberg, iceberg.metadata.current_snapshot_id)
 
+    @told
     def schema(self, table: Source | str) -> pa.Schema | None:
         """The published columns, `_state` and `_batch_id` left out; `None` for a table that does not exist yet."""
         try:
@@ -398,6 +421,7 @@ class Lake:
             return None
         return pa.schema([layout.arrow.field(name).remove_metadata() for name in published(layout)])
 
+    @told
     def types(self, table: Source | str) -> dict[str, str] | None:
         """Published column -> Iceberg type as text; `None` for a table that does not exist yet."""
         try:
@@ -408,6 +432,7 @@ class Lake:
         fields = {field.name: str(field.field_type) for field in layout.schema.fields}
         return {name: fields[name] for name in published(layout)}
 
+    @told
     def load(self, table: Source | str) -> IcebergTable:
         """The pyiceberg table behind a declaration or a name.
 

@@ -251,7 +251,9 @@ def test_no_character_is_looked_at_more_than_a_few_times(line: str, before: str,
     assert scanner.scanned < 6 * len(text)
 
 
-@given(lines=st.lists(st.text(st.sampled_from(',,"""a'), max_size=8), min_size=1, max_size=12), longest=st.integers(1, 400))
+@given(
+    lines=st.lists(st.text(st.sampled_from(',,"""a'), max_size=8), min_size=1, max_size=12), longest=st.integers(1, 400)
+)
 @settings(max_examples=300)
 def test_whatever_line_repeats_no_character_is_looked_at_more_than_a_few_times(lines: list[str], longest: int) -> None:
     text = ("\n".join(lines) + "\n").encode() * 40

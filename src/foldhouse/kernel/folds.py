@@ -33,7 +33,11 @@ from foldhouse.kernel.ordered import EARLIEST, EARLIEST_GIVEN, LATEST, LATEST_GI
 from foldhouse.kernel.sums import AVERAGE, COUNT, TOTAL
 from foldhouse.kernel.updates import LATEST_LIVE_GIVEN
 from foldhouse.values.fold import ColumnFold, Expression, RowFold
+from foldhouse.values.given import shown, text, texts, whole
 from foldhouse.values.types import arrow_type
+
+MOST_LISTED = 1_000_000
+"""How long a list in a row may be at the most."""
 
 __all__ = [
     "average",
@@ -169,7 +173,7 @@ def _option(ignore_nulls: bool) -> tuple[tuple[str, object], ...]:
 
 
 def _columns(columns: Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+    return texts("columns", columns)
 
 
 def distinct(value: Expression) -> ColumnFold:
@@ -205,10 +209,10 @@ def collect(
         limit: how many values the list has at the most: the first ones.
 
     Raises:
-        DefinitionError: a limit below 1.
+        DefinitionError: a limit that is no whole number above 0.
     """
-    if limit is not None and limit < 1:
-        raise DefinitionError(f"collect({value!r}, limit={limit}) needs a limit of at least 1, or none")
+    if limit is not None:
+        whole(f"the limit of collect({shown(value)})", limit, 1, MOST_LISTED)
     algebra = collected(has_order=by is not None, distinct=distinct, limit=limit)
     options = (("distinct", True),) if distinct else ()
     return ColumnFold(
@@ -233,11 +237,10 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
     Raises:
         DefinitionError: `n` below 1, or no values.
     """
-    if n < 1 or not values:
-        raise DefinitionError(
-            f"top({n}, {', '.join(map(repr, values))}) needs n of at least 1 and a column beside `by`"
-        )
-    names = (*values, by)
+    whole("n of top()", n, 1, MOST_LISTED)
+    if not values:
+        raise DefinitionError(f"top({n}, {', '.join(map(repr, values))}) needs a column beside `by`")
+    names = tuple(text("a column of top()", name) for name in (*values, by))
     return ColumnFold(best(n, names), names, options=(("n", n), ("by", by)))
 
 

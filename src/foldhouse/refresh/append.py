@@ -41,6 +41,7 @@ from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
 _ATTEMPTS = 10
 _FEWEST_ROWS_A_FILE = 250_000
 _MOST_ROWS_A_FILE = 4_000_000
@@ -234,6 +235,7 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
         raise InvalidData(
             f"{stream.name} has the columns {', '.join(layout.visible)}; the events {' and '.join(found)}"
         )
+    _check_values(stream, events)
     columns = []
     for target in layout.arrow:
         if target.name not in events.column_names:
@@ -249,8 +251,32 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     return pa.table(columns, schema=layout.arrow)
 
 
+def _check_values(stream: Stream, events: pa.Table) -> None:
+    """Refuse two columns of one name, and bytes that are no values of their type, such as texts that are not UTF-8."""
+    twice = {name for name in events.column_names if events.column_names.count(name) > 1}
+    if twice:
+        raise InvalidData(f"{stream.name}: the events have the column {min(twice)!r} twice")
+    try:
+        events.validate(full=True)
+    except pa.ArrowInvalid as failure:
+        raise InvalidData(f"{stream.name}: the events are not valid Arrow data: {failure}") from failure
+
+
+def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
+    """Refuse days that no calendar of Python, SQL or Iceberg's other readers has."""
+    ends = pc.min_max(days.cast(pa.int32())).as_py()
+    for number in (ends["min"], ends["max"]):
+        if number is not None and not _FIRST_DAY <= number <= _LAST_DAY:
+            raise InvalidData(
+                f"{stream.name}.{stream.partition_column}: an event is {number} days from 1970-01-01; days are from "
+                f"{date.min} to {date.max}. Nothing was written"
+            )
+
+
 def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
     days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
+    if days is not None:
+        _check_days(stream, days)
     if days is None:
         return {None: events} if events.num_rows else {}
     if pc.count_distinct(days, mode="all").as_py() <= 1:

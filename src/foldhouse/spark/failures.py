@@ -1,4 +1,4 @@
-"""What Spark says when a job fails, as errors of our own."""
+"""What Spark says when it fails, as errors of our own."""
 
 from __future__ import annotations
 
@@ -6,36 +6,95 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
 
 _OURS = re.compile(r"foldhouse\.errors\.(\w+): (.+)")
+_DIED = re.compile(
+    r"Python worker (?:exited|crashed|failed to connect)|PYTHON_WORKER_(?:CRASH|EXIT)|SparkContext was shut down"
+    r"|stopped SparkContext|SESSION_CHANGED|SESSION_NOT_FOUND|SESSION_CLOSED|StatusCode\.UNAVAILABLE|OutOfMemoryError"
+    r"|Answer from Java side is empty|trying to connect to the Java server|Error while (?:sending|receiving)"
+    r"|ExecutorLostFailure|Reentrant call|Connection refused"
+)
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|Read-only file system")
+_DAMAGED = re.compile(
+    r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
+    r"|could not read page|Could not verify dictionary page integrity|Could not verify data page integrity"
+)
+_FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
 
 
 @contextlib.contextmanager
 def in_our_words(name: str) -> Iterator[None]:
-    """Raise what a Spark job fails with as an error of ours.
+    """Raise what Spark fails with as an error of ours.
 
     Args:
         name: the table that is folded.
 
     Raises:
         FoldhouseError: the one a task raised.
+        DefinitionError: an expression cannot be understood.
         InvalidData: the rows cannot be computed: a cast that fails, a division by zero, an overflow.
+        CorruptFile: a file is missing, or fails its checksum.
+        StorageError: a disk is full or read-only.
+        SparkLost: Spark's process or a worker of it died.
     """
     try:
         yield
-    except PySparkException as failure:
-        said = str(failure)
-        ours = _OURS.findall(said)
-        if ours:
-            kind, message = ours[-1]
-            raise getattr(errors, kind, errors.FoldhouseError)(f"{name}: {message}") from failure
-        condition = failure.getCondition() if hasattr(failure, "getCondition") else None
-        first = (said.strip().splitlines() or ["no message"])[0]
-        what = f"{condition}: {first}" if condition and condition not in first else first
-        raise errors.InvalidData(
-            f"{name}: Spark could not compute its rows: {what}. Nothing was written; correct the declaration, "
-            "or the events it cannot take"
-        ) from failure
+    except (PySparkException, Py4JError) as failure:
+        raise translated(name, failure) from failure
+    except ConnectionError as failure:  # to the Java process: nothing else is connected to inside of these blocks
+        raise _lost(name, failure) from failure
+
+
+def translated(name: str, failure: Exception) -> errors.FoldhouseError:
+    """What Spark said, as an error of ours; see `in_our_words`."""
+    said = str(failure)
+    ours = _OURS.findall(said)
+    if ours:
+        kind, message = ours[-1]
+        kind_of = getattr(errors, kind, errors.FoldhouseError)
+        return _named(kind_of, name, message)
+    what = _first_line(failure)
+    if _DIED.search(said):
+        return _lost(name, failure)
+    if _FULL.search(said):
+        reason = _FULL.search(said)
+        return errors.StorageError(
+            f"{name}: Spark could not write: {reason[0] if reason else what}. Nothing was committed; make room, or set "
+            "`spark.local.dir` to a larger disk, and run it again"
+        )
+    if _DAMAGED.search(said):
+        file = _FILE.search(said)
+        where = file[0] if file else "a file of it"
+        return errors.CorruptFile(
+            f"{name}: {where} is missing or damaged: {what}. Nothing was written; restore the file from a backup, or "
+            "see `A file of the lake is damaged` in the runbook"
+        )
+    if isinstance(failure, AnalysisException | ParseException):
+        return errors.DefinitionError(f"{name}: Spark cannot understand it: {what}. Correct the declaration")
+    if not isinstance(failure, PySparkException) and "org.apache.spark" not in said and "java.lang" not in said:
+        return _lost(name, failure)
+    return errors.InvalidData(
+        f"{name}: Spark could not compute its rows: {what}. Nothing was written; correct the declaration, "
+        "or the events it cannot take"
+    )
+
+
+def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors.FoldhouseError:
+    return kind(message if message.startswith(f"{name}:") else f"{name}: {message}")
+
+
+def _lost(name: str, failure: Exception) -> errors.SparkLost:
+    return errors.SparkLost(
+        f"{name}: Spark's process or a worker of it died, most often for lack of memory: {_first_line(failure)}. "
+        "Nothing was committed; run it again: a new session is started"
+    )
+
+
+def _first_line(failure: Exception) -> str:
+    condition = failure.getCondition() if isinstance(failure, PySparkException) else None
+    first = (str(failure).strip().splitlines() or ["no message"])[0][:500]
+    return f"{condition}: {first}" if condition and condition not in first else first

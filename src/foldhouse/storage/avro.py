@@ -31,6 +31,9 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 
+from foldhouse.errors import CorruptFile, FoldhouseError
+from foldhouse.storage.integrity import WAY_OUT, check
+
 ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
 LIST = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
 
@@ -68,7 +71,9 @@ class _Records(AvroFile[Any]):
 
     def __enter__(self) -> _Records:
         with self.input_file.open() as source:
-            self.decoder = new_decoder(source.read())
+            contents = source.read()
+        check(self.input_file.location, contents)
+        self.decoder = new_decoder(contents)
         self.header = self._header.read(self.decoder)
         key = self.header.meta["avro.schema"], self._kind
         if key not in self._readers:
@@ -81,8 +86,14 @@ class _Records(AvroFile[Any]):
 
 
 def _read(io: FileIO, path: str, kind: _Kind) -> list[Any]:
-    with _Records(io, path, kind) as records:
-        return list(records)
+    try:
+        with _Records(io, path, kind) as records:
+            return list(records)
+    except (FoldhouseError, OSError):
+        raise
+    except Exception as failure:  # the decoder has no errors of its own for bytes that are no Avro
+        what = f"{type(failure).__name__}: {failure}"
+        raise CorruptFile(f"{path} is damaged: it cannot be decoded as Avro ({what}). {WAY_OUT}") from failure
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:

@@ -15,9 +15,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from foldhouse.storage.guarded import GuardedMetastore
+from foldhouse.storage.metadata import SealedCatalog, check_home
+from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
@@ -26,7 +27,7 @@ _TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _MOST_KNOWN = 64
 
 
-class _LocalCatalog(GuardedMetastore, SqlCatalog):
+class _LocalCatalog(SealedCatalog):
     """Parses a metadata file once: it never changes, and with a long history that is most of loading a table."""
 
     @cached_property
@@ -45,6 +46,7 @@ class _LocalCatalog(GuardedMetastore, SqlCatalog):
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location or ""
+        check_home(self.properties.get("warehouse", ""), location)
         metadata = self._known.get(location)
         if metadata is None:
             loaded = super()._convert_orm_to_iceberg(orm_table)
@@ -67,11 +69,24 @@ def open_local_catalog(lake: Path) -> SqlCatalog:
     SQLite waits up to 30 s for another writer and writes ahead, so that readers do not block.
 
     Args:
-        lake: the lake's folder; created where missing.
+        lake: the lake's folder; created where missing. One that is read-only can be read.
+
+    Raises:
+        CorruptFile: `catalog.db` is no database.
+        StorageError: it cannot be read, or the folder cannot be made.
     """
     lake = lake.resolve()
+    file = lake / "catalog.db"
+    check_is_database(file)
+    if is_read_only(file):
+        return _LocalCatalog(
+            CATALOG_NAME,
+            uri=address(file, _BUSY_SECONDS),
+            warehouse=(lake / "warehouse").as_uri(),
+            init_catalog_tables="false",
+        )
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
-    uri = f"sqlite:///{lake / 'catalog.db'}?timeout={_BUSY_SECONDS}"
+    uri = address(file, _BUSY_SECONDS)
     _prepare(uri)
     return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=(lake / "warehouse").as_uri())
 
@@ -90,6 +105,8 @@ def _prepare(uri: str) -> None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 SqlCatalogBaseTable.metadata.create_all(connection)
                 connection.commit()
+    except SQLAlchemyError as failure:
+        raise failure_of_catalog(uri.removeprefix("sqlite:///").partition("?")[0], failure) from failure
     finally:
         engine.dispose()
 

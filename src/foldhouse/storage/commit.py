@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
-from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import (
@@ -51,6 +50,7 @@ from foldhouse.errors import CommitConflict
 from foldhouse.storage.archive import archive, archive_pays
 from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.evolve import evolved
+from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.places import places
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
@@ -100,17 +100,17 @@ class _Producer:
     def __init__(self, iceberg: IcebergTable, changes: FileChanges) -> None:
         self.iceberg = iceberg
         self.changes = changes
-        self.commit_uuid = uuid4()
         self.snapshot_id = iceberg.metadata.new_snapshot_id()
         self.removed: list[DataFile] = []
         self._written = 0
 
     def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriterV2:
-        path = places(self.iceberg).new_metadata_location(f"{self.commit_uuid}-m{self._written}.avro")
+        locations, number = places(self.iceberg), self._written
+        output = SealedFile(self.iceberg.io, lambda name: locations.new_metadata_location(f"{name}-m{number}.avro"))
         self._written += 1
         kind = _DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         spec: PartitionSpec = self.iceberg.specs()[spec_id]
-        return kind(spec, self._schema_of(spec), self.iceberg.io.new_output(path), self.snapshot_id, CODEC)
+        return kind(spec, self._schema_of(spec), output, self.snapshot_id, CODEC)
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
         """The schema, with the columns that an older spec partitions by and the table no longer has."""
@@ -215,10 +215,14 @@ class _Producer:
         metadata = self.iceberg.metadata
         manifests = [*self._added(), *(self._carried(manifests_of(self.iceberg.io, head)) if head else [])]
         sequence_number = metadata.next_sequence_number()
-        path = places(self.iceberg).new_metadata_location(f"snap-{self.snapshot_id}-0-{self.commit_uuid}.avro")
+        locations = places(self.iceberg)
+        output = SealedFile(
+            self.iceberg.io,
+            lambda name: locations.new_metadata_location(f"snap-{self.snapshot_id}-0-{name}.avro"),
+        )
         with write_manifest_list(
             format_version=metadata.format_version,
-            output_file=self.iceberg.io.new_output(path),
+            output_file=output,
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=head.snapshot_id if head else None,
             sequence_number=sequence_number,
@@ -228,7 +232,7 @@ class _Producer:
         return Snapshot(
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=head.snapshot_id if head else None,
-            manifest_list=path,
+            manifest_list=output.location,
             sequence_number=sequence_number,
             timestamp_ms=now_ms(metadata.last_updated_ms, head),
             summary=self._summary(head, {BINDING: self._binding(head, sequence_number), **properties}),

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from foldhouse.storage.live import Piece, Slice
+from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.schema import Layout
 
 
@@ -94,10 +94,12 @@ _DELETES = _ReadDeletes(64 * 1024 * 1024)
 
 
 def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
-    with layout.io.new_input(path).open() as source:
+    footer = read_footer(layout.io, path)
+    with reading(path), layout.io.new_input(path).open() as source:
         # as a dictionary, each path is made once and not for every position: a third of the time
-        parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
+        parquet = opened(source, footer, read_dictionary=["file_path"])
         deletes = parquet.read(columns=["file_path", "pos"], use_threads=False)
+    check_rows(path, deletes.num_rows, footer.num_rows)
     found: dict[str, list[np.ndarray]] = {}
     positions, begin = deletes["pos"].to_numpy(), 0
     for paths in deletes["file_path"].chunks:  # those of the other column end elsewhere

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.encoding import encodings_of
+from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Piece
+from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
 
@@ -38,6 +39,7 @@ _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
 _ROW_GROUP_ROWS = 64 * 1024
+_SEAL = "foldhouse.file"
 
 
 @dataclass(frozen=True)
@@ -95,26 +97,19 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
 def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition, content: DataFileContent) -> DataFile:
     folder = layout.spec.partition_to_path(Record(*partition.values), layout.schema) if partition.values else ""
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
-    name = f"{kind}{uuid4()}.parquet"
+    seal = new_seal()
+    contents, footer = _encoded(rows, seal)
+    ending = footer_of(kind, memoryview(contents))
+    assert ending is not None
+    name = f"{kind}{sealed(seal, ending)}.parquet"
     path = layout.places.new_data_location(f"{folder}/{name}" if folder else name)
-    output = layout.io.new_output(path)
-    encodings = encodings_of(rows)
-    options = {
-        "use_dictionary": list(encodings.dictionary),
-        "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
-        "compression": "zstd",
-        "store_schema": False,
-        "store_decimal_as_integer": True,
-    }
-    with output.create() as sink, pq.ParquetWriter(sink, rows.schema, **options) as writer:
-        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
-    footer = writer.writer.metadata
+    write_whole(layout.io, path, contents)
     described = DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=Record(*partition.values),
-        file_size_in_bytes=len(output),
+        file_size_in_bytes=contents.size,
         sort_order_id=None,
         spec_id=layout.spec.spec_id,
         equality_ids=None,
@@ -123,6 +118,24 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     )
     described.spec_id = layout.spec.spec_id
     return described
+
+
+def _encoded(rows: pa.Table, seal: str) -> tuple[pa.Buffer, pq.FileMetaData]:
+    """Rows as the bytes of a Parquet file, and its footer: the name of a file follows from what it holds."""
+    encodings = encodings_of(rows)
+    options = {
+        "use_dictionary": list(encodings.dictionary),
+        "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
+        "compression": "zstd",
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+        "write_page_checksum": True,
+    }
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, **options) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+        writer.add_key_value_metadata({_SEAL: seal})  # two files with like footers have different digests
+    return sink.getvalue(), writer.writer.metadata
 
 
 def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict[str, Any]:
@@ -164,12 +177,12 @@ class OpenedFile:
         wanted = layout.selected(tuple(columns))
         ids = {field.field_id for field in wanted.fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
-        with layout.io.new_input(self.path).open() as source:
-            parquet = pq.ParquetFile(source, metadata=self.footer)
-            if row_groups is None:
-                rows = parquet.read(columns=names, use_threads=False)
-            else:
-                rows = parquet.read_row_groups(list(row_groups), columns=names, use_threads=False)
+        groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
+        with reading(self.path), layout.io.new_input(self.path).open() as source:
+            parquet = opened(source, self.footer)
+            rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+        if names:
+            check_rows(self.path, rows.num_rows, sum(self.footer.row_group(i).num_rows for i in groups))
         return projected(rows, self.schema, wanted)
 
     @cached_property
@@ -249,9 +262,10 @@ def open_file(layout: Layout, path: str) -> OpenedFile:
     """A data file with its footer; files do not change, so that a footer is read once."""
     found = _FOOTERS.get(path)
     if found is None:
-        with layout.io.new_input(path).open() as source:
-            parquet = pq.ParquetFile(source)
-            found = OpenedFile(path, parquet.metadata, _schema_of(parquet.schema_arrow.serialize().to_pybytes()))
+        footer = read_footer(layout.io, path)
+        with reading(path):
+            schema = _schema_of(footer.schema.to_arrow_schema().serialize().to_pybytes())
+        found = OpenedFile(path, footer, schema)
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
         _FOOTERS[path] = found
@@ -278,6 +292,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
     file = open_file(layout, piece.file.path)
+    check_rows(file.path, file.footer.num_rows, piece.file.rows)
     if piece.only is not None:
         selected = selected_positions(layout, piece)
         assert selected is not None

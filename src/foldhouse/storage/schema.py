@@ -30,6 +30,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
+from foldhouse.values.given import shown
 from foldhouse.values.types import arrow_type
 
 STATE = "_state"
@@ -72,8 +73,8 @@ def _type_of(name: str, text: str) -> IcebergType:
         return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
     except (ValueError, DefinitionError):
         raise DefinitionError(
-            f"column {name!r} has the type {text!r}; an Iceberg type is needed, such as string, int, long, double, "
-            "boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "
+            f"column {shown(name)} has the type {shown(text)}; an Iceberg type is needed, such as string, int, long, "
+            "double, boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "
             "struct<city: string, code: int>"
         ) from None
 

@@ -10,6 +10,7 @@ from foldhouse.errors import InvalidData
 OlderThan = datetime | date | timedelta | str | None
 """A moment (UTC where no zone is given), or an age: `timedelta(days=7)`, `"7d"`, `"12h"`, `"30m"`."""
 
+_MOST_DIGITS = 6
 _AGE = re.compile(r"(\d+)([dhm])")
 _UNIT = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
 
@@ -31,14 +32,17 @@ def moment_before(older_than: datetime | date | timedelta | str, now: datetime) 
     if isinstance(older_than, timedelta):
         if older_than < timedelta():
             raise InvalidData(f"{older_than} is no age; an age is not below zero")
-        return now - older_than
+        try:
+            return now - older_than
+        except OverflowError:
+            raise InvalidData(f"{older_than} is longer ago than any calendar goes back") from None
     if not isinstance(older_than, datetime):
         older_than = datetime(older_than.year, older_than.month, older_than.day)
     return older_than if older_than.tzinfo else older_than.replace(tzinfo=UTC)
 
 
 def _parsed(text: str) -> datetime | timedelta:
-    if found := _AGE.fullmatch(text):
+    if (found := _AGE.fullmatch(text)) and len(found[1]) <= _MOST_DIGITS:
         return int(found[1]) * _UNIT[found[2]]
     try:
         return datetime.fromisoformat(text)

@@ -9,9 +9,12 @@ from typing import Any
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.fold import Fold, RowFold
+from foldhouse.values.given import prose, shown, text, texts, whole
 from foldhouse.values.names import check_declared
 
 _DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")
+
+MOST_BUCKETS = 65_536
 
 Rows = Callable[..., Any]
 """A DataFrame of each source in, a DataFrame out: the stateless half of a fold."""
@@ -87,18 +90,17 @@ def stream(
         DefinitionError: a name, or a column that is not in the schema.
     """
     check_declared(name)
+    _check_schema(name, schema)
     declared = Stream(
         name=name,
         schema=tuple(schema.items()),
-        event_time=event_time,
-        event_id=_names(event_id),
-        keys=_names(keys),
-        sequence_by=_names(sequence_by),
-        partition_by=partition_by,
-        description=description,
+        event_time=None if event_time is None else text(f"event_time of stream {name}", event_time),
+        event_id=texts(f"event_id of stream {name}", event_id),
+        keys=texts(f"keys of stream {name}", keys),
+        sequence_by=texts(f"sequence_by of stream {name}", sequence_by),
+        partition_by=None if partition_by is None else text(f"partition_by of stream {name}", partition_by),
+        description=_described(name, description),
     )
-    if not schema:
-        raise DefinitionError(f"stream {name} has no columns; declare schema={{'column': 'type', ...}}")
     if partition_by and not _DAY_OF.fullmatch(partition_by):
         raise DefinitionError(
             f"stream {name}: partition_by={partition_by!r} is neither 'day(timestamp_column)' nor a date column"
@@ -157,7 +159,7 @@ def table(
             f"table {name}: fold is {fold!r}; combine column folds with fold(column=total('amount'), ...)"
         )
     first = sources[0]
-    key_columns = _names(keys) or first.keys
+    key_columns = texts(f"keys of table {name}", keys) or first.keys
     if not key_columns:
         raise DefinitionError(f"table {name} has no keys: declare keys=[...] here or on {first.name}")
     if partition_by is not None and partition_by not in key_columns:
@@ -165,9 +167,12 @@ def table(
     published = fold.columns if isinstance(fold, RowFold) else [column for column, _ in fold.columns]
     _check_columns(name, [*key_columns, *published])
     _check_chain(name, sources)
-    if buckets < 1:
-        raise DefinitionError(f"table {name}: buckets={buckets}; at least 1 is needed")
-    sequence = _names(sequence_by) or (first.sequence_by if isinstance(first, Stream) else ())
+    whole(f"buckets of table {name}", buckets, 1, MOST_BUCKETS)
+    if rows is not None and not callable(rows):
+        raise DefinitionError(f"table {name}: rows is {shown(rows)}; a function of DataFrames is needed")
+    sequence = texts(f"sequence_by of table {name}", sequence_by) or (
+        first.sequence_by if isinstance(first, Stream) else ()
+    )
     if fold.is_ordered and not sequence:
         raise DefinitionError(
             f"table {name}: {fold!r} goes by the order of events, but no sequence_by says which of two is later"
@@ -181,11 +186,13 @@ def table(
         rows=rows,
         partition_by=partition_by,
         buckets=buckets,
-        description=description,
+        description=_described(name, description),
     )
 
 
 def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) -> tuple[Source, ...]:
+    if not isinstance(source, Stream | Table | Sequence):
+        raise DefinitionError(f"table {name}: source is {shown(source)}, not a stream or a table")
     sources = (source,) if isinstance(source, Stream | Table | str) else tuple(source)
     for one in sources:
         if not isinstance(one, Stream | Table):
@@ -233,8 +240,18 @@ def _kind(source: Source) -> str:
     return "the stream" if isinstance(source, Stream) else "the table"
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _described(name: str, description: Any) -> str:
+    return "" if description == "" else prose(f"the description of {name}", description)
+
+
+def _check_schema(name: str, schema: Any) -> None:
+    if not isinstance(schema, Mapping) or not schema:
+        raise DefinitionError(
+            f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
+        )
+    for column, kind in schema.items():
+        text(f"a column of stream {name}", column)
+        text(f"the type of {name}.{column}", kind)
 
 
 def _check_columns(name: str, columns: Sequence[str]) -> None:

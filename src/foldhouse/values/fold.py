@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.given import expression, text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,6 +151,10 @@ class ColumnFold:
     arguments: tuple[Expression, ...]
     options: tuple[tuple[str, object], ...] = ()
 
+    def __post_init__(self) -> None:
+        for argument in self.arguments:
+            expression(f"an argument of {self.algebra.name}()", argument)
+
     def __repr__(self) -> str:
         words = [repr(a) if isinstance(a, str) else "<column>" for a in self.arguments]
         words += [f"{name}={value!r}" for name, value in self.options]
@@ -196,6 +201,10 @@ class RowFold:
     options: tuple[tuple[str, object], ...] = ()
     is_ordered: bool = field(default=True, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.delete_when is not None:
+            expression(f"delete_when of {self.algebra.name}()", self.delete_when)
+
     def __repr__(self) -> str:
         words = [f"columns={list(self.columns)!r}"] if self.columns else []
         if self.delete_when is not None:
@@ -236,6 +245,7 @@ def fold(**columns: ColumnFold) -> Fold:
     if not columns:
         raise DefinitionError("a fold needs at least one column, for example fold(orders=count())")
     for name, column in columns.items():
+        text("a column of fold()", name)
         if not isinstance(column, ColumnFold):
             raise DefinitionError(f"column {name!r} is {column!r}, not a fold; for example total({name!r}) or count()")
     return Fold(tuple(columns.items()))

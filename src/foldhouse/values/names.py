@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.given import shown
 
 _DECLARED = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 _UNSAFE = re.compile(r"^\.|[\x00-\x1f\x7f/\\:*?\"<>|%]|^$|^\s|\s$")
+_MOST_LETTERS = 200
+"""Of a declared name, all its parts together."""
 _MOST_BYTES = 200
 """Of one part; a file system takes 255 for the name of a folder."""
 
 
-def check_declared(name: str) -> None:
+def check_declared(name: Any) -> None:
     """Refuse the name of a declaration that is no name of a table.
 
     Raises:
         DefinitionError: it is not `namespace.name` in letters, digits and underscores.
     """
-    if not _DECLARED.fullmatch(name):
+    if not isinstance(name, str) or not _DECLARED.fullmatch(name) or len(name) > _MOST_LETTERS:
         raise DefinitionError(
-            f"{name!r} is not a table name; it takes the form namespace.name in letters, digits and underscores"
+            f"{shown(name)} is not a table name; it takes the form namespace.name in letters, digits and underscores, "
+            f"{_MOST_LETTERS} of them at the most"
         )
     check_stored(name.split("."))
 

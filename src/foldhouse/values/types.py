@@ -7,7 +7,10 @@ import re
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.given import shown
 
+MOST_NESTED = 30
+"""How many lists, maps and structs a type may have."""
 _PLAIN = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -42,11 +45,13 @@ def arrow_type(kind: str | pa.DataType) -> pa.DataType:
     """
     if isinstance(kind, pa.DataType):
         return kind
-    found = _parsed(re.sub(r"\s", "", kind)) if isinstance(kind, str) else None
+    is_text = isinstance(kind, str) and kind.count("<") <= MOST_NESTED
+    found = _parsed(re.sub(r"\s", "", kind)) if is_text else None
     if found is None:
         raise DefinitionError(
-            f"{kind!r} is not a type; an Iceberg type is needed, such as {', '.join(_PLAIN)}, decimal(18,4), "
-            "fixed[16], list<string>, map<string, long> or struct<word: string, units: int>"
+            f"{shown(kind)} is not a type; an Iceberg type is needed, such as {', '.join(_PLAIN)}, decimal(18,4), "
+            "fixed[16], list<string>, map<string, long> or struct<word: string, units: int>, with no more than "
+            f"{MOST_NESTED} of the last three"
         )
     return found
 

@@ -1,0 +1,78 @@
+"""The one place where the errors of libraries become errors of ours; those of our own mistakes stay what they are."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Iterator
+
+import polars as pl
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pydantic import ValidationError
+from pyiceberg import exceptions as iceberg
+from pyspark.errors import PySparkException
+from sqlalchemy.exc import SQLAlchemyError
+
+from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, SparkLost, StorageError, UnknownTable
+from foldhouse.spark import failures
+from foldhouse.storage.sqlite import failure_of_catalog
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, type) and issubclass(kind, Exception))
+
+
+@contextlib.contextmanager
+def in_our_words(name: str) -> Iterator[None]:
+    """Raise what a library fails with as an error of ours.
+
+    Args:
+        name: the table or stream that is worked on, for the message.
+
+    Raises:
+        FoldhouseError: see the tree in `foldhouse.errors`.
+    """
+    try:
+        yield
+    except FoldhouseError:
+        raise
+    except (PySparkException, Py4JError) as failure:
+        raise failures.translated(name, failure) from failure
+    except (SQLAlchemyError, sqlite3.Error) as failure:
+        raise failure_of_catalog(name, failure) from failure
+    except OSError as failure:
+        raise _of_store(name, failure) from failure
+    except ValidationError as failure:
+        raise CorruptFile(
+            f"{name}: its metadata is no metadata of an Iceberg table: {_line(failure)}. Nothing was written; see "
+            "`A file of the lake is damaged` in the runbook"
+        ) from failure
+    except (iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError) as failure:
+        raise UnknownTable(f"{name}: {_line(failure)}") from failure
+    except _PYICEBERG as failure:
+        raise StorageError(f"{name}: the catalog refused: {type(failure).__name__}: {_line(failure)}") from failure
+    except (pa.ArrowException, pl.exceptions.PolarsError) as failure:
+        raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
+
+
+def _line(failure: Exception) -> str:
+    return " ".join(str(failure).split())[:500] or type(failure).__name__
+
+
+def _of_store(name: str, failure: OSError) -> FoldhouseError:
+    at = f"{failure.filename}: " if failure.filename else ""
+    said = f"{at}{failure.strerror or _line(failure)}"
+    if isinstance(failure, FileNotFoundError):
+        return CorruptFile(
+            f"{name}: a file is missing: {said}. It was expired meanwhile, in which case running again is right, or "
+            "it was lost: see `A file of the lake is damaged` in the runbook"
+        )
+    if isinstance(failure, ConnectionError) and failure.filename is None:
+        return SparkLost(f"{name}: a connection was lost: {said}. Nothing was committed; run it again")
+    if failure.errno in _FULL:
+        return StorageError(f"{name}: the disk is full: {said}. Nothing was committed; make room, and run it again")
+    if failure.errno in _FORBIDDEN:
+        return StorageError(f"{name}: the store is read-only, or refuses: {said}. Nothing was committed")
+    return StorageError(f"{name}: the store cannot be used: {said}. Nothing was committed; run it again")

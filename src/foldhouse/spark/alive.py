@@ -1,0 +1,55 @@
+"""Whether a Spark session can still be used; one whose Java process died is put away, so that a new one can start."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether a session answers; a stopped one and one whose Java process died do not.
+
+    A session of Spark Connect counts as alive until it is stopped: its client connects again by itself.
+    """
+    if not hasattr(session, "_jsparkSession"):
+        return not getattr(session, "is_stopped", False)
+    context: Any = session.sparkContext
+    if context._jsc is None:
+        return False
+    try:
+        return not context._jsc.sc().isStopped()
+    except Exception:  # of Py4J or of the socket: the Java process is gone
+        return False
+
+
+def put_away(session: SparkSession) -> None:
+    """Forget a dead session, so that the next call of `getOrCreate` starts a new Java process."""
+    with contextlib.suppress(Exception):
+        session.stop()
+    holder: Any = SparkContext
+    if not hasattr(session, "_jsparkSession") or _answers(holder):
+        return
+    active = holder._active_spark_context
+    with contextlib.suppress(Exception):
+        if active is not None and active._accumulatorServer is not None:
+            active._accumulatorServer.shutdown()
+    with contextlib.suppress(Exception):
+        holder._gateway.shutdown()
+    process = getattr(holder._gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(Exception):
+            process.stdin.close()
+            process.wait(timeout=10)
+    holder._gateway = holder._jvm = holder._active_spark_context = None
+    forgotten: Any = SparkSession
+    forgotten._instantiatedSession = None
+
+
+def _answers(holder: Any) -> bool:
+    try:
+        return holder._jvm is not None and holder._jvm.System.currentTimeMillis() > 0
+    except Exception:
+        return False

@@ -1,0 +1,133 @@
+"""The name of a file says what it must contain, so that every read can check it.
+
+Each file that foldhouse writes is named by a UUID of version 8: half of it random, its last 12 hexadecimal digits the
+beginning of a SHA-256. Of Avro files and table metadata it is that of all bytes; of Parquet files that of the footer,
+because the pages carry checksums of their own. The name stands in the file that references it, up to the catalog: a
+changed bit, a cut file and a file in the place of its neighbour are found wherever they are read. Files of other
+writers have other names and are read as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from foldhouse.errors import CorruptFile
+
+_SEALED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8f1d-[89ab][0-9a-f]{3}-([0-9a-f]{12})")
+_DIGITS = 12
+_MAGIC = b"PAR1"
+_TAIL = 8
+"""Bytes after a Parquet footer: its length and the magic."""
+
+
+def new_seal() -> str:
+    """The random half of a name."""
+    random = str(uuid4())
+    return f"{random[:14]}8f1d{random[18:24]}"
+
+
+def sealed(seal: str, digested: bytes | memoryview) -> str:
+    """A name: the random half, and the digest of what it names."""
+    return f"{seal}{hashlib.sha256(digested).hexdigest()[:_DIGITS]}"
+
+
+def digest_in(path: str) -> str | None:
+    """The digest that the name of a file holds; `None` for a file that was not written by foldhouse."""
+    found = _SEALED.search(path.rpartition("/")[2])
+    return found[1] if found else None
+
+
+def check(path: str, digested: bytes | memoryview) -> None:
+    """Compare what was read of a file with its name.
+
+    Raises:
+        CorruptFile: it is not what was written under that name.
+    """
+    wanted = digest_in(path)
+    if wanted is not None and hashlib.sha256(digested).hexdigest()[:_DIGITS] != wanted:
+        raise CorruptFile(f"{path} is not what was written: its contents do not fit the digest in its name. {WAY_OUT}")
+
+
+WAY_OUT = "Nothing was written; restore the file from a backup, or see `A file of the lake is damaged` in the runbook"
+
+
+def footer_of(path: str, tail: memoryview) -> memoryview | None:
+    """The footer of a Parquet file with its length and magic; `None` if more bytes of its end are needed.
+
+    Args:
+        path: for the message.
+        tail: the last bytes of the file.
+
+    Raises:
+        CorruptFile: the file does not end as a Parquet file does.
+    """
+    if len(tail) < _TAIL or tail[-4:] != _MAGIC:
+        raise CorruptFile(f"{path} is no whole Parquet file: its end is missing ({len(tail)} bytes read). {WAY_OUT}")
+    length = int.from_bytes(tail[-8:-4], "little") + _TAIL
+    return tail[-length:] if length <= len(tail) else None
+
+
+class SealedFile(OutputFile):
+    """An output file that is named once its contents are known.
+
+    Args:
+        to: the store.
+        place: the name's UUID -> the file's location.
+    """
+
+    def __init__(self, to: FileIO, place: Callable[[str], str]) -> None:
+        super().__init__("")
+        self._to, self._place, self._size = to, place, 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def exists(self) -> bool:
+        """Whether it was written."""
+        return bool(self._location)
+
+    def to_input_file(self) -> InputFile:
+        """The written file."""
+        return self._to.new_input(self._location)
+
+    def create(self, overwrite: bool = False) -> _Contents:
+        """A stream that becomes the file when it is closed."""
+        return _Contents(self._written)
+
+    def _written(self, contents: bytes) -> None:
+        self._location, self._size = self._place(sealed(new_seal(), contents)), len(contents)
+        write_whole(self._to, self._location, contents)
+
+
+class _Contents(io.BytesIO):
+    """Bytes in memory, handed over once at the end."""
+
+    def __init__(self, then: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._then = then
+
+    def close(self) -> None:
+        if not self.closed:
+            contents = self.getvalue()
+            super().close()
+            self._then(contents)
+
+    def __exit__(self, *about: Any) -> None:
+        self.close()
+
+
+def write_whole(to: FileIO, path: str, contents: Any) -> None:
+    """Write a new file at once.
+
+    Raises:
+        OSError: the store refused; the path may hold a part of the file, which nothing references.
+    """
+    with to.new_output(path).create(overwrite=True) as stream:
+        stream.write(contents)

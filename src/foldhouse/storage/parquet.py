@@ -1,0 +1,89 @@
+"""Parquet files read so that damage is found: the footer by the digest in the name, pages by their checksums."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from foldhouse.errors import CorruptFile, StorageError
+from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+
+_TAIL_BYTES = 64 * 1024
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Raise what reading a file of a table fails with as an error of ours.
+
+    Raises:
+        CorruptFile: the file is missing, cut short, or holds other bytes than were written.
+        StorageError: the store refused.
+    """
+    try:
+        yield
+    except FileNotFoundError as failure:
+        raise CorruptFile(
+            f"{path} is missing: it was expired while it was read, in which case running again is right, or it was "
+            f"lost. {WAY_OUT}"
+        ) from failure
+    except OSError as failure:
+        if failure.errno is not None:
+            raise StorageError(f"{path} cannot be read: {failure}. Nothing was written; try again") from failure
+        raise _damaged(path, failure) from failure  # Arrow says so of bytes that it cannot take
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
+        raise _damaged(path, failure) from failure
+
+
+def _damaged(path: str, failure: Exception) -> CorruptFile:
+    return CorruptFile(f"{path} is damaged: {failure}. {WAY_OUT}")
+
+
+def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+    """The footer of a Parquet file, which must be the one that the file's name promises.
+
+    Raises:
+        CorruptFile, StorageError: see `reading`.
+    """
+    with reading(path), io.new_input(path).open() as source:
+        size = source.seek(0, 2)
+        found = None
+        for wanted in (_TAIL_BYTES, size):
+            source.seek(max(size - wanted, 0))
+            found = footer_of(path, memoryview(source.read(min(wanted, size))))
+            if found is not None:
+                break
+        if found is None:
+            raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
+        check(path, found)
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(found)))
+
+
+def opened(source: Any, footer: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
+    """A Parquet file whose pages are compared with their checksums, if it has any.
+
+    Args:
+        source: the open file.
+        footer: as `read_footer` gave it.
+        options: see `pyarrow.parquet.ParquetFile`.
+    """
+    return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True, **options)
+
+
+def check_rows(path: str, found: int, wanted: int) -> None:
+    """Compare a number of rows with what the manifest or the footer says.
+
+    Raises:
+        CorruptFile: they differ.
+    """
+    if found != wanted:
+        raise CorruptFile(f"{path} holds {found} rows where {wanted} were written. {WAY_OUT}")
+
+
+def is_ours(path: str) -> bool:
+    """Whether a file was written by foldhouse, so that its name says what it must contain."""
+    return digest_in(path) is not None

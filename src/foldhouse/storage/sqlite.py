@@ -1,0 +1,124 @@
+"""How a SQLite file is opened: for writing, or where its folder is read-only, for reading."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection
+
+from foldhouse.errors import CorruptFile, FoldhouseError, StorageError
+
+_MAGIC = b"SQLite format 3\x00"
+_NOT_A_DATABASE = ("not a database", "malformed", "no such table", "no such column", "unsupported file format")
+
+
+def is_read_only(file: Path) -> bool:
+    """Whether a file is there and cannot be written: by its permissions, or because its disk is mounted so."""
+    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
+
+
+def check_is_database(file: Path) -> None:
+    """Refuse a file that is no SQLite database, and one that is lost while the tables are still there.
+
+    Raises:
+        CorruptFile: it holds something else.
+        StorageError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as source:
+            found = source.read(len(_MAGIC))
+    except FileNotFoundError:
+        found = b""
+    except OSError as failure:
+        raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
+    if not found and next((file.parent / "warehouse").rglob("*.metadata.json"), None) is None:
+        return  # a new lake
+    if found != _MAGIC:
+        held = f"begins with {found!r}" if found else "is missing or empty, and `warehouse` beside it holds tables"
+        raise CorruptFile(
+            f"{file} is no SQLite database: it {held}. Nothing was changed; restore the file from a backup, or "
+            "register the tables again"
+        )
+
+
+def address(file: Path, busy_seconds: int) -> str:
+    """The address of a database for SQLAlchemy.
+
+    Args:
+        file: the database.
+        busy_seconds: how long to wait for another writer.
+
+    Raises:
+        StorageError: it is read-only, and holds commits that cannot be read without writing.
+    """
+    if not is_read_only(file):
+        return f"sqlite:///{file}?timeout={busy_seconds}"
+    plain = f"file:{quote(str(file))}?mode=ro"
+    if not _can_be_read(plain):
+        if (log := file.with_name(f"{file.name}-wal")).exists() and log.stat().st_size:
+            raise StorageError(
+                f"{file} is read-only, and its newest commits are still in {log.name}, which SQLite cannot read "
+                "without writing: open the lake once where it is writable, and copy it again"
+            )
+        plain += "&immutable=1"
+    return f"sqlite:///{plain}&uri=true&timeout={busy_seconds}"
+
+
+def _can_be_read(uri: str) -> bool:
+    try:
+        connection = sqlite3.connect(uri, uri=True)
+    except sqlite3.Error:
+        return False
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
+    """What SQLAlchemy or SQLite says of a catalog, as an error of ours."""
+    said = str(getattr(failure, "orig", None) or failure)
+    if any(text in said for text in _NOT_A_DATABASE):
+        return CorruptFile(
+            f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup. The "
+            "tables below `warehouse` are whole without it, and can be registered again"
+        )
+    if "locked" in said or "busy" in said:
+        return StorageError(
+            f"{name}: the catalog cannot be used: {said}. Another process has held it for 30 s; wait, and run it again"
+        )
+    if "readonly" in said:
+        return StorageError(f"{name}: the catalog is read-only: {said}. Nothing was written; the lake can only be read")
+    return StorageError(f"{name}: the catalog cannot be used: {said}")
+
+
+def check_whole(connection: Connection, location: str) -> None:
+    """Before a table is made: refuse a catalog that is damaged, and a location that is that of a registered table.
+
+    A changed bit can hide a table, or give it another name. Its rows would be lost behind a new and empty one.
+
+    Args:
+        connection: to the catalog.
+        location: of the new table.
+
+    Raises:
+        CorruptFile: the catalog is damaged, or another table is at this location.
+    """
+    found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
+    if found != "ok":
+        raise CorruptFile(f"the catalog is damaged: {found}. Nothing was written; restore `catalog.db` from a backup")
+    rows = connection.exec_driver_sql(
+        "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
+    )
+    for namespace, name, metadata in rows:
+        if str(metadata).startswith(f"{location}/"):
+            raise CorruptFile(
+                f"{location} holds the table {namespace}.{name} already: it was renamed, or the catalog is damaged. "
+                "Nothing was written; restore `catalog.db` from a backup, or take another name for the new table"
+            )
