@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -272,3 +273,17 @@ def _files(lake: fh.Lake, name: str) -> Iterator[str]:
     for task in iceberg.scan().plan_files():
         yield task.file.file_path
         yield from (one.file_path for one in task.delete_files)
+
+
+def test_a_table_that_an_older_version_of_its_fold_left_is_refused_until_it_is_rebuilt(lake: fh.Lake) -> None:
+    declared = stream(a="double")
+    total = fh.total("a")
+    older = replace(total, algebra=replace(total.algebra, version=total.algebra.version - 1))
+    append(lake, declared, {"k": "x", "a": 0.1, "t": 1})
+    lake.refresh(fh.table("shop.t", source=declared, fold=fh.fold(a=older)))
+    append(lake, declared, {"k": "x", "a": 0.2, "t": 2})
+    table = fh.table("shop.t", source=declared, fold=fh.fold(a=total))
+    with pytest.raises(fh.DefinitionChanged, match=r"foldhouse rebuild shop\.t"):
+        lake.refresh(table)
+    lake.rebuild(table)
+    assert rows_of(lake, table) == [{"k": "x", "a": 0.1 + 0.2}]

@@ -66,13 +66,19 @@ def total(value: Expression) -> ColumnFold:
     """The sum of a number.
 
     Integers give a long and decimals keep their scale with ten more digits, both exactly: what does not fit is an
-    error, never a wrap. Floats give a double whose last digits depend on the order of arrival.
+    error, never a wrap. Floats give a double: their exact sum, rounded once, the same for every order and batching.
+    NaN or both infinities give NaN, one infinity gives itself, and a finite sum beyond the doubles gives an infinity.
+    There is one zero, never -0.0.
     """
     return ColumnFold(TOTAL, (value,))
 
 
 def average(value: Expression) -> ColumnFold:
-    """The mean of a number: a double, or for decimals an exact quotient with four more digits, rounded half up."""
+    """The mean of a number: of integers and floats a double, of decimals one with four more digits, rounded half up.
+
+    It is the exact sum divided by the number of values, rounded once. Of floats it is NaN or an infinity only where a
+    value is: values whose sum is beyond the doubles have a mean all the same.
+    """
     return ColumnFold(AVERAGE, (value,))
 
 
