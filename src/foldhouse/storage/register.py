@@ -21,6 +21,9 @@ from foldhouse.storage.catalog import CATALOG_NAME, open_local_catalog
 from foldhouse.storage.lost import CERTAIN, known_tables
 from foldhouse.storage.warehouse import MetadataFile, TableFolder, folders, look_into, path_of, read, version_of
 
+DUE = ("register", "move forward")
+"""The actions that change the catalog."""
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -80,7 +83,7 @@ def register(
         raise FoldhouseError("a metadata file is of one table: name that table")
     wanted = {name: folder for name, folder in found.items() if not names or name in names}
     planned = [_planned(name, folder, known, metadata_file) for name, folder in wanted.items()]
-    if not dry_run and any(one.action in ("register", "move forward") for one in planned):
+    if not dry_run and any(one.action in DUE for one in planned):
         catalog = open_local_catalog(lake, is_checked=False)
         try:
             for one in planned:
@@ -145,7 +148,7 @@ def _taken(name: str, now: str | None, newest: MetadataFile, notes: tuple[str, .
 
 
 def _done(catalog: SqlCatalog, one: Registered, now: str | None) -> None:
-    if one.action not in ("register", "move forward") or one.metadata_file is None:
+    if one.action not in DUE or one.metadata_file is None:
         return
     location = f"{one.location}/metadata/{one.metadata_file}"
     namespace, _, table = one.table.rpartition(".")
