@@ -8,6 +8,7 @@ FoldhouseError
 ├── UnknownSnapshot          no such snapshot, time or tag
 ├── SourceReplaced           a source was dropped and created again under its name
 ├── ForeignCommit            somebody else changed rows of a derived table
+├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
 ├── CommitConflict           the head moved while we worked; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature we refuse by name
 ├── CorruptFile              a file of the lake is missing, cut short or altered
@@ -29,6 +30,7 @@ __all__ = [
     "ForeignCommit",
     "InvalidData",
     "LandingError",
+    "LostTables",
     "SourceReplaced",
     "SparkLost",
     "StorageError",
@@ -70,6 +72,10 @@ class SourceReplaced(FoldhouseError):
 
 class ForeignCommit(FoldhouseError):
     """A commit that is not ours changed rows of a derived table."""
+
+
+class LostTables(FoldhouseError):
+    """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` has it know them."""
 
 
 class CommitConflict(FoldhouseError):

@@ -39,10 +39,11 @@ from foldhouse.refresh.result import Refreshed, row_count
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
-from foldhouse.storage.catalog import open_local_catalog, table_names
+from foldhouse.storage.catalog import is_in_warehouse, open_local_catalog, table_names
 from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import lineage, log_of, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.age import OlderThan, moment_before
@@ -113,8 +114,35 @@ class Lake:
             path: the folder; created where missing.
             master: Spark's master URL.
             in_process_rows: see `Lake`.
+
+        Raises:
+            LostTables: the folder's warehouse holds tables, and its catalog is missing, empty or damaged.
         """
         return cls(open_local_catalog(Path(path)), lambda: local_session(master), in_process_rows=in_process_rows)
+
+    @staticmethod
+    def register(
+        path: str | Path = "lake", *names: str, metadata_file: str | None = None, dry_run: bool = True
+    ) -> list[Registered]:
+        """Have the catalog of a lake in a folder know its tables again: one that was lost, emptied, or restored.
+
+        Each table is registered at its newest whole metadata file, with all of its history and its position, so that
+        the next refresh goes on where it was. Nothing but `catalog.db` is written, and doing it twice changes nothing.
+
+        Args:
+            path: the lake's folder.
+            names: only these tables; all below `warehouse/` where none is named.
+            metadata_file: of a single table, the file to take, where two are the newest.
+            dry_run: only say what would be done.
+
+        Returns:
+            What becomes of each table.
+
+        Raises:
+            UnknownTable: the warehouse has no folder of a name.
+            LostTables: `catalog.db` is damaged; the message says what to do.
+        """
+        return register(Path(path), names, metadata_file, dry_run=dry_run)
 
     def close(self) -> None:
         """Let go of the catalog's connections. The Spark session stays: others may share it."""
@@ -444,8 +472,10 @@ class Lake:
             return self.catalog.load_table(name)
         except (NoSuchTableError, ValueError):
             known = self.tables()
+            lost = is_in_warehouse(self.catalog, name)
+            way = f"; its files are in the warehouse: `foldhouse register {name}` has them back" if lost else ""
             raise UnknownTable(
-                f"there is no table {name} in the lake; there are: {', '.join(known) or 'none yet'}"
+                f"there is no table {name} in the lake; there are: {', '.join(known) or 'none yet'}{way}"
             ) from None
 
     def _snapshot_id(self, iceberg: IcebergTable, as_of: AsOf) -> int | None:

@@ -12,6 +12,8 @@ import click
 
 from foldhouse.errors import FoldhouseError, UnknownTable
 from foldhouse.lake import Lake
+from foldhouse.storage.catalog import CATALOG_NAME
+from foldhouse.storage.lost import check_catalog
 
 Command = Callable[..., Any]
 
@@ -37,6 +39,7 @@ def opened(folder: Path) -> Iterator[Lake]:
         FoldhouseError: there is none; nothing is created.
     """
     if not (folder / "catalog.db").is_file():
+        check_catalog(folder.resolve(), CATALOG_NAME)
         raise FoldhouseError(
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
             "or make a lake: `make demo`, or `foldhouse backfill retail --from ... --to ...`"

@@ -12,6 +12,7 @@ import pyarrow as pa
 from rich.text import Text
 
 from foldhouse.cli import changelog
+from foldhouse.cli.lag import Lags, in_short, is_behind
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
@@ -29,53 +30,34 @@ _MOMENT = "A snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone
 def tables(folder: Path, as_json: bool) -> None:
     """List the tables and streams of the lake.
 
-    The last column says how many commits of its source a table has not folded yet.
+    The last column says how many commits of each of its sources a table has not folded yet, and how far a source that
+    is a table is behind its own sources, up to the streams.
     """
     with opened(folder) as lake:
-        listed = [_described(lake, name) for name in lake.tables()]
+        names = lake.tables()
+        lags = Lags(lake, frozenset(names))
+        listed = [_described(lake, name, lags) for name in names]
     if as_json:
         print_rows([], listed, as_json=True)
         return
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
-    print_rows([*columns, Column("position")], [{**row, "position": _lag(row)} for row in listed], as_json=False)
+    rows = [{**row, "position": in_short(row["sources"])} for row in listed]
+    print_rows([*columns, Column("position", is_whole=False)], rows, as_json=False)
 
 
-def _described(lake: Lake, name: str) -> dict[str, Any]:
+def _described(lake: Lake, name: str, lags: Lags) -> dict[str, Any]:
     head = lake.head(name)
-    position = position_of(head) if head else {}
-    source = next(iter(position), None)
+    sources = lags.sources(name)
     return {
         "name": name,
         "kind": lake.kind(name),
         "rows": lake.count(name),
         "last_commit": moment_of(head.committed_at) if head else None,
         "snapshot_id": str(head.id) if head else None,
-        "source": source,
-        "position": _id(position[source]) if source else None,
-        "commits_behind": _commits_behind(lake, source, position[source]) if source else None,
+        "is_behind": is_behind(sources) if sources else None,
+        "sources": sources,
         "coverage": head.summary.get(COVERAGE) if head else None,
     }
-
-
-def _commits_behind(lake: Lake, source: str, position: int | None) -> int | None:
-    """How many commits of a source are not folded; `None` where the position is not in its history (any more)."""
-    if source not in lake.tables():
-        return None
-    history = [info.id for info in lake.history(source)]
-    if position is None:
-        return len(history)
-    return history.index(position) if position in history else None
-
-
-def _lag(row: Row) -> str:
-    if row["source"] is None:
-        return ""
-    behind = row["commits_behind"]
-    if behind is None:
-        return f"elsewhere in {row['source']}"
-    if behind == 0:
-        return f"up to date with {row['source']}"
-    return f"{behind} commit{'s' if behind > 1 else ''} behind {row['source']}"
 
 
 @click.command()

@@ -1,17 +1,20 @@
-"""The commands that keep a lake in order: compact, expire, publish. Running one of them twice changes nothing more."""
+"""The commands that keep a lake in order: compact, expire, publish, register. Twice is the same as once."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, print_rows, stderr
+from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
 from foldhouse.lake import KEEP_LAST, Lake
 from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+from foldhouse.storage.register import DUE, Registered
 
 _MIB = 1024 * 1024
 
@@ -117,6 +120,53 @@ def publish(name: str, folder: Path) -> None:
     click.echo(f"{name} is at snapshot {snapshot_id}" if moved else f"{name} stays at snapshot {snapshot_id}")
 
 
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--metadata", "metadata_file", help="The metadata file to take, of the one table that is named.")
+@click.option("--yes", is_flag=True, help="Do it, without asking.")
+@lake_option
+@json_option
+def register(names: Sequence[str], metadata_file: str | None, yes: bool, folder: Path, as_json: bool) -> None:
+    """Have the catalog know the tables of the warehouse again.
+
+    For a catalog.db that was lost, damaged or restored from an older backup. Each table is found by its folder and
+    taken at its newest metadata file; files that are empty or torn are named and passed over. Without --yes it says
+    what it would do, and asks if somebody is there. Nothing but catalog.db is written.
+    """
+    planned = Lake.register(folder, *names, metadata_file=metadata_file)
+    due = [one for one in planned if one.action in DUE]
+    if due and not yes and sys.stdin.isatty():
+        _print_registered(planned, as_json=as_json)
+        click.confirm("Do it?", abort=True, err=True)
+        Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
+        return
+    if due and yes:
+        planned = Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
+    _print_registered(planned, as_json=as_json)
+    if due and not yes:
+        click.echo("nothing was changed; --yes does it", err=True)
+
+
+def _print_registered(planned: Sequence[Registered], *, as_json: bool) -> None:
+    rows = [
+        {
+            "table": one.table,
+            "action": one.action,
+            "metadata_file": one.metadata_file,
+            "snapshot_id": None if one.snapshot_id is None else str(one.snapshot_id),
+            "last_commit": None if one.last_commit_ms is None else moment_of(_moment(one.last_commit_ms)),
+            "notes": list(one.notes) if as_json else "; ".join(one.notes),
+        }
+        for one in planned
+    ]
+    columns = [Column("table"), Column("action"), Column("metadata_file"), Column("last_commit")]
+    print_rows([*columns, Column("notes", is_whole=False)], rows, as_json=as_json)
+
+
+def _moment(since_1970_ms: int) -> datetime:
+    return datetime.fromtimestamp(since_1970_ms / 1000, UTC)
+
+
 def _chosen(lake: Lake, names: Sequence[str]) -> list[str]:
     """The named tables; without a name, all that foldhouse made."""
     return [known(lake, name) for name in names] or [one for one in lake.tables() if lake.kind(one) != "foreign"]
@@ -126,4 +176,4 @@ def _print(rows: Sequence[dict[str, Any]], *numbers: str, as_json: bool) -> None
     print_rows([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows, as_json=as_json)
 
 
-COMMANDS = (compact, expire, publish)
+COMMANDS = (compact, expire, publish, register)

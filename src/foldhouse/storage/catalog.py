@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
 
+from foldhouse.errors import LostTables
+from foldhouse.storage.lost import check_catalog, check_newest, lost_table
 from foldhouse.storage.metadata import SealedCatalog, check_home
 from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
+from foldhouse.storage.warehouse import TableFolder, mark_dropped, path_of, unmark_dropped
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
 _AGAIN_SECONDS = 0.01
 _TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _MOST_KNOWN = 64
+_WRITTEN = threading.local()
+"""The metadata file that this thread wrote last."""
 
 
 class _LocalCatalog(SealedCatalog):
@@ -55,28 +65,104 @@ class _LocalCatalog(SealedCatalog):
         name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(location=location), self)
 
+    def load_table(self, identifier: str | Identifier) -> Table:
+        table = super().load_table(identifier)
+        self._check_newest(table)
+        return table
+
+    def _check_newest(self, table: Table) -> None:
+        """Once a table and process: afterwards the catalog can only have gone forward."""
+        uuid, name = str(table.metadata.table_uuid), ".".join(table.name())
+        if uuid in self._newest:
+            return
+        try:
+            check_newest(name, table.metadata_location, uuid)
+        except LostTables:
+            if super().load_table(table.name()).metadata_location == table.metadata_location:
+                raise  # nobody committed between the two looks
+            return
+        self._newest.add(uuid)
+
+    @cached_property
+    def _newest(self) -> set[str]:
+        return set()
+
+    def create_table(
+        self, identifier: str | Identifier, schema: Any, location: str | None = None, *others: Any, **options: Any
+    ) -> Table:
+        name = ".".join(Catalog.identifier_to_tuple(identifier))
+        found = None if location is not None else self.lost_table(name)
+        if found is not None and not self.table_exists(identifier):
+            raise LostTables(
+                f"the catalog knows no table {name}, and {found.folder} holds one; `foldhouse register {name}` has the "
+                "catalog know it again. To begin a new one, move that folder away"
+            )
+        return super().create_table(identifier, schema, location, *others, **options)
+
+    def lost_table(self, name: str) -> TableFolder | None:
+        """What the warehouse holds under the name of a table that the catalog does not know, if anything."""
+        namespace, _, table = name.rpartition(".")
+        folder = path_of(self.properties["warehouse"]) / namespace / table
+        if not folder.is_dir():
+            return None
+        with Session(self.engine) as session:
+            known = session.scalars(select(IcebergTables.metadata_location)).all()
+        return lost_table(name, folder, [one for one in known if one])
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        try:
+            dropped = super().load_table(identifier)
+        except NoSuchTableError:
+            raise
+        except Exception:  # a table that cannot be read can still be dropped
+            dropped = None
+        super().drop_table(identifier)
+        if dropped is not None:
+            mark_dropped(path_of(dropped.metadata.location), str(dropped.metadata.table_uuid))
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        table = super().register_table(identifier, metadata_location, overwrite)
+        unmark_dropped(path_of(table.metadata.location), str(table.metadata.table_uuid))
+        return table
+
+    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
+        super()._write_metadata(metadata, io, metadata_path)
+        _WRITTEN.last = io, metadata_path
+
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        response = super().commit_table(table, requirements, updates)
+        _WRITTEN.last = None
+        try:
+            response = super().commit_table(table, requirements, updates)
+        except CommitFailedException:
+            if _WRITTEN.last is not None:  # the row was another by then, so this file was never the table's
+                io, path = _WRITTEN.last
+                with contextlib.suppress(OSError):
+                    io.delete(path)
+            raise
         self._remember(response.metadata_location, response.metadata)
         return response
 
 
-def open_local_catalog(lake: Path) -> SqlCatalog:
+def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
     """Open, or create, the catalog `catalog.db` of a lake folder, with its warehouse beside it.
 
     SQLite waits up to 30 s for another writer and writes ahead, so that readers do not block.
 
     Args:
         lake: the lake's folder; created where missing. One that is read-only can be read.
+        is_checked: whether a catalog that lost its tables is refused.
 
     Raises:
+        LostTables: the warehouse holds tables, and the catalog knows none, or is damaged; nothing was written.
         CorruptFile: `catalog.db` is no database.
         StorageError: it cannot be read, or the folder cannot be made.
     """
     lake = lake.resolve()
     file = lake / "catalog.db"
+    if is_checked:
+        check_catalog(lake, CATALOG_NAME)
     check_is_database(file)
     if is_read_only(file):
         return _LocalCatalog(
@@ -134,3 +220,8 @@ def _namespaces(catalog: Catalog, within: Identifier) -> Iterator[Identifier]:
     for namespace in catalog.list_namespaces(within):
         yield namespace
         yield from _namespaces(catalog, namespace)
+
+
+def is_in_warehouse(catalog: Catalog, name: str) -> bool:
+    """Whether a local catalog's warehouse holds a table that the catalog does not know, as far as can be told."""
+    return isinstance(catalog, _LocalCatalog) and catalog.lost_table(name) is not None

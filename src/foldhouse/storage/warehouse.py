@@ -1,0 +1,146 @@
+"""What is on disk below a local lake's warehouse, whatever the catalog says: table folders and their metadata files.
+
+A metadata file is whole if it parses and the manifest list of its head is there. Nothing is written here but the mark
+of a table that was dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+
+_METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_DROPPED = "dropped-"
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """A metadata file that was read.
+
+    Args:
+        path: where it is.
+        version: the number that its name begins with.
+        metadata: what it says.
+    """
+
+    path: Path
+    version: int
+    metadata: TableMetadata
+
+
+@dataclass(frozen=True)
+class TableFolder:
+    """What the folder of a table holds.
+
+    Args:
+        name: `namespace.table`, after the folders.
+        newest: the newest whole metadata files, of one version; more than one if two commits raced for the version.
+        skipped: file names that are passed over, each with the reason.
+    """
+
+    name: str
+    folder: Path
+    newest: tuple[MetadataFile, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether there is anything to lose."""
+        return any(one.metadata.snapshots for one in self.newest)
+
+
+def folders(lake: Path) -> Iterator[tuple[str, Path]]:
+    """The names and folders of all tables below a lake's warehouse, sorted; a folder with a metadata file is one."""
+    warehouse = path_of((lake / "warehouse").as_uri())
+    if not warehouse.is_dir():
+        return
+    for namespace in sorted(one for one in warehouse.iterdir() if one.is_dir()):
+        for table in sorted(one for one in namespace.iterdir() if one.is_dir()):
+            if versions(table):
+                yield f"{namespace.name}.{table.name}", table
+
+
+def versions(folder: Path) -> dict[Path, int]:
+    """The metadata files of a table folder and their versions, without reading them."""
+    try:
+        names = os.listdir(folder / "metadata")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = ((name, _METADATA.fullmatch(name)) for name in names)
+    return {folder / "metadata" / name: int(match[1]) for name, match in found if match is not None}
+
+
+def version_of(path: Path) -> int | None:
+    """The version in the name of a metadata file."""
+    match = _METADATA.fullmatch(path.name)
+    return None if match is None else int(match[1])
+
+
+def look_into(name: str, folder: Path) -> TableFolder:
+    """Read the metadata files of a table folder, and find the newest.
+
+    A table that was dropped, and another one that was made in its folder, both leave files: the one that was committed
+    to last is meant, and a dropped one never is.
+    """
+    skipped: list[str] = []
+    dropped = _dropped(folder)
+    whole: list[MetadataFile] = []
+    for path, version in sorted(versions(folder).items()):
+        found = read(path, version)
+        if isinstance(found, str):
+            skipped.append(f"{path.name}: {found}")
+        elif str(found.metadata.table_uuid) not in dropped:
+            whole.append(found)
+    if not whole:
+        return TableFolder(name, folder, (), tuple(skipped))
+    uuid = max(whole, key=lambda one: one.metadata.last_updated_ms).metadata.table_uuid
+    skipped += sorted({f"table {o.metadata.table_uuid}: an older one" for o in whole if o.metadata.table_uuid != uuid})
+    ours = [one for one in whole if one.metadata.table_uuid == uuid]
+    version = max(one.version for one in ours)
+    return TableFolder(name, folder, tuple(one for one in ours if one.version == version), tuple(skipped))
+
+
+def read(path: Path, version: int) -> MetadataFile | str:
+    """A metadata file, or why it is not whole."""
+    io = PyArrowFileIO()
+    try:
+        metadata = FromInputFile.table_metadata(io.new_input(str(path)))
+    except FileNotFoundError:
+        return "gone meanwhile"
+    except Exception as failure:  # torn, empty, or no metadata at all: whatever the parser says
+        return f"empty, torn or no metadata ({type(failure).__name__})"
+    if path_of(metadata.location) != path.parent.parent:
+        return f"of a table at {metadata.location}: the lake was moved or copied"
+    head = metadata.current_snapshot()
+    if head is not None and not path_of(head.manifest_list).is_file():
+        return f"its head {head.snapshot_id} has lost its manifest list {head.manifest_list}"
+    return MetadataFile(path, version, metadata)
+
+
+def path_of(location: str) -> Path:
+    """The path of a local location, with or without `file:`, spelt as pyiceberg's file system spells it."""
+    found = urlparse(location)
+    return Path(found.path) if found.scheme == "file" else Path(location)
+
+
+def mark_dropped(folder: Path, uuid: str) -> None:
+    """Say in a table's folder that it was dropped on purpose: its files stay, and are no lost table."""
+    if (folder / "metadata").is_dir():
+        (folder / "metadata" / f"{_DROPPED}{uuid}").touch()
+
+
+def unmark_dropped(folder: Path, uuid: str) -> None:
+    """Take that back."""
+    (folder / "metadata" / f"{_DROPPED}{uuid}").unlink(missing_ok=True)
+
+
+def _dropped(folder: Path) -> set[str]:
+    return {one.name.removeprefix(_DROPPED) for one in (folder / "metadata").glob(f"{_DROPPED}*")}
