@@ -32,8 +32,7 @@ test: setup  ## the tools, then the suite in two processes (CI=1: the long histo
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
-	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
-		exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" exec $(BIN)/foldhouse dev --port $(PORT)
 
 bench: setup  ## the figures of the documentation, measured here (QUICK=1 in ten minutes; ARGS=... for some of them)
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)

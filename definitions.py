@@ -1,4 +1,4 @@
-"""Where assets, resources and jobs meet: what `dagster dev` and `foldhouse backfill` load."""
+"""Where assets, resources and jobs meet: what `foldhouse dev` and `foldhouse backfill` load."""
 
 import warnings
 
@@ -12,8 +12,8 @@ from jobs.maintenance import maintenance, maintenance_daily  # noqa: E402
 from jobs.retail import retail, retail_daily, retail_landing  # noqa: E402
 from jobs.shop import shop, shop_daily  # noqa: E402
 from jobs.wallet import wallet, wallet_daily  # noqa: E402
-from resources.lake import LakeResource  # noqa: E402
-from resources.landing import LandingFolder  # noqa: E402
+from resources.lake import lake_resource  # noqa: E402
+from resources.landing import landing_resource  # noqa: E402
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_package_module(assets),
@@ -21,6 +21,6 @@ defs = dg.Definitions(
     jobs=[maintenance, retail, shop, wallet],
     schedules=[maintenance_daily, retail_daily, shop_daily, wallet_daily],
     sensors=[retail_landing],
-    resources={"lake": LakeResource(), "landing": LandingFolder()},
+    resources={"lake": lake_resource(), "landing": landing_resource()},
     executor=dg.in_process_executor,  # one Spark session a run, also for runs of single assets from the page
 )

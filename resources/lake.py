@@ -1,49 +1,68 @@
 """The lake of this deployment, and the Spark session that folds into it."""
 
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
 
 from foldhouse.lake import Lake
 from foldhouse.spark.session import connect_session
 from foldhouse.storage.catalog import open_local_catalog
 
 
-class LakeResource(dg.ConfigurableResource):
-    """A lake in a folder, with one Spark session a process, started when it is first needed."""
+@dataclass(frozen=True)
+class LakeFolder:
+    """A lake in a folder, with one Spark session a process, started when it is first needed.
 
-    path: str = Field(default="", description="The folder; by default $FOLDHOUSE_LAKE, else ./lake.")
-    spark_master: str = Field(default="local[*]", description="Spark's master URL.")
-    spark_remote: str = Field(
-        default="",
-        description="A Spark Connect server that sees the same folder, as sc://host:port; "
-        "by default $FOLDHOUSE_SPARK_REMOTE, else none: Spark runs in this process.",
-    )
+    Args:
+        path: the folder; by default $FOLDHOUSE_LAKE, else ./lake.
+        spark_master: Spark's master URL.
+        spark_remote: a Spark Connect server that sees the same folder, as sc://host:port; by default
+            $FOLDHOUSE_SPARK_REMOTE, else none: Spark runs in this process.
+        run_id: the run that every commit names.
+    """
 
-    _lake: Lake | None = PrivateAttr(None)
-
-    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Name the run in every commit it makes."""
-        self._lake = self._opened(context.run.run_id if context.run else None)
-
-    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Let go of the catalog; the Spark session stays for the next run of this process."""
-        if self._lake:
-            self._lake.close()
-        self._lake = None
+    path: str = ""
+    spark_master: str = "local[*]"
+    spark_remote: str = ""
+    run_id: str | None = None
 
     def open(self) -> Lake:
-        """The lake, the same one for all of a run."""
-        self._lake = self._lake or self._opened(None)
+        """The lake, always the same one."""
         return self._lake
 
-    def _opened(self, run_id: str | None) -> Lake:
+    @cached_property
+    def _lake(self) -> Lake:
         path = Path(self.path or os.environ.get("FOLDHOUSE_LAKE") or "lake")
         remote = self.spark_remote or os.environ.get("FOLDHOUSE_SPARK_REMOTE")
         if remote:
-            return Lake(open_local_catalog(path), lambda: connect_session(remote), run_id=run_id)
+            return Lake(open_local_catalog(path), lambda: connect_session(remote), run_id=self.run_id)
         lake = Lake.local(path, master=self.spark_master)
-        lake.run_id = run_id or lake.run_id
+        lake.run_id = self.run_id or lake.run_id
         return lake
+
+    def close(self) -> None:
+        """Let go of the catalog, if it was opened; the Spark session stays for the next run of this process."""
+        if "_lake" in self.__dict__:
+            self._lake.close()
+
+
+def lake_resource(folder: LakeFolder | None = None) -> dg.ResourceDefinition:
+    """The resource `lake`. Its configuration is code: a run on the page cannot name another lake or Spark server.
+
+    Args:
+        folder: which lake; by default what the environment names.
+    """
+
+    @dg.resource(config_schema={}, description="A lake in a folder, and the Spark session that folds into it.")
+    def lake(context: dg.InitResourceContext) -> Iterator[LakeFolder]:
+        opened = replace(folder or LakeFolder(), run_id=context.run.run_id if context.run else None)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    return lake

@@ -1,19 +1,24 @@
 """The landing folder of this deployment, and the days it may have files for."""
 
 import os
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
 import dagster as dg
-from pydantic import Field
 
 from foldhouse.landing import CsvFormat, Landing
 
 
-class LandingFolder(dg.ConfigurableResource):
-    """A folder with one file a day, `YYYY-MM-DD.csv` or `.csv.gz`."""
+@dataclass(frozen=True)
+class LandingFolder:
+    """A folder with one file a day, `YYYY-MM-DD.csv` or `.csv.gz`.
 
-    path: str = Field(default="", description="The folder; by default $FOLDHOUSE_LANDING.")
+    Args:
+        path: the folder; by default $FOLDHOUSE_LANDING.
+    """
+
+    path: str = ""
 
     def open(self, format: CsvFormat) -> Landing:
         """The folder, read by a format.
@@ -22,6 +27,20 @@ class LandingFolder(dg.ConfigurableResource):
             LandingError: neither `path` nor $FOLDHOUSE_LANDING names a folder.
         """
         return Landing(Path(self.path), format) if self.path else Landing.from_environment(format)
+
+
+def landing_resource(folder: LandingFolder | None = None) -> dg.ResourceDefinition:
+    """The resource `landing`. Its configuration is code: a run on the page cannot name another folder.
+
+    Args:
+        folder: which folder; by default what the environment names.
+    """
+
+    @dg.resource(config_schema={}, description="The folder in which files land.")
+    def landing(context: dg.InitResourceContext) -> LandingFolder:
+        return folder or LandingFolder()
+
+    return landing
 
 
 def days() -> dg.DailyPartitionsDefinition:

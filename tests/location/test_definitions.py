@@ -10,8 +10,8 @@ import yaml
 
 import foldhouse as fh
 from assets.retail import FORMAT
-from resources.lake import LakeResource
-from resources.landing import LandingFolder, days
+from resources.lake import LakeFolder, lake_resource
+from resources.landing import LandingFolder, days, landing_resource
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,7 +136,7 @@ def test_the_landing_folder_is_named_by_the_environment_or_the_error_says_how(mo
 
 def test_the_lake_is_named_by_the_environment_and_opens_without_spark(monkeypatch, tmp_path):
     monkeypatch.setenv("FOLDHOUSE_LAKE", str(tmp_path / "lake"))
-    lake = LakeResource().open()
+    lake = LakeFolder().open()
     assert lake.tables() == []
     assert (tmp_path / "lake" / "catalog.db").exists()
     lake.close()
@@ -150,9 +150,26 @@ def test_every_commit_of_a_run_names_the_run(tmp_path):
         opened = context.resources.lake.open()
         seen.extend([opened.run_id, opened is context.resources.lake.open()])
 
-    @dg.job(resource_defs={"lake": LakeResource(path=str(tmp_path))})
+    @dg.job(resource_defs={"lake": lake_resource(LakeFolder(path=str(tmp_path)))})
     def looking():
         look()
 
     assert looking.execute_in_process().run_id == seen[0]
     assert seen[1]
+
+
+@pytest.mark.parametrize(
+    ("resource", "field"),
+    [("lake", "path"), ("lake", "spark_remote"), ("lake", "spark_master"), ("lake", "run_id"), ("landing", "path")],
+)
+def test_run_configuration_cannot_name_another_lake_or_server(defs, tmp_path, resource, field):
+    job = defs.resolve_job_def("maintenance" if resource == "lake" else "retail")
+    config = {"resources": {resource: {"config": {field: str(tmp_path / "theirs")}}}}
+    with pytest.raises(dg.DagsterInvalidConfigError, match=f'unexpected config entry "{field}"'):
+        job.execute_in_process(run_config=config, raise_on_error=False)
+    assert not (tmp_path / "theirs").exists()
+
+
+def test_the_resources_take_no_configuration_at_all():
+    for resource in (lake_resource(), landing_resource()):
+        assert resource.config_schema.as_field().config_type.fields == {}

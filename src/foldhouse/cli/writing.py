@@ -88,6 +88,22 @@ def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
 
 
 @click.command()
+@click.option("--port", "-p", type=int, default=3000, show_default=True, help="The port of the page.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name of this server.")
+def dev(port: int, hosts: tuple[str, ...]) -> None:
+    """Serve the Dagster page of the code location on 127.0.0.1, and run its schedules and sensors.
+
+    What `dagster dev` does, behind a guard: the page has no log-in, and without it any web page in your browser could
+    run and delete things. --allow-host names this server as a proxy in front of it does.
+    """
+    try:
+        from foldhouse.dagster.dev import serve
+    except ModuleNotFoundError as missing:
+        raise FoldhouseError(f"the page needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+    serve(port, allow_hosts=hosts)
+
+
+@click.command()
 @click.argument("name")
 @click.option(
     "--to", "target", required=True, help="A snapshot id, a time, a tag or a branch; `foldhouse history` lists."
@@ -158,4 +174,4 @@ def _declared(name: str, package: str) -> Table:
     return tables[name]
 
 
-COMMANDS = (backfill, rollback, rebuild)
+COMMANDS = (backfill, dev, rollback, rebuild)

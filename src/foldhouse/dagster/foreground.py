@@ -72,7 +72,7 @@ def run_in_foreground(
     folder = (folder or Path.cwd()).resolve()
     started = time.monotonic()
     with ExitStack() as stack:
-        home = _home(folder)
+        home = home_of(folder)
         if home is not None:
             stack.enter_context(cheaper_commits(home))
         instance = stack.enter_context(_instance(home))
@@ -96,7 +96,8 @@ def terminal() -> TextIO:
     return os.fdopen(os.dup(2), "w", buffering=1)
 
 
-def _home(folder: Path) -> Path | None:
+def home_of(folder: Path) -> Path | None:
+    """Dagster's home: `$DAGSTER_HOME`, else `.dagster` of a folder with a `dagster.yaml`, else `None`."""
     if named := os.environ.get("DAGSTER_HOME"):
         return Path(named).resolve()
     if not (folder / "dagster.yaml").exists():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from foldhouse.refresh.kinds import check_stream
 from foldhouse.refresh.remembered import newest_coverage
 from foldhouse.refresh.result import PartitionCounts
 from foldhouse.refresh.target import create_table
+from foldhouse.storage import described
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
@@ -321,8 +321,8 @@ def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame, batch_i
     rows = events
     if stream.partition_column is not None:
         rows = rows.repartition(events[stream.partition_column].cast("date"))
-    described = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id), "file binary").toArrow()
-    return [pickle.loads(value) for value in described["file"].to_pylist()]
+    written = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id), "file string").toArrow()
+    return [described.from_json(described.parsed(text), layout) for text in written["file"].to_pylist()]
 
 
 def _write_task(
@@ -331,7 +331,7 @@ def _write_task(
     given = [batch for batch in batches if batch.num_rows]
     if given:
         files = _written(layout, stream, pa.Table.from_batches(given), batch_id)
-        yield pa.record_batch({"file": pa.array([pickle.dumps(f) for f in files], pa.binary())})
+        yield pa.record_batch({"file": pa.array([json.dumps(described.to_json(f)) for f in files], pa.string())})
 
 
 def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:

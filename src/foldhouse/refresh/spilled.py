@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +26,7 @@ from foldhouse.refresh.deciding import decide_alone, decisive_rows
 from foldhouse.refresh.placement import placed
 from foldhouse.refresh.routing import Reading, Route, blobs_of, read_task, typed_rows
 from foldhouse.refresh.runners import Run, folded_here, recomputed_here
-from foldhouse.refresh.tasks import fold_task, is_read_as_it_is, reading_of, rows_of_run
+from foldhouse.refresh.tasks import fold_groups, is_read_as_it_is, reading_of, rows_of_run
 
 MOST_BYTES_IN_MEMORY = 512 * 1024 * 1024
 """Of rows that decide; folding them takes some three times as much."""
@@ -139,5 +138,4 @@ class _Spill:
 def _folded(run: Run, path: Path) -> list[BucketResult]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
         blobs = sorted(stream, key=lambda batch: batch.column("sliver")[0].as_py())
-        folded = list(fold_task(run.job, PIECE_ROWS, blobs))
-    return [pickle.loads(value) for batch in folded for value in batch.column("result").to_pylist()]
+        return [result for results in fold_groups(run.job, PIECE_ROWS, blobs) for result in results]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from foldhouse.kernel.combine import SIGNED, partial_sums
+from foldhouse.refresh.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.bucket import BUCKET, KEY_ONLY, BucketJob, BucketResult, fold_buckets, groups_of, partition_of
 from foldhouse.refresh.deletes import newest
 from foldhouse.refresh.evaluate import Evaluation, Logic, covers, evaluated_on_spark, plain_columns
@@ -27,7 +27,7 @@ from foldhouse.refresh.placement import placed
 from foldhouse.refresh.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
 from foldhouse.refresh.runners import Recompute, Run
 from foldhouse.spark.failures import in_our_words
-from foldhouse.storage.live import Piece
+from foldhouse.storage.live import without_bounds
 from foldhouse.values.definition import Stream
 
 PIECE_ROWS = 2_000_000
@@ -53,10 +53,8 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
     ordered = blobs.sortWithinPartitions("group", "sliver")
     with in_our_words(run.name):
-        folded = ordered.mapInArrow(
-            functools.partial(fold_task, run.job, placement.piece_rows), "result binary"
-        ).toArrow()
-    return [pickle.loads(value) for value in folded["result"].to_pylist()]
+        folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
+    return results_of(run.job, folded)
 
 
 def is_read_as_it_is(logic: Logic, evaluation: Evaluation) -> bool:
@@ -77,7 +75,7 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     """What so many tasks read of evaluations whose rows are those of the files; see `is_read_as_it_is`."""
     compiled = logic.compiled
     pieces = [
-        (_described(piece), covers(compiled, one.coverage), one.weight)
+        (without_bounds(piece), covers(compiled, one.coverage), one.weight)
         for one in evaluations
         for piece in one.pieces[0]
     ]
@@ -85,11 +83,6 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     named = {name for column in signed for name in column.meta.root_names()}
     columns = tuple(name for name in compiled.inputs[0] if name in named)
     return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks))
-
-
-def _described(piece: Piece) -> Piece:
-    """A piece with what reading takes of its file: bounds, which planning needs, would be sent to every task."""
-    return replace(piece, file=replace(piece.file, lower={}, upper={}))
 
 
 def _routed(route: Route, signed: DataFrame) -> DataFrame:
@@ -128,7 +121,13 @@ def _tasks(run: Run) -> int:
 
 
 def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the groups of one task, one after another.
+    """Fold the groups of one task, one after another; see `fold_groups`."""
+    for results in fold_groups(job, piece_rows, batches):
+        yield answered(job, results)
+
+
+def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[BucketResult]]:
+    """Fold groups of buckets, one after another.
 
     Args:
         job: the table.
@@ -136,8 +135,7 @@ def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]
         batches: blobs, sorted by group and sliver.
     """
     for _, members in itertools.groupby(_received(batches), key=lambda blob: blob.group):
-        results = _together(_folded(job, piece_rows, members))
-        yield pa.record_batch({"result": pa.array([pickle.dumps(result) for result in results], pa.binary())})
+        yield _together(_folded(job, piece_rows, members))
 
 
 @dataclass(frozen=True)

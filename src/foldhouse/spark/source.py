@@ -11,7 +11,6 @@ Spark has no connector for, are read with Arrow in Spark's tasks.
 from __future__ import annotations
 
 import functools
-import pickle
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from weakref import WeakKeyDictionary
@@ -25,7 +24,7 @@ from pyspark.sql import types as spark
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import read_piece
-from foldhouse.storage.live import Piece
+from foldhouse.storage.live import Piece, without_bounds
 from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -65,9 +64,9 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     if worn:
         frames.append(_without_deleted(session, schema, worn, deleted))
     if parts:
-        described = session.createDataFrame([(pickle.dumps(piece),) for piece in parts], "piece binary")
-        spread = described.repartition(min(len(parts), 64))
-        frames.append(spread.mapInArrow(functools.partial(_read_parts, layout, columns), _without_ids(schema)))
+        read = functools.partial(_read_parts, layout, columns, tuple(without_bounds(piece) for piece in parts))
+        numbers = session.range(0, len(parts), 1, min(len(parts), 64))
+        frames.append(numbers.mapInArrow(read, _without_ids(schema)))
     if not frames:
         return empty_frame(session, layout, columns)
     return functools.reduce(DataFrame.unionByName, frames)
@@ -146,10 +145,12 @@ def _unused(name: str, taken: set[str]) -> str:
     return name
 
 
-def _read_parts(layout: Layout, columns: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_parts(
+    layout: Layout, columns: list[str], pieces: Sequence[Piece], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for described in batch.column("piece"):
-            rows = read_piece(layout, pickle.loads(described.as_py()), columns)
+        for number in batch.column("id").to_pylist():
+            rows = read_piece(layout, pieces[number], columns)
             yield from rows.select(columns).to_batches(max_chunksize=100_000)
 
 

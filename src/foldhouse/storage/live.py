@@ -7,7 +7,7 @@ the changes between them follow in either direction and across any history: roll
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,6 +71,11 @@ class Piece:
     def is_whole(self) -> bool:
         """Whether it means every row of its file, so that any Parquet reader may read it."""
         return self.only is None and not self.without
+
+
+def without_bounds(piece: Piece) -> Piece:
+    """A piece with what reading takes of its file: bounds, which planning needs, would be sent to every task."""
+    return replace(piece, file=replace(piece.file, lower={}, upper={}))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,95 @@
+"""The page and the daemon of a code location, for one person on one machine: what `dagster dev` starts, guarded."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from foldhouse.dagster.foreground import home_of
+from foldhouse.dagster.webserver import ALLOWED
+from foldhouse.errors import FoldhouseError
+
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 30
+
+
+def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] = ()) -> None:
+    """Serve the page on 127.0.0.1, and run schedules and sensors, until it is stopped.
+
+    The web server and the daemon are processes of their own; where one ends, so does the other.
+
+    Args:
+        port: of the page.
+        folder: where `workspace.yaml` is; by default the current folder.
+        allow_hosts: further names of the server, see `Guard`.
+
+    Raises:
+        FoldhouseError: no `workspace.yaml`, no Dagster home, or one of the two ended by itself.
+    """
+    folder = (folder or Path.cwd()).resolve()
+    workspace = folder / "workspace.yaml"
+    if not workspace.exists():
+        raise FoldhouseError(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+    home = home_of(folder)
+    if home is None:
+        raise FoldhouseError(
+            f"there is no dagster.yaml in {folder}, so there is no place for Dagster's records; set DAGSTER_HOME to a "
+            "folder, or copy dagster.yaml from foldhouse's repository"
+        )
+    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    if allow_hosts:
+        environment[ALLOWED] = ",".join(allow_hosts)
+    commands = {
+        "the web server": ["foldhouse.dagster.webserver", "-w", str(workspace), "-h", "127.0.0.1", "-p", str(port)],
+        "the daemon": ["dagster._daemon", "run", "-w", str(workspace)],
+    }
+    with _stopping_on_signals():
+        started: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for name, command in commands.items():
+                started[name] = subprocess.Popen([sys.executable, "-m", *command], cwd=folder, env=environment)
+            _wait(started)
+        finally:
+            _stop(list(started.values()))
+
+
+def _wait(started: dict[str, "subprocess.Popen[bytes]"]) -> None:
+    while True:
+        for name, process in started.items():
+            if process.poll() is not None:
+                raise FoldhouseError(f"{name} of Dagster ended by itself, with {process.returncode}; its log is above")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    until = time.monotonic() + _PATIENCE_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class _stopping_on_signals:  # noqa: N801
+    """Take an end from outside (SIGTERM, SIGHUP) for Ctrl-C, so that what was started ends with us."""
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+    def __enter__(self) -> None:
+        self._before = {one: signal.signal(one, self._stop) for one in self._SIGNALS}
+
+    def __exit__(self, *_: object) -> None:
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
+
+    @staticmethod
+    def _stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
