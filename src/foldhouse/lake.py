@@ -100,7 +100,7 @@ class Lake:
         self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None
-        self._compiled: dict[tuple[int, tuple[str, ...]], Compiled] = {}
+        self._compiled: dict[tuple[int, date, tuple[str, ...]], Compiled] = {}
         self.in_process_rows = in_process_rows
         self.run_id = run_id or str(uuid4())
 
@@ -508,7 +508,8 @@ class Lake:
         return Workshop(self.catalog, lambda: self.spark, self._compile, self.in_process_rows, self.run_id)
 
     def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
-        key = (id(table), tuple(source.schema_json for source in sources))
+        # Compiled anew each day, so that a definition which computes the day itself is found to be another one.
+        key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
         if key not in self._compiled:
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]

@@ -21,7 +21,10 @@ from pyspark.sql import types as T
 
 import foldhouse as fh
 from foldhouse.refresh.compiled import compile_table
-from foldhouse.spark.lineage import Origin, analysed_plan, normalised, origins
+from foldhouse.spark.analysed import analysed
+from foldhouse.spark.lineage import analysed_plan, normalised
+from foldhouse.spark.plan import source_name
+from foldhouse.spark.shape import Origin, origins_of
 from foldhouse.storage.schema import Layout, schema_of_types
 
 pytestmark = pytest.mark.spark
@@ -78,7 +81,7 @@ PLAIN: dict[str, tuple[Callable[[DataFrame], DataFrame], Origin]] = {
 def test_a_column_that_is_a_source_column_or_its_day_is_recognised(source: DataFrame, form: str) -> None:
     make, expected = PLAIN[form]
     rows = make(source)
-    found = origins(analysed_plan(rows.select("key")), ["key"])
+    found = origins_of(analysed(rows.select("key")), ["key"])
     assert {column: Origin(o.column.removeprefix("was_"), o.is_day) for column, o in found.items()} == {"key": expected}
     assert_true(rows, found["key"])
 
@@ -108,13 +111,13 @@ UNKNOWN: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("form", UNKNOWN)
 def test_everything_else_counts_as_unknown(source: DataFrame, form: str) -> None:
-    assert origins(analysed_plan(UNKNOWN[form](source).select("key")), ["key"]) == {}
+    assert origins_of(analysed(UNKNOWN[form](source).select("key")), ["key"]) == {}
 
 
 def test_a_column_name_that_looks_like_one_of_the_plan_is_not_taken_for_it(source: DataFrame) -> None:
     for number in range(3):
         name = f"k#{number}"
-        found = origins(analysed_plan(source.selectExpr(f"t AS `{name}`").select(f"`{name}`")), [name])
+        found = origins_of(analysed(source.selectExpr(f"t AS `{name}`").select(f"`{name}`")), [name])
         assert found in ({}, {name: Origin("t")})
 
 
@@ -129,13 +132,13 @@ def test_a_literal_that_looks_like_a_plan_is_not_taken_for_it(source: DataFrame)
         f"\n   +- LogicalRDD [key#{made[2]}]",
         f"\nProject [key#{made[1]}]",
     ):
-        assert origins(analysed_plan(rows.withColumn("note", F.lit(literal)).select("key")), ["key"]) == {}, literal
+        assert origins_of(analysed(rows.withColumn("note", F.lit(literal)).select("key")), ["key"]) == {}, literal
 
 
 def test_many_columns_do_not_shorten_the_plan(spark: SparkSession) -> None:
     names = [f"c{number}" for number in range(200)]
     rows = spark.createDataFrame([], ", ".join(f"{name} int" for name in names))
-    assert origins(analysed_plan(rows.select(*names)), names) == {name: Origin(name) for name in names}
+    assert origins_of(analysed(rows.select(*names)), names) == {name: Origin(name) for name in names}
 
 
 def test_equal_logic_gives_equal_plans_and_other_logic_does_not(source: DataFrame) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.spark.lineage import analysed_plan, handed_on
-from foldhouse.spark.shape import source_name
+from foldhouse.spark.plan import source_name
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldhouse.refresh.pruning import pieces_with_days, pieces_with_keys
-from foldhouse.spark.lineage import Origin
+from foldhouse.spark.shape import Origin
 from foldhouse.storage.files import Partition, write_data_file
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout, schema_of_types

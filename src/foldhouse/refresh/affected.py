@@ -51,7 +51,7 @@ def of_window(
             else state[place]
             for place, delta in enumerate(deltas)
         )
-        if any(pieces):
+        if any(pieces) or not logic.compiled.shape.is_known:
             found.append(Evaluation(weight, pieces, coverage, choices, state))
     return found
 

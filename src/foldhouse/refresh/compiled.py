@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,15 +13,16 @@ from pyspark.sql import functions as F
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
-from foldhouse.spark.lineage import Origin, analysed_plan, normalised, origins
-from foldhouse.spark.shape import LINEAR, Shape, check_repeatable, key_origins, shape_of, source_name
+from foldhouse.refresh.understood import understood
+from foldhouse.spark.lineage import analysed_plan, normalised
+from foldhouse.spark.plan import source_name
+from foldhouse.spark.session import settings_of
+from foldhouse.spark.shape import LINEAR, Origin, Shape
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.fold import Expression, Fold
-
-_LOG = logging.getLogger("foldhouse")
 
 
 @dataclass(frozen=True)
@@ -102,36 +102,18 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     rows = _rows(table, frames)
     fold = table.fold.over(rows.columns, table.keys)
     frame = _projected(table, rows, fold)
-    logic = analysed_plan(frame)
-    check_repeatable(logic)
+    text = normalised(analysed_plan(frame))
     types_of = arrow_schema(frame.schema)
+    named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
+    logic = understood(table, _projected(table, _rows(table, named), fold), text)
     plan = plan_of(
         fold,
         {name: types_of.field(name).type for name in table.keys},
         {name: types_of.field(sequence_column(i)).type for i, name in enumerate(table.sequence_by)},
         [types_of.field(argument_column(i)).type for i in range(len(arguments_of(fold)))],
     )
-    shape, found = _understood(table, frames, logic)
-    if len(sources) == 1 and shape.is_linear:
-        found = origins(analysed_plan(frame.select(*table.keys)), list(table.keys))
-    return Compiled(table, fold, plan, inputs, found, _hash(table, normalised(logic)), shape=shape)
-
-
-def _understood(table: Table, frames: Sequence[DataFrame], logic: str) -> tuple[Shape, dict[str, Origin]]:
-    """The shape of the logic, and for logic that is not linear the source columns that keys are."""
-    shape = shape_of(logic, len(frames))
-    if shape.is_linear:
-        return shape, {}
-    named = [frame.alias(source_name(place)) for place, frame in enumerate(frames)]
-    keyed = analysed_plan(_rows(table, named).select(*table.keys))
-    shape = shape_of(keyed, len(frames))
-    if shape == Shape():
-        _LOG.warning(
-            "%s: how the rows of its sources meet was not understood, so every refresh evaluates all of them; joins on "
-            "columns that are equal as they are, and aggregations by those columns, cost less",
-            table.name,
-        )
-    return shape, key_origins(keyed, list(table.keys), len(frames))
+    bound = _hash(table, text, logic.literal_rows, settings_of(session()))
+    return Compiled(table, fold, plan, inputs, logic.origins, bound, shape=logic.shape)
 
 
 def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:
@@ -189,8 +171,12 @@ def _column(rows: DataFrame, expression: Expression) -> Column:
     return rows[f"`{expression}`"] if expression in rows.columns else F.expr(expression)
 
 
-def _hash(table: Table, rows: str) -> str:
-    """The hash of keys, folds, layout and the analysed plan of `rows`, not of its source text."""
+def _hash(table: Table, rows: str, literal_rows: str = "", settings: Mapping[str, str] | None = None) -> str:
+    """The hash of keys, folds, layout and the analysed plan of `rows`, not of its source text.
+
+    Rows that `rows` holds itself, and settings of the session that change what expressions mean, count where there are
+    any.
+    """
     logic: dict[str, object] = {
         "keys": table.keys,
         "sequence_by": table.sequence_by,
@@ -199,6 +185,8 @@ def _hash(table: Table, rows: str) -> str:
         "partition_by": table.partition_by,
         "buckets": table.buckets,
         "rows": rows,
+        **({"literal_rows": literal_rows} if literal_rows else {}),
+        **({"settings": dict(settings)} if settings else {}),
     }
     versions = _versions(table)
     if versions:

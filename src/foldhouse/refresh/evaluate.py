@@ -23,7 +23,7 @@ from foldhouse.refresh.compiled import Compiled
 from foldhouse.refresh.deliveries import last_deliveries, order_of
 from foldhouse.refresh.pruning import pieces_with_keys
 from foldhouse.spark.failures import in_our_words
-from foldhouse.spark.lineage import Origin
+from foldhouse.spark.shape import Origin
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
@@ -162,8 +162,8 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
     signed = []
     for evaluation in evaluations:
         sources = [events_here(logic, place, evaluation) for place in range(len(compiled.inputs))]
-        if all(one.is_empty() for one in sources):
-            continue
+        if compiled.shape.is_known and all(one.is_empty() for one in sources):
+            continue  # no rows come of no rows
         given = [_frame(logic, place, rows) for place, rows in enumerate(sources)]
         signed.append(_signed(compiled, given, evaluation))
     if signed:

@@ -18,7 +18,7 @@ from foldhouse.errors import DefinitionChanged, DefinitionError
 from foldhouse.kernel.plan import arguments_of
 from foldhouse.refresh.compiled import Compiled
 from foldhouse.spark.lineage import analysed_plan, handed_on
-from foldhouse.spark.shape import source_name
+from foldhouse.spark.plan import source_name
 from foldhouse.spark.source import empty_frame
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Source, Stream, Table

@@ -20,7 +20,7 @@ from foldhouse.kernel.combine import FILE, POSITION
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.refresh.pruning import pieces_with_keys
-from foldhouse.spark.lineage import Origin
+from foldhouse.spark.shape import Origin
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import open_file, read_piece
 from foldhouse.storage.live import Piece, Slice

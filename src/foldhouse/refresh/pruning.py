@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from foldhouse.spark.lineage import Origin
+from foldhouse.spark.shape import Origin
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.values.window import Coverage
 

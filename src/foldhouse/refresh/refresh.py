@@ -298,7 +298,7 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     recomputed = 0
     sequence = work.compiled.plan.sequence
     deleted_upto = sequence_from_json(work.found.deleted_upto, sequence)
-    if any(any(evaluation.pieces) for evaluation in work.evaluations):
+    if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
         job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), deleted_upto)
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)

@@ -102,3 +102,34 @@ def prepared(session: SparkSession) -> SparkSession:
 def _cores(master: str) -> int:
     inside = master.partition("[")[2].rstrip("]")
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1)
+
+
+_SETTLED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.doubleQuotedIdentifiers": "false",
+    "spark.sql.session.collation.default": "UTF8_BINARY",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""What changes the meaning of expressions, and what it is by default."""
+
+
+def settings_of(session: SparkSession) -> dict[str, str]:
+    """The settings of a session that change what expressions mean, where they are not as Spark has them by default.
+
+    Raises:
+        FoldhouseError: the session's days are not those of UTC.
+    """
+    zone = session.conf.get("spark.sql.session.timeZone")
+    if zone != "UTC":
+        raise FoldhouseError(
+            f"the Spark session has the time zone {zone}, and tables are folded in UTC: their days and hours would be "
+            "others. Set spark.sql.session.timeZone to UTC before tables are refreshed"
+        )
+    given = session.conf.getAll  # of Spark Connect one call, where each name would be one
+    found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
+    other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
+    return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}
