@@ -108,11 +108,12 @@ def test_the_console_stays_quiet_whatever_steps_print(location, capfd):
 
 def test_what_the_run_failed_with_is_raised_and_the_run_is_on_record_as_failed(location):
     (location / "landing" / "2024-03-05.csv").write_text("Id\nx\ny\n")
-    with pytest.raises(fh.TooManyBadLines, match=r"2024-03-05\.csv"):
+    with pytest.raises(fh.DaysNotLanded, match=r"2024-03-05\.csv"):
         run_in_foreground("shop", *days(4, 6)[::2])
     with dg.DagsterInstance.from_config(str(location / ".dagster")) as instance:
         [run] = [record.dagster_run for record in instance.get_run_records()]
         assert run.status == dg.DagsterRunStatus.FAILURE
+    assert materialized(location / ".dagster", ["shop", "orders"]) == ["2024-03-04", "2024-03-06"]
 
 
 def test_an_interrupted_run_is_on_record_as_failed_and_what_it_committed_as_green(location):

@@ -87,6 +87,20 @@ def test_a_day_that_goes_back_to_an_earlier_file_is_asked_for_again_under_anothe
     assert len(set(keys)) == 3
 
 
+def test_a_bad_file_is_asked_for_once_and_again_when_it_changes(folder):
+    for day in days(2, 4):
+        folder.land(day, 1)
+    (folder.path / "2024-03-03.csv").unlink()
+    os.mkfifo(folder.path / "2024-03-03.csv")
+    requests, cursor = look(folder)
+    assert asked(requests) == ["2024-03-02", "2024-03-03", "2024-03-04"]
+    assert [look(folder, cursor)[0] for _ in range(3)] == [[], [], []]
+    (folder.path / "2024-03-03.csv").unlink()
+    folder.land(days(3, 3)[0], 1)
+    requests, cursor = look(folder, cursor)
+    assert asked(requests) == ["2024-03-03"]
+
+
 def test_a_file_that_vanished_is_no_correction(folder):
     for day in days(2, 3):
         folder.land(day, 1)

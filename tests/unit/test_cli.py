@@ -398,6 +398,18 @@ def test_a_value_on_one_line(value, expected):
     assert text_of(value) == expected
 
 
+def test_what_a_terminal_acts_on_is_written_out_in_every_way_of_printing(lake, folder):
+    attack = "a\x1b]0;x\x07\x7f\x9b2J\u202eb"
+    land(lake, paid(attack, "1.00"))
+    for words in ([], ["--json"]):
+        shown = call("show", "shop.payments", *words, "--lake", folder).stdout
+        assert all(one.isprintable() or one in "\t\n" for one in shown)
+    assert json.loads(shown)["customer"] == attack
+    failed = call("show", f"shop.{attack}", "--lake", folder)
+    assert failed.exit_code == 1
+    assert all(one.isprintable() or one == "\n" for one in failed.stderr)
+
+
 def test_markup_and_escapes_in_values_do_not_reach_the_terminal(lake, folder):
     land(lake, paid("ada", "1.00", note="[red]\x1b[2Jgone[/red]"))
     shown = call("show", "shop.payments", "--lake", folder, terminal=True).stdout

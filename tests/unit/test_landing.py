@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import os
-import re
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -17,6 +16,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from csv_oracle import lines_of_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from landing_days import DAY, HEADER, LINE, RETAIL, land, line_with, lines_of
@@ -157,35 +157,6 @@ def read(content: bytes, piece: int = 2**20, format: CsvFormat = TEXT) -> tuple[
     return good, bad
 
 
-def as_python_reads(text: str, longest: int) -> tuple[dict[int, list[str]], dict[int, str]]:
-    """Read the same with the `csv` module, a line at a time; in a time that grows with the square of the text."""
-    physical = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-    good: dict[int, list[str]] = {}
-    bad: dict[int, str] = {}
-    at, number = 0, 0
-    while at < len(physical):
-        reader = csv.reader(physical[at:], strict=True)
-        try:
-            fields = next(reader)
-            raw = "".join(physical[at : at + reader.line_num]).rstrip("\r\n")
-            whole = "".join(physical[at : at + reader.line_num])
-            raw = re.sub(r"(?:\r\n|\r|\n)\Z", "", whole)
-        except csv.Error:
-            fields, raw = ["wrong"], "x" * (longest + 1)
-        at += reader.line_num if fields and len(raw) <= longest else 1
-        if not fields:
-            continue
-        number += 1
-        if len(raw) > longest:
-            at_line = at - 1
-            bad[number] = re.sub(r"(?:\r\n|\r|\n)\Z", "", physical[at_line])
-        elif len(fields) != len(NAMES):
-            bad[number] = raw
-        else:
-            good[number] = fields
-    return good, bad
-
-
 @given(rows=tables, line_end=st.sampled_from(["\n", "\r", "\r\n"]))
 def test_what_the_csv_module_wrote_is_read_back_by_both_ways(rows: list[list[str]], line_end: str) -> None:
     body = as_body(rows, line_end)
@@ -204,7 +175,7 @@ AWKWARD = st.text(st.sampled_from(',,""\n\na \r'), max_size=60)
 @settings(max_examples=500)
 def test_any_text_is_read_as_the_csv_module_reads_it(text: str) -> None:
     good, bad = read(text.encode())
-    assert (good, bad) == as_python_reads(text, longest=2**20)
+    assert (good, bad) == lines_of_text(text, columns=3, longest=2**20)
     for fields in good.values():
         assert len(fields) == 3
 
@@ -216,7 +187,7 @@ def test_any_text_is_read_the_same_however_it_is_cut_into_blocks(text: str, long
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foldhouse.landing.lines._BLOCK", piece)
         good, bad = read(text.encode(), piece, format)
-    expected, wrong = as_python_reads(text, longest)
+    expected, wrong = lines_of_text(text, 3, longest)
     assert good == expected
     assert bad.keys() == wrong.keys()
     assert all(wrong[number].startswith(raw.partition("…")[0]) for number, raw in bad.items())

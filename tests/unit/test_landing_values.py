@@ -115,6 +115,94 @@ def test_a_required_text_is_not_empty_nor_blank(tmp_path: Path, source: str, tex
     assert reason_for(tmp_path, source, text) == f"{source}: found {text!r}, expected text that is not blank"
 
 
+@pytest.mark.parametrize(
+    ("type", "good", "bad"),
+    [
+        ("decimal(4,4)", ["0", ".5", "0.1234", "-.12340", "000.1"], ["1", "1.0", ".12345", ".", "-", "0.00001"]),
+        (
+            "decimal(4,0)",
+            ["9999", "1.", "1.000", "-0012", ".0"],
+            ["10000", "1.5", ".5", ".", "\uff11", "\u22121", "0x10"],
+        ),
+        (
+            "decimal(38,0)",
+            ["9" * 38, "0" * 400 + "1"],
+            ["9" * 39, "9" * 200, "9" * 400, f"-{'9' * 400}.5", "1.2.3", "1_000"],
+        ),
+        ("decimal(38,38)", ["." + "9" * 38, "0." + "0" * 37 + "1"], ["." + "9" * 39, "1"]),
+    ],
+)
+def test_a_decimal_fits_its_digits_exactly_or_is_quarantined(
+    tmp_path: Path, type: str, good: list[str], bad: list[str]
+) -> None:
+    format = CsvFormat((CsvColumn("n", "n", type, required=True),), max_bad_share=1)
+    landed = land(tmp_path, "\n".join(["n", *good, *bad]), format)
+    assert landed.events["n"].to_pylist() == [Decimal(text) for text in good]
+    assert landed.quarantined["raw"].to_pylist() == bad
+
+
+BLANK = ["\u00a0", "\u2007", "\u202f", "\u3000", "\u1680", "\u2028", "\u200b", "\ufeff", "\u00ad", "\u202e", "\u2060"]
+BLANK += ["\x01", "\x1b", "\x7f", "\x85", "\x9b", "\u3164", "\u115f", "\uffa0", "\u2800", "\ufe0f", "\u00a0\u200b \t"]
+
+
+@pytest.mark.parametrize("source", ["InvoiceNo", "StockCode"])
+@pytest.mark.parametrize("text", BLANK, ids=ascii)
+def test_a_required_text_that_shows_nothing_is_quarantined(tmp_path: Path, source: str, text: str) -> None:
+    reason = reason_for(tmp_path, source, text)
+    assert reason == f"{source}: found {text!r}, expected text that is not blank"
+    assert reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text", ["\u00a0A", "e\u0301", "\u200bA\u200b", "\U0001f469\u200d\U0001f469", "=1+1", "\x1b[31mA"]
+)
+def test_a_required_text_that_shows_something_is_kept_as_it_is(tmp_path: Path, text: str) -> None:
+    assert value_of(tmp_path, "StockCode", "stock_code", text) == text
+
+
+def test_a_required_text_of_which_cleaning_leaves_nothing_is_quarantined(tmp_path: Path) -> None:
+    format = CsvFormat((CsvColumn("a", "a", required=True, clean=replaced("x", "\u00a0")),), max_bad_share=1)
+    landed = land(tmp_path, "a\nx\ny\n", format)
+    assert landed.events["a"].to_pylist() == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("type", "good", "bad"),
+    [
+        ("int", {"007": 7}, ["\u0661", "\uff11", "1_000", "1 ", "\u00a01", "9" * 400, "1e2", "0x1", "NaN"]),
+        ("long", {"-9223372036854775808": -(2**63)}, ["9223372036854775808", "9" * 400, "\u0661"]),
+        (
+            "double",
+            {"1e-400": 0.0, "1e308": 1e308, "-0": 0.0},
+            ["1e400", "-1e400", "9" * 400, "NaN", "inf", "0x1p3", "+1"],
+        ),
+        (
+            "date",
+            {"0001-01-01": date(1, 1, 1), "9999-12-31": date(9999, 12, 31)},
+            ["0000-01-01", "2011-02-30", "2011-13-01"],
+        ),
+        (
+            "date",
+            {"2012-02-29": date(2012, 2, 29)},
+            ["2011-02-29", "1900-02-29", "2011-1-1", "\u0662011-01-01", "10000-01-01"],
+        ),
+        (
+            "timestamp",
+            {"9999-12-31 23:59:59": datetime(9999, 12, 31, 23, 59, 59), "0001-01-01 00:00:00": datetime(1, 1, 1)},
+            ["2011-01-01 24:00:00", "2011-01-01 23:59:60", "2011-01-01 00:00:00Z", "2011-01-01 00:00:00+00"],
+        ),
+        ("boolean", {"true": True}, ["True", "1", "yes", "\uff54rue"]),
+    ],
+)
+def test_a_value_at_the_edge_of_its_type_is_exact_or_quarantined(
+    tmp_path: Path, type: str, good: dict[str, object], bad: list[str]
+) -> None:
+    format = CsvFormat((CsvColumn("n", "n", type, required=True),), max_bad_share=1)
+    landed = land(tmp_path, "\n".join(["n", *good, *bad]), format)
+    assert landed.events["n"].to_pylist() == list(good.values())
+    assert landed.quarantined["raw"].to_pylist() == bad
+
+
 def test_every_other_type_is_read_and_refused_by_its_rule(tmp_path: Path) -> None:
     format = CsvFormat(
         (

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import foldhouse
 from foldhouse.cli import reading, upkeep, writing
-from foldhouse.cli.output import stderr
+from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 
 
@@ -24,7 +24,8 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print it to standard error."""
-        stderr().print(f"error: {' '.join(self.message.split())}", style="red", soft_wrap=True, markup=False)
+        message = harmless(" ".join(self.message.split()))
+        stderr().print(f"error: {message}", style="red", soft_wrap=True, markup=False)
 
 
 class Program(click.Group):

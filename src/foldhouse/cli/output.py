@@ -22,7 +22,8 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Control characters, and those that reorder or break the text around them: a terminal acts on both.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _LEAST_WIDTH, _BETWEEN = 16, 3
 
@@ -68,13 +69,18 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool)
         as_json: whether JSON was asked for.
     """
     if as_json:
-        _print_lines(json.dumps(plain(row), ensure_ascii=False) for row in rows)
+        _print_lines(_json_text(plain(row)) for row in rows)
     elif stdout().is_terminal:
         print_table(columns, rows)
     else:
-        heading = "\t".join(column.name for column in columns)
+        heading = "\t".join(harmless(column.name) for column in columns)
         lines = ("\t".join(text_of(row[column.name]) for column in columns) for row in rows)
         _print_lines(itertools.chain([heading], lines))
+
+
+def _json_text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)  # escapes what is below a space, and nothing else
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -98,7 +104,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
-        table.add_column(column.name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+        table.add_column(Text(harmless(column.name)), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
     for row, shown in zip(given, cells, strict=True):
         table.add_row(*shown, style=style(row))
     Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
@@ -130,8 +136,18 @@ def text_of(value: Any) -> str:
         return ""
     shown = value.isoformat(sep=" ") if isinstance(value, datetime) else plain(value)
     if not isinstance(shown, str):
-        return json.dumps(shown, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: _ESCAPES.get(found[0], f"\\x{ord(found[0]):02x}"), shown.replace("\\", "\\\\"))
+        return _json_text(shown)
+    return harmless(shown.replace("\\", "\\\\"))
+
+
+def harmless(text: str) -> str:
+    """Text with its control characters written out, so that a terminal shows them instead of acting on them."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _ESCAPES.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import time
 from datetime import date, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import click
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import DefinitionError, FoldhouseError, UnknownTable
+from foldhouse.errors import DaysNotLanded, DefinitionError, FoldhouseError, UnknownTable
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.definition import Table
 
@@ -30,23 +31,30 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
     """Run a Dagster job on a range of days, here and now.
 
     It is the job of the code location in the current folder (workspace.yaml), and the run is on the Dagster page
-    afterwards. Doing it twice changes nothing; a run that was killed is repaired by running it again.
+    afterwards. Doing it twice changes nothing; a run that was killed is repaired by running it again. A file that
+    cannot land holds back its own day alone; the command then ends as failed and names the day.
     """
     os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
     before = _heads(folder)
-    progress, seconds = _run(job, first.date(), last.date())
-    _print_summary(folder, progress, before)
-    stderr().print(f"{seconds:.1f} s", style="dim")
+    started = time.monotonic()
+    progress, not_landed = _run(job, first.date(), last.date())
+    if (folder / "catalog.db").is_file():  # else no day landed in a lake that is still to be made
+        _print_summary(folder, progress, before)
+    stderr().print(f"{time.monotonic() - started:.1f} s", style="dim")
+    if not_landed:
+        raise not_landed
 
 
-def _run(job: str, first: date, last: date) -> tuple[Progress, float]:
+def _run(job: str, first: date, last: date) -> tuple[Progress, DaysNotLanded | None]:
     try:
         from foldhouse.dagster import run_in_foreground, terminal
     except ModuleNotFoundError as missing:
         raise FoldhouseError(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with terminal() as screen, progress_of(screen) as progress:
         try:
-            run = run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
+            run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
+        except DaysNotLanded as not_landed:
+            return progress, not_landed
         except (FoldhouseError, KeyboardInterrupt, SystemExit):
             raise
         except Exception as failure:
@@ -57,7 +65,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, float]:
             ) from failure
         except BaseException as stopped:  # what Dagster makes of Ctrl-C
             raise KeyboardInterrupt from stopped
-    return progress, run.seconds
+    return progress, None
 
 
 def _heads(folder: Path) -> dict[str, SnapshotInfo | None]:
@@ -76,7 +84,7 @@ def _print_summary(folder: Path, progress: Progress, before: dict[str, SnapshotI
                 "commits": _commits_since(lake, name, before.get(name)),
                 "rows": lake.count(name),
             }
-            for name in progress.done
+            for name in [*progress.done, *(name for name in progress.days if name not in progress.done)]
         ]
     columns = [Column("table"), Column("folded"), Column("commits", is_number=True), Column("rows", is_number=True)]
     print_rows(columns, rows, as_json=False)

@@ -76,6 +76,7 @@ def _values(text: pa.ChunkedArray, column: CsvColumn, most: int) -> pa.ChunkedAr
         return pc.if_else(pc.equal(cleaned, ""), _NULL, cleaned)
     fitting = pc.if_else(pc.match_substring_regex(cleaned, rule.pattern), cleaned, _NULL)
     if pa.types.is_decimal(rule.type):  # zeros at the end are not decimals too many
+        fitting = pc.replace_substring_regex(fitting, r"^(-?)\.", r"\10.")
         fitting = pc.replace_substring_regex(fitting, r"(\.[0-9]*?)0+$", r"\1")
     value = _cast(fitting, rule.type, [most])
     if pa.types.is_floating(rule.type):

@@ -27,16 +27,19 @@ class Rule:
     expected: str
 
 
+_YEAR = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+"""0001 to 9999: Arrow takes the year 0000 too, which Python does not."""
+
 _RULES = {
     "string": Rule(pa.string(), "", "text that is not blank"),
     "int": Rule(pa.int32(), r"^-?[0-9]+$", f"a whole number from {-(2**31)} to {2**31 - 1}"),
     "long": Rule(pa.int64(), r"^-?[0-9]+$", f"a whole number from {-(2**63)} to {2**63 - 1}"),
     "double": Rule(pa.float64(), r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", "a number"),
     "boolean": Rule(pa.bool_(), r"^(true|false)$", "true or false"),
-    "date": Rule(pa.date32(), r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a date as YYYY-MM-DD"),
+    "date": Rule(pa.date32(), rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$", "a date as YYYY-MM-DD"),
     "timestamp": Rule(
         type=pa.timestamp("us"),
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$",
+        pattern=rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}$",
         expected="a time as YYYY-MM-DD HH:MM:SS",
     ),
 }
@@ -158,7 +161,15 @@ def _rule(type: str) -> Rule:
         if not 0 <= scale <= precision <= 38 or precision == 0:
             raise DefinitionError(f"a CSV column cannot be read as {type!r}; use decimal(p,s) with s <= p <= 38")
         expected = f"a number of at most {precision - scale} digits before and {scale} after the point, no exponent"
-        return Rule(pa.decimal128(precision, scale), r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)$", expected)
+        return Rule(pa.decimal128(precision, scale), _decimal_pattern(precision - scale, scale), expected)
     if type not in _RULES:
         raise DefinitionError(f"a CSV column cannot be read as {type!r}; use one of {', '.join(_RULES)}, decimal(p,s)")
     return _RULES[type]
+
+
+def _decimal_pattern(before: int, after: int) -> str:
+    """Return the pattern of numbers with so many digits at most: Arrow takes 400 digits for another number."""
+    whole = rf"(?:0+|0*[1-9][0-9]{{0,{before - 1}}})" if before else "0+"
+    digits = rf"[0-9]{{0,{after}}}0*"
+    some_digits = rf"(?:[0-9]{{1,{after}}}0*|0+)" if after else "0+"
+    return rf"^-?(?:{whole}(?:\.{digits})?|\.{some_digits})$"

@@ -1,0 +1,36 @@
+"""Hostile files through the landing folder: refused by name or landed right, in bounded memory, without a hang."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STATED_MIB = 384
+"""Beside the events, as `Limits` states it; the events of these files take less than the rest of it."""
+
+
+@pytest.mark.parametrize(
+    ("seed", "cases"), [(1, 600), *(pytest.param(seed, 1500, marks=pytest.mark.heavy) for seed in (2, 3))]
+)
+def test_hostile_files_are_refused_by_name_or_land_right_without_a_hang_in_bounded_memory(
+    tmp_path: Path, seed: int, cases: int
+) -> None:
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "tests.hostile_files", str(tmp_path), str(seed), str(cases)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {name: told[name] for name in ("raw", "hangs", "wrong", "leaks")} == {
+        "raw": [],
+        "hangs": [],
+        "wrong": [],
+        "leaks": [],
+    }
+    assert sum(told["outcomes"].values()) == told["cases"] == cases
+    landed = sum(count for outcome, count in told["outcomes"].items() if outcome.endswith("landed"))
+    assert cases / 5 < landed < cases * 4 / 5
+    assert told["grown_mib"] < STATED_MIB
