@@ -34,7 +34,7 @@ print(json.dumps({"entered": [[one.name, stat.S_IMODE(one.lstat().st_mode)] for 
 def ran(folder: Path, end: str) -> subprocess.CompletedProcess[str]:
     (folder / "work").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "temporary")}
-    command = [sys.executable, "-c", SHUFFLES.format(end=end)]
+    command = [sys.executable, "-c", SHUFFLES.replace("{end}", end)]
     return subprocess.run(command, cwd=folder / "work", env=environment, capture_output=True, text=True, umask=0)
 
 
