@@ -69,8 +69,21 @@ def ready(name: str, work: Path) -> Environment | None:
     """The environment of that name where it has been made already; nothing is fetched."""
     if name == "own":
         return Environment(sys.executable)
+    _check_owner(work)
     told = _folder(name, work) / _READY
     return Environment(**json.loads(told.read_text())) if told.exists() else None
+
+
+def _check_owner(work: Path) -> None:
+    """Make the work folder, or refuse one that others can write to: what is in it is run.
+
+    Raises:
+        Missing: it belongs to somebody else, or others can write to it.
+    """
+    work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = work.stat()
+    if held.st_uid != os.geteuid() or held.st_mode & 0o022:
+        raise Missing(f"{work} belongs to another user, or others can write to it; name another with FOLDHOUSE_BENCH")
 
 
 def _folder(name: str, work: Path) -> Path:

@@ -18,7 +18,8 @@ def session(**settings: str) -> SparkSession:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    quiet = Path(tempfile.gettempdir()) / "foldhouse-bench-log4j2.properties"
+    folder = tempfile.mkdtemp(prefix="foldhouse-bench-warehouse-")
+    quiet = Path(folder) / "log4j2.properties"
     quiet.write_text(
         "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = console\n"
         "appender.console.type = Console\nappender.console.name = console\n"
@@ -31,7 +32,7 @@ def session(**settings: str) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix="foldhouse-bench-warehouse-"),
+        "spark.sql.warehouse.dir": folder,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.storage.places import is_below, is_its_own
+from foldhouse.storage.places import is_below, is_its_own, places_of
 
 events = fh.stream("s.events", schema={"key": "string", "n": "long"}, keys="key")
 totals = fh.table("s.totals", source=events, fold=fh.fold(n=fh.total("n")))
@@ -269,6 +269,20 @@ def test_what_is_below_a_local_location(path: str, expected: bool) -> None:
 )
 def test_what_is_below_a_location_in_a_store(path: str, expected: bool) -> None:
     assert is_below(path, "s3://b/t") is expected
+
+
+@pytest.mark.parametrize("warehouse", ["", "sales", "s3://b/warehouse", "arn:aws:s3tables:eu-west-1:1:bucket/b"])
+def test_a_warehouse_that_is_no_folder_leaves_locations_to_the_catalog(warehouse: str) -> None:
+    made = places_of("s3://other/t", {}, {"warehouse": warehouse} if warehouse else {})
+    assert made.new_data_location("a.parquet") == "s3://other/t/data/a.parquet"
+
+
+@pytest.mark.parametrize("warehouse", ["file:///w", "file:/w", "/w", "/w/"])
+def test_a_warehouse_that_is_a_folder_holds_its_tables(warehouse: str) -> None:
+    made = places_of("file:///w/s/t", {}, {"warehouse": warehouse})
+    assert made.new_data_location("a.parquet") == "file:///w/s/t/data/a.parquet"
+    with pytest.raises(fh.Unsupported, match="outside of the warehouse"):
+        places_of("file:///x/s/t", {}, {"warehouse": warehouse})
 
 
 def test_a_file_is_the_tables_own_below_its_location_only(lake: fh.Lake, tmp_path: Path) -> None:

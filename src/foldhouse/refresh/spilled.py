@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from foldhouse.refresh.placement import placed
 from foldhouse.refresh.routing import Reading, Route, blobs_of, read_task, typed_rows
 from foldhouse.refresh.runners import Run, folded_here, recomputed_here
 from foldhouse.refresh.tasks import fold_groups, is_read_as_it_is, reading_of, rows_of_run
+from foldhouse.storage.private import private_folder
 
 MOST_BYTES_IN_MEMORY = 512 * 1024 * 1024
 """Of rows that decide; folding them takes some three times as much."""
@@ -42,8 +42,9 @@ def can_be_spilled(run: Run) -> bool:
 def fold_spilled(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
 
-    The folder is gone afterwards, whatever happens; a killed process leaves it. Files of a fold that fails or is run
-    again are named by no commit. Where few rows of the window decide, and these fit in memory, there is no folder.
+    The folder is gone afterwards, whatever happens; that of a killed process is removed by the next. Files of a fold
+    that fails or is run again are named by no commit. Where few rows of the window decide, and these fit in memory,
+    there is no folder.
 
     Raises:
         InvalidData: see `combine`; with the table's name.
@@ -80,8 +81,8 @@ def _through_a_folder(
     placement = placed(run.job.layout, run.job.slices, rows_of_run(run), os.cpu_count() or 1, PIECE_ROWS)
     route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
     with (
-        tempfile.TemporaryDirectory(prefix="foldhouse-") as folder,
-        contextlib.closing(_Spill(Path(folder))) as spill,
+        private_folder() as folder,
+        contextlib.closing(_Spill(folder)) as spill,
     ):
         try:
             divide(route, spill, threads)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import FoldhouseError
+from foldhouse.storage.private import private_folder
 
-LOG = Path(tempfile.gettempdir()) / f"foldhouse-{os.getuid() if hasattr(os, 'getuid') else 'user'}" / "spark.log"
-"""Where the Java process of a local session writes what it has to say."""
+_LOG = "spark.log"
+"""Where, in the folder of the process, the Java process of a local session writes what it has to say."""
+_SHOWN_LINES = 5
 
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
@@ -44,6 +47,8 @@ _LOCAL = {
 def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     """A quiet local Spark session, the running one where there is one.
 
+    What Spark writes while it runs is in a folder of this process that no other user can enter, see `private_folder`.
+
     Args:
         master: Spark's master URL; `local[*]` takes every core.
         settings: further Spark settings, with `_` for `.` in the names; they win over ours.
@@ -55,27 +60,54 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("foldhouse")
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
-    quiet = f"-Dlog4j2.configurationFile={log4j} -Djava.net.preferIPv4Stack=true"
-    partitions = str(2 * _cores(master))
-    ours = {**_REQUIRED, **_LOCAL, "spark.driver.extraJavaOptions": quiet, "spark.sql.shuffle.partitions": partitions}
+    folder = _own_folder(os.getpid())
+    # A path with spaces would end an option, so that one is quoted; what Java and its libraries unpack goes there, too.
+    java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
+    java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem"]
+    ours = {
+        **_REQUIRED,
+        **_LOCAL,
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
+        "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
+        "spark.sql.shuffle.partitions": str(2 * _cores(master)),
+    }
     for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(name, value)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises
     try:
-        with _java_speaks_to(LOG):
+        with _java_speaks_to(folder / _LOG):
             return builder.getOrCreate()
     except Exception as failure:
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise FoldhouseError(
-            f"Spark's Java process did not start; what it said is in {LOG}. Java 17 or later is needed: "
-            f"check `java -version` and JAVA_HOME ({type(failure).__name__}: {reason})"
+            f"Spark's Java process did not start ({type(failure).__name__}: {reason}). Java 17 or later is needed: "
+            f"check `java -version` and JAVA_HOME. The last it said: {_last_of(folder / _LOG)}"
         ) from failure
+
+
+@functools.cache
+def _own_folder(process: int) -> Path:
+    """The folder of this process for what Spark writes, removed when it ends; a process that is forked has its own."""
+    kept = contextlib.ExitStack()
+    folder = kept.enter_context(private_folder())
+
+    def remove() -> None:
+        if os.getpid() == process:
+            kept.close()
+
+    atexit.register(remove)
+    return folder
+
+
+def _last_of(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:] if log.exists() else []
+    return " | ".join(line.strip() for line in lines if line.strip()) or "nothing"
 
 
 @contextlib.contextmanager
 def _java_speaks_to(log: Path) -> Iterator[None]:
     """While the Java process starts, let its standard error be a file: it speaks before log4j does."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     kept = os.dup(2)
     try:
         with log.open("ab") as file:

@@ -84,8 +84,9 @@ def is_its_own(iceberg: IcebergTable, path: str) -> bool:
     return is_at_home and is_below(path, iceberg.location())
 
 
-def _is_local(path: str) -> bool:
-    return bool(path) and PyArrowFileIO.parse_location(path)[0] == _LOCAL
+def _is_local(warehouse: str) -> bool:
+    """Whether a warehouse is a folder; that of a catalog server may be a mere name."""
+    return warehouse.startswith((f"{_LOCAL}:", "/"))
 
 
 def _parts(path: str, *, is_folder: bool = False) -> tuple[str, ...] | None:

@@ -1,0 +1,78 @@
+"""What Spark writes while it runs is private, and gone afterwards; nothing is where a stranger could wait for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foldhouse.errors import FoldhouseError
+
+pytestmark = pytest.mark.spark
+
+SHUFFLES = """
+import json, os, signal, stat, sys
+from pathlib import Path
+from foldhouse.spark.session import local_session
+session = local_session("local[1]")
+session.range(0, 10_000, 1, 4).selectExpr("id % 7 AS k").groupBy("k").count().collect()
+session.sql("CREATE TEMPORARY VIEW v AS SELECT 1").collect()
+temporary = Path(os.environ["TMPDIR"])
+print(json.dumps({"entered": [[one.name, stat.S_IMODE(one.lstat().st_mode)] for one in temporary.iterdir()],
+    "files": sorted(one.name for one in temporary.rglob("*")),
+    "littered": sorted(one.name for one in Path.cwd().iterdir())}), flush=True)
+{end}
+"""
+
+
+def ran(folder: Path, end: str) -> subprocess.CompletedProcess[str]:
+    (folder / "work").mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(folder / "temporary")}
+    command = [sys.executable, "-c", SHUFFLES.replace("{end}", end)]
+    return subprocess.run(command, cwd=folder / "work", env=environment, capture_output=True, text=True, umask=0)
+
+
+def test_shuffles_logs_and_the_rest_are_in_one_private_folder_that_goes(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    target = tmp_path / "target.txt"
+    target.write_text("mine")
+    waiting = temporary / f"foldhouse-{os.getuid()}"
+    waiting.mkdir(mode=0o777)
+    (waiting / "spark.log").symlink_to(target)
+    killed = ran(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    said = json.loads(killed.stdout)
+    others = [[name, mode] for name, mode in said["entered"] if name != waiting.name]
+    assert len(others) == 1, others
+    assert others[0][1] == 0o700
+    assert {"spark.log"} <= set(said["files"])
+    assert any(name.startswith("shuffle_") for name in said["files"])
+    assert said["littered"] == []
+    left = {one.name for one in temporary.iterdir()} - {waiting.name}
+    assert left == {others[0][0]}
+    done = ran(tmp_path, "")
+    assert done.returncode == 0, done.stderr
+    assert [one.name for one in temporary.iterdir()] == [waiting.name]
+    assert target.read_text() == "mine"
+    assert stat.S_ISLNK((waiting / "spark.log").lstat().st_mode)
+
+
+def test_what_java_said_when_it_did_not_start_is_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'no room for the heap' >&2\nexit 1\n")
+    java.chmod(0o755)
+    code = "from foldhouse.spark.session import local_session; local_session('local[1]')"
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert FoldhouseError.__name__ in done.stderr
+    assert "Spark's Java process did not start" in done.stderr
+    assert "no room for the heap" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["bin"]
