@@ -121,7 +121,8 @@ def test_one_replace_on_top_of_the_head_says_again_what_the_head_said(shop: fh.L
     own = {"foldhouse.run-id", "foldhouse.rows-in", "foldhouse.batch-id", "foldhouse.commit"}
     again = {name: value for name, value in after.summary.items() if name.startswith("foldhouse.")}
     assert again == {name: value for name, value in said.items() if name not in own} | {
-        "foldhouse.run-id": "the compactor"
+        "foldhouse.run-id": "the compactor",
+        "foldhouse.commit": f"{after.id} on {before.id} at {shop.load(table).metadata.last_sequence_number}",
     }
 
 
