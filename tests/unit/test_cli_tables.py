@@ -1,4 +1,4 @@
-"""`foldhouse tables` over tables of several sources, and of tables; the folds are laid by hand, as no JVM is started."""
+"""`foldhouse tables` over tables of several sources, and of tables. No JVM is started: joins are laid by hand."""
 
 from __future__ import annotations
 
