@@ -91,6 +91,7 @@ class History:
         for snapshot in snapshots_of(iceberg):
             if not self.ledger.knows(self.stream.name, snapshot.snapshot_id):
                 found = iceberg.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+                found = found.select([name for name in found.column_names if name != "_batch_id"])
                 self.ledger.put(self.stream.name, snapshot.snapshot_id, found)
 
     def under(self, moment: Moment | None, work: Callable[[], Any], nth: int = 0) -> Moment | None:

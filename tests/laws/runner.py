@@ -36,6 +36,7 @@ LIKELY: dict[Callable[[History], None], float] = {
     trouble.race: 3,
     trouble.compact_as_somebody_else: 1,
     trouble.write_to_a_table: 1,
+    trouble.deliver_again_after_upkeep: 1,
 }
 """Step -> how likely it is beside the others."""
 

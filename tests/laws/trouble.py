@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from laws import streams, tables, upkeep
-from laws.batches import DAYS
+from laws.batches import DAYS, EMPTY, random_batch
 from laws.crashes import Moment, meanwhile
 from laws.definitions import Defined
 from laws.history import History
@@ -135,19 +135,46 @@ def write_to_a_table(history: History) -> None:
     removed = frozenset({gone.file.path, *(path for path in gone.deletes if path not in others)})
     kept = [piece for piece in pieces_of(slices) if piece.file.path != gone.file.path]
     layout = Layout.of(iceberg, before)
-    snapshot_id = commit(history.lake.catalog, iceberg, FileChanges((), removed), {"engine-name": "somebody else"})
+    said = history.lake.head(defined.name)
+    assert said is not None
+    copied = dict(said.summary) if history.chance.random() < 0.5 else {}  # a copy of what we said changes nothing
+    copied = {name: text for name, text in copied.items() if name.startswith("foldhouse.")}
+    properties = {"engine-name": "somebody else", **copied}
+    snapshot_id = commit(history.lake.catalog, iceberg, FileChanges((), removed), properties)
     names = [name for name in layout.arrow.names if name != "_state"]
     rows = [read_piece(layout, piece, names).select(names) for piece in kept]
     empty = pa.schema([layout.arrow.field(name).remove_metadata() for name in names]).empty_table()
     history.ledger.put(defined.name, snapshot_id, pa.concat_tables([empty, *(one.cast(empty.schema) for one in rows)]))
     with pytest.raises((fh.ForeignCommit, fh.DefinitionChanged, fh.SourceReplaced, fh.UnknownSnapshot)):
         history.lake.refresh(defined.table)
+    for other in history.ledger.defined.values():
+        if defined.name in {source.name for source in other.table.sources}:
+            with pytest.raises(fh.ForeignCommit, match=defined.name):
+                history.lake.refresh(other.table)
     if history.chance.random() < 0.5:
         history.tell(f"{defined.name}, rolled back")
         history.lake.rollback(defined.name, to=before)
     else:
         history.tell(f"{defined.name}, rebuilt")
         history.rebuild(defined)
+
+
+def deliver_again_after_upkeep(history: History) -> None:
+    """A batch comes again after its commit was expired and its files were merged: it is known by its events."""
+    held = history.held()
+    batch = random_batch(history.chance, held)
+    if not batch.num_rows:
+        return
+    history.batches += 1
+    name, after = f"batch {history.batches} of a long name", pa.concat_tables([held, batch])
+    history.tell(f"{batch.num_rows} events;")
+    history.lake.append(history.stream, EMPTY, batch_id=name)  # the column for ids is a commit of its own
+    history.put(lambda: history.lake.append(history.stream, batch, batch_id=name), after)
+    for step in history.chance.choices([upkeep.expire, upkeep.compact, compact_as_somebody_else, tables.refresh], k=4):
+        history.tell(f"[{step.__name__}]")
+        step(history)
+        history.ledger.check_step()
+    assert history.lake.append(history.stream, batch, batch_id=name).committed is False
 
 
 def compact(lake: fh.Lake, name: str) -> int:

@@ -123,11 +123,7 @@ def test_a_stream_gets_the_column_with_its_first_batch_and_keeps_its_other_colum
     assert lake.refresh(by_key).rows_read == 2
     lake.refresh(whole)
     assert lake.schema(whole).names == ["k", "n", "more"]
-    assert lake.to_arrow(by_key).sort_by("k").to_pylist() == [
-        {"k": "0", "n": 3},
-        {"k": "1", "n": 1},
-        {"k": "2", "n": 2},
-    ]
+    assert sorted(lake.to_arrow(by_key)["n"].to_pylist()) == [1, 2, 3]
 
 
 def test_nobody_sees_the_column_but_readers_of_the_files(lake: fh.Lake) -> None:
@@ -183,10 +179,9 @@ def test_the_column_is_neither_renamed_nor_dropped(lake: fh.Lake) -> None:
 
 
 def test_a_column_of_that_name_and_another_type_is_refused(lake: fh.Lake) -> None:
-    iceberg = lake.catalog.create_table if lake.append(fh.stream("s.other", schema=SCHEMA), events(1)) else None
-    assert iceberg is not None
+    lake.append(fh.stream("s.other", schema=SCHEMA), events(1))  # which makes the namespace
     schema = pa.schema([("k", pa.string()), ("n", pa.int64()), ("_batch_id", pa.int64())])
-    iceberg("s.ev", schema, properties={"foldhouse.kind": "stream"})
+    lake.catalog.create_table("s.ev", schema, properties={"foldhouse.kind": "stream"})
     with pytest.raises(fh.DefinitionError, match="has the column _batch_id of type long"):
         lake.append(ev, events(1), batch_id="b")
 

@@ -67,21 +67,25 @@ def test_tables_says_of_each_what_it_is_and_how_far_it_is_folded(shop, folder):
     table, stream = objects(call("tables", "--lake", folder, "--json"))
     source = shop.head(payments)
     assert (table["name"], table["kind"], table["rows"], table["coverage"]) == ("shop.balances", "table", 2, "*")
-    assert (table["source"], table["position"], table["commits_behind"]) == ("shop.payments", str(source.id), 0)
-    assert (stream["name"], stream["kind"], stream["rows"], stream["source"]) == ("shop.payments", "stream", 3, None)
+    assert (table["is_behind"], table["sources"]) == (
+        False,
+        [{"name": "shop.payments", "position": str(source.id), "commits_behind": 0, "sources": []}],
+    )
+    assert (stream["name"], stream["kind"], stream["rows"], stream["sources"]) == ("shop.payments", "stream", 3, [])
+    assert stream["is_behind"] is None
     assert stream["last_commit"] == moment_of(source.committed_at)
 
 
 def test_a_table_whose_source_moved_on_is_so_many_commits_behind(shop, folder):
     land(shop, paid("cyd", "1.00"))
-    assert objects(call("tables", "--lake", folder, "--json"))[0]["commits_behind"] == 1
+    assert objects(call("tables", "--lake", folder, "--json"))[0]["sources"][0]["commits_behind"] == 1
     land(shop, paid("cyd", "1.00"))
     assert "2 commits behind shop.payments" in call("tables", "--lake", folder).stdout
 
 
 def test_a_table_whose_source_was_rolled_back_is_not_called_up_to_date(shop, folder):
     shop.rollback(payments, to=shop.history(payments)[-1].id)
-    assert objects(call("tables", "--lake", folder, "--json"))[0]["commits_behind"] is None
+    assert objects(call("tables", "--lake", folder, "--json"))[0]["sources"][0]["commits_behind"] is None
     assert "up to date" not in call("tables", "--lake", folder).stdout
 
 

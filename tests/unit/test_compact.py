@@ -121,7 +121,8 @@ def test_one_replace_on_top_of_the_head_says_again_what_the_head_said(shop: fh.L
     own = {"foldhouse.run-id", "foldhouse.rows-in", "foldhouse.batch-id", "foldhouse.commit"}
     again = {name: value for name, value in after.summary.items() if name.startswith("foldhouse.")}
     assert again == {name: value for name, value in said.items() if name not in own} | {
-        "foldhouse.run-id": "the compactor"
+        "foldhouse.run-id": "the compactor",
+        "foldhouse.commit": f"{after.id} on {before.id} at {shop.load(table).metadata.last_sequence_number}",
     }
 
 
@@ -348,7 +349,7 @@ def test_appends_of_others_do_not_undo_its_work(shop: fh.Lake) -> None:
     compacted = racing(shop, *(lambda n=n: shop.append(events, a_batch(n)) for n in (20, 21))).compact(events)
     assert compacted.committed
     assert compacted.files_removed == 21
-    added = Counter(map(str, (row for n in (20, 21) for row in a_batch(n).to_pylist())))
+    added = Counter(str({**row, "_batch_id": None}) for n in (20, 21) for row in a_batch(n).to_pylist())
     assert held(shop, events) == before + added
 
 
@@ -356,7 +357,7 @@ def test_a_day_that_was_restated_meanwhile_is_left_as_it_was_restated(shop: fh.L
     restated = a_batch(30, DAYS[0])
     compacted = racing(shop, lambda: shop.replace(events, restated, partitions=DAYS[:1])).compact(events)
     assert compacted.partitions == 2
-    first = shop.load(events).scan(row_filter=f"day = '{DAYS[0]}'").to_arrow()
+    first = shop.load(events).scan(row_filter=f"day = '{DAYS[0]}'").to_arrow().select(restated.column_names)
     assert Counter(map(str, first.to_pylist())) == Counter(map(str, restated.to_pylist()))
 
 

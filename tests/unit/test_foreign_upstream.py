@@ -166,3 +166,19 @@ def test_a_summary_is_bound_to_its_snapshot(shop: fh.Lake) -> None:
     info = shop.head(by_key)
     assert info is not None
     assert position_of(info) == {"s.ev": shop.history(ev)[0].id}
+
+
+def test_a_branch_that_somebody_else_committed_to_is_not_published(shop: fh.Lake) -> None:
+    shop.rebuild(by_key, publish=False)
+    rebuilt = said(shop, by_key) | {"foldhouse.rebuilt-in-spec": "0"}
+    iceberg = shop.load(by_key)
+    with iceberg.manage_snapshots() as change:
+        change.remove_branch("foldhouse-rebuild")
+    layout = Layout.of(iceberg)
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    rows = pa.concat_tables([read_piece(layout, piece) for piece in pieces_of(slices)]).slice(0, 1)
+    added = [write_data_file(layout, Partition(()), rows)]
+    commit(shop.catalog, shop.load(by_key), FileChanges(added), rebuilt, branch="foldhouse-rebuild")
+    with pytest.raises(fh.ForeignCommit):
+        shop.publish(by_key)
+    assert shop.count(by_key) == 3

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pyarrow as pa
 import pytest
 
 import foldhouse as fh
+from foldhouse.cli.writing import _declared
 
 SCHEMA = {"k": "string", "n": "long"}
 ev = fh.stream("s.ev", schema=SCHEMA)
@@ -70,9 +74,7 @@ def test_events_are_not_written_into_a_table(shop: fh.Lake, act: str) -> None:
         "evolve": lambda: shop.evolve(over),
     }
     before = shop.load(by_key).metadata
-    with pytest.raises(
-        fh.DefinitionError, match=r"s.by_key is declared as a stream, and the lake's s.by_key is a tabl"
-    ):
+    with pytest.raises(fh.DefinitionError, match=r"s.by_key is declared as a stream, and the lake's s.by_key is"):
         acts[act]()
     assert shop.load(by_key).metadata == before
 
@@ -125,3 +127,21 @@ def test_no_table_is_folded_from_itself_by_way_of_others(shop: fh.Lake, act: str
 def test_a_stream_has_no_rebuild_to_publish(shop: fh.Lake) -> None:
     with pytest.raises(fh.DefinitionError, match=r"is a stream of events"):
         shop.publish(ev)
+
+
+def test_a_kind_that_is_no_kind_is_foreign(shop: fh.Lake) -> None:
+    with shop.load(ev).transaction() as change:
+        change.set_properties({"foldhouse.kind": "Stream"})
+    assert shop.kind(ev) == "foreign"
+    with pytest.raises(fh.DefinitionError, match="was not made by foldhouse"):
+        shop.append(ev, events(1))
+
+
+def test_a_name_that_is_declared_twice_is_not_rebuilt(shop: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("declared_twice")
+    module.__dict__.update(one=by_key, same=by_key, ev=ev)
+    monkeypatch.setitem(sys.modules, "declared_twice", module)
+    assert _declared("s.by_key", "declared_twice") is by_key
+    module.__dict__["other"] = fh.table("s.by_key", source=ev, keys="n", fold=FOLD)
+    with pytest.raises(fh.DefinitionError, match=r"declares s.by_key more than once"):
+        _declared("s.by_key", "declared_twice")

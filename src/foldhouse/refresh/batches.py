@@ -7,21 +7,23 @@ history. A batch that a rollback took away is gone, and may be appended again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.types import NestedField, StringType
 
 from foldhouse.errors import DefinitionError, InvalidData
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage
-from foldhouse.storage.live import FileRef, Piece, Slice, live_slices
+from foldhouse.storage.live import FileRef, Piece, Slice, data_manifests, file_ref, live_slices
 from foldhouse.storage.schema import BATCH_ID, Layout
 
 BATCH = "foldhouse.batch-id"
@@ -104,21 +106,65 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
 
     Files are told apart by the bounds in their manifests; those of many batches are read, this column alone, once.
     """
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    head = iceberg.current_snapshot()
+    if head is None:
+        return False
     wanted = batch_id.encode()
     unsure: list[tuple[int, Layout, Slice]] = []
     for number, layout in _columns(iceberg).items():
-        for one in slices.values():
-            lower, upper = one.file.lower.get(number), one.file.upper.get(number)
-            if lower == upper == wanted and not one.deletes:
+        for found in _found(iceberg, head, number):
+            if wanted in found.alone:
                 return True
-            if _may_hold(one.file, number, wanted):
-                unsure.append((number, layout, one))
+            unsure += [(number, layout, one) for one in found.unsure if _may_hold(one.file, number, wanted)]
     return any(batch_id in _batches(one, number, _Of(layout)) for number, layout, one in unsure) or any(
         batch_id in json.loads(one.summary.additional_properties[REPLACED])
-        for one in lineage(iceberg, iceberg.current_snapshot())
+        for one in lineage(iceberg, head)
         if one.summary is not None and REPLACED in one.summary.additional_properties
     )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What some files say of a column of batch ids by their bounds.
+
+    Args:
+        alone: the ids of files of a single batch.
+        unsure: the files of several batches, and those whose bounds do not tell.
+    """
+
+    alone: frozenset[bytes]
+    unsure: tuple[Slice, ...]
+
+
+def _found(iceberg: IcebergTable, head: Snapshot, number: int) -> list[_Found]:
+    manifests = data_manifests(iceberg, head)
+    if manifests is not None:
+        return [_in_manifest(path, number, _Files(files)) for path, files in manifests.items()]
+    return [_in_files(live_slices(iceberg, head.snapshot_id).values(), number)]
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What gives the files of a manifest, equal to every other: the cache goes by the manifest's path."""
+
+    given: Callable[[], list[DataFile]] = field(compare=False)
+
+
+@lru_cache(maxsize=32)
+def _in_manifest(path: str, number: int, files: _Files) -> _Found:
+    """Manifests never change: of a stream of many files, an append reads only those that are new."""
+    return _in_files([Slice(file_ref(one)) for one in files.given()], number)
+
+
+def _in_files(slices: Iterable[Slice], number: int) -> _Found:
+    alone, unsure = set(), []
+    for one in slices:
+        lower = one.file.lower.get(number)
+        if lower is not None and lower == one.file.upper.get(number) and not one.deletes:
+            alone.add(lower)
+        elif number not in one.file.nulls:
+            unsure.append(one)
+    return _Found(frozenset(alone), tuple(unsure))
 
 
 def batches_in(iceberg: IcebergTable, slices: Sequence[Slice]) -> list[str]:

@@ -111,6 +111,16 @@ def _counted(uuid: str, snapshot_id: int, of: _Of) -> int:
     return live_rows(Layout.of(of.iceberg), live_slices(of.iceberg, snapshot_id).values())
 
 
+def check_ours(iceberg: IcebergTable, snapshot: Snapshot) -> None:
+    """Refuse a snapshot of a derived table that we did not commit.
+
+    Raises:
+        ForeignCommit: with who did.
+    """
+    if not is_ours(snapshot):
+        raise ForeignCommit(_who(iceberg, snapshot))
+
+
 def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
     """What the newest commit of ours behind a branch says, whatever others committed since."""
     snapshot = iceberg.snapshot_by_name(branch)

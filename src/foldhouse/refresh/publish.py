@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import CommitConflict, UnknownSnapshot
+from foldhouse.refresh.head import check_ours
 from foldhouse.storage.publish import fast_forward
 
 REBUILD_BRANCH = "foldhouse-rebuild"
@@ -30,6 +31,7 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
 
     Raises:
         UnknownSnapshot: there is no rebuild to publish.
+        ForeignCommit: somebody else committed to the branch.
         CommitConflict: somebody else committed since it was folded; nothing was moved.
     """
     rebuilt = iceberg.snapshot_by_name(REBUILD_BRANCH)
@@ -46,5 +48,6 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
             f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); `foldhouse rebuild --no-publish {name}` "
             "folds one"
         )
+    check_ours(iceberg, rebuilt)
     spec_id = int(rebuilt.summary.additional_properties.get(SPEC, iceberg.metadata.default_spec_id))
     return fast_forward(catalog, iceberg, REBUILD_BRANCH, spec_id)

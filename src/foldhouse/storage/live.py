@@ -6,14 +6,15 @@ the changes between them follow in either direction and across any history: roll
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType
@@ -92,6 +93,21 @@ class _Manifest:
     io: FileIO = field(compare=False)
 
 
+def data_manifests(iceberg: IcebergTable, snapshot: Snapshot) -> dict[str, Callable[[], list[DataFile]]] | None:
+    """The manifests of a snapshot by path, each with what gives its live data files; `None` if there are delete files.
+
+    For what is known of a file once and for all: manifests never change, and few of them are new in a commit.
+    """
+    manifests = [one for one in manifests_of(iceberg.io, snapshot) if one.has_added_files() or one.has_existing_files()]
+    if any(one.content == ManifestContent.DELETES for one in manifests):
+        return None
+    return {one.manifest_path: functools.partial(_data_files, _Manifest(one, iceberg.io)) for one in manifests}
+
+
+def _data_files(manifest: _Manifest) -> list[DataFile]:
+    return [data_file for data_file, _ in _entries(manifest.file.manifest_path, manifest)]
+
+
 def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Slice]:
     """The slices of a snapshot by data file path; none for `None`.
 
@@ -127,7 +143,7 @@ def _slices(uuid: str, snapshot_id: int, given: _Snapshot) -> dict[str, Slice]:
             else:
                 _check_supported(iceberg, data_file)
                 deletes.setdefault(_partition_key(data_file), []).append((data_file, sequence))
-    return {path: Slice(_ref(f), _deletes_for(f, sequence, deletes)) for path, (f, sequence) in files.items()}
+    return {path: Slice(file_ref(f), _deletes_for(f, sequence, deletes)) for path, (f, sequence) in files.items()}
 
 
 def _check_supported(iceberg: IcebergTable, delete_file: DataFile) -> None:
@@ -153,7 +169,8 @@ def partition_values(data_file: DataFile) -> tuple[Any, ...]:
     return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
 
 
-def _ref(data_file: DataFile) -> FileRef:
+def file_ref(data_file: DataFile) -> FileRef:
+    """A data file of a manifest as planning needs it."""
     return FileRef(
         path=data_file.file_path,
         rows=data_file.record_count,

@@ -26,7 +26,7 @@ def check_catalog(lake: Path, catalog_name: str) -> None:
     """
     stored = list(folders(lake))  # before the catalog: a table that is being made is in it first
     known = known_tables(lake, catalog_name)
-    if known or not stored:
+    if known is None or known or not stored:
         return
     lost = [name for name, folder in stored if look_into(name, folder).has_snapshots]
     if lost:

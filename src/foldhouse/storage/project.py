@@ -24,7 +24,7 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
     """
     known = {field.field_id: field for field in held.fields if field.name in rows.column_names}
     if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
-        return rows.select([field.name for field in wanted.fields])
+        return _plain(rows.select([field.name for field in wanted.fields]))
     columns, fields = [], []
     for field in wanted.fields:
         source = known.get(field.field_id)
@@ -33,6 +33,12 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
         columns.append(pa.nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
         fields.append(pa.field(field.name, kind, nullable=not field.required))
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Rows with texts and bytes of Arrow's plain types, whatever types the writer of the file noted in it."""
+    plain = pa.schema([_small_field(field) for field in rows.schema])
+    return rows if plain.types == rows.schema.types else rows.cast(plain)
 
 
 def plain_type(kind: IcebergType) -> pa.DataType:

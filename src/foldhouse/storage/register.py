@@ -19,7 +19,16 @@ from sqlalchemy.orm import Session
 from foldhouse.errors import CommitConflict, FoldhouseError, UnknownTable
 from foldhouse.storage.catalog import CATALOG_NAME, open_local_catalog
 from foldhouse.storage.lost import CERTAIN, known_tables
-from foldhouse.storage.warehouse import MetadataFile, TableFolder, folders, look_into, path_of, read, version_of
+from foldhouse.storage.warehouse import (
+    MetadataFile,
+    TableFolder,
+    folders,
+    look_into,
+    path_of,
+    read,
+    version_of,
+    versions,
+)
 
 DUE = ("register", "move forward")
 """The actions that change the catalog."""
@@ -71,7 +80,7 @@ def register(
         LostTables: `catalog.db` is damaged.
     """
     lake = lake.resolve()
-    found = dict(folders(lake))
+    found = {name: folder for name, folder in folders(lake) if versions(folder)}
     known = known_tables(lake, CATALOG_NAME)
     if known is None:
         raise FoldhouseError(f"{lake / 'catalog.db'} cannot be read at present; try again")
@@ -100,7 +109,7 @@ def _planned(name: str, folder: Path, known: Mapping[str, str], metadata_file: s
     if now is not None and path_of(now).parent.parent != folder:
         return Registered(name, "none", notes=(f"the catalog has it at {now}",))
     if metadata_file is not None:
-        return _taken(name, now, _named(folder, metadata_file), ())
+        return _taken(name, now, _named(folder, metadata_file, now), ())
     inside = look_into(name, folder)
     if not inside.newest:
         return Registered(name, "none" if now or not inside.skipped else "refuse", notes=inside.skipped)
@@ -123,12 +132,16 @@ def _not_forward(now: Path, inside: TableFolder) -> tuple[str, ...] | None:
     return (f"{newest.path.name} is newer, and may be of a commit that never landed: --metadata takes it",)
 
 
-def _named(folder: Path, metadata_file: str) -> MetadataFile:
+def _named(folder: Path, metadata_file: str, now: str | None) -> MetadataFile:
     path = folder / "metadata" / Path(metadata_file).name
     version = version_of(path)
     found = "no metadata file" if version is None else read(path, version)
     if isinstance(found, str):
         raise FoldhouseError(f"{path} cannot be registered: {found}")
+    if now is not None and found.version < (version_of(path_of(now)) or 0):
+        raise FoldhouseError(
+            f"{path} is older than {now}, where the catalog has the table; roll the table back instead"
+        )
     return found
 
 

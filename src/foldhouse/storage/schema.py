@@ -50,7 +50,8 @@ TABLE_PROPERTIES = {
 
 def kind_of(iceberg: IcebergTable) -> str:
     """`stream`, `table`, or `foreign` for what foldhouse did not make."""
-    return iceberg.properties.get(KIND, FOREIGN)
+    said = iceberg.properties.get(KIND)
+    return said if said in ("stream", "table") else FOREIGN
 
 
 def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> Schema:

@@ -58,13 +58,13 @@ class TableFolder:
 
 
 def folders(lake: Path) -> Iterator[tuple[str, Path]]:
-    """The names and folders of all tables below a lake's warehouse, sorted; a folder with a metadata file is one."""
+    """The names and folders of all tables below a lake's warehouse, sorted: those with a folder `metadata`."""
     warehouse = path_of((lake / "warehouse").as_uri())
     if not warehouse.is_dir():
         return
     for namespace in sorted(one for one in warehouse.iterdir() if one.is_dir()):
         for table in sorted(one for one in namespace.iterdir() if one.is_dir()):
-            if versions(table):
+            if (table / "metadata").is_dir():
                 yield f"{namespace.name}.{table.name}", table
 
 
