@@ -23,7 +23,6 @@ import foldhouse as fh
 from foldhouse.refresh.compiled import compile_table
 from foldhouse.spark.analysed import analysed
 from foldhouse.spark.lineage import analysed_plan, normalised
-from foldhouse.spark.plan import source_name
 from foldhouse.spark.shape import Origin, origins_of
 from foldhouse.storage.schema import Layout, schema_of_types
 

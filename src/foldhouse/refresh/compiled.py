@@ -105,7 +105,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     text = normalised(analysed_plan(frame))
     types_of = arrow_schema(frame.schema)
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
-    logic = understood(table, _projected(table, _rows(table, named), fold), text)
+    logic = understood(table, _projected(table, _rows(table, named), fold), text, columns)
     plan = plan_of(
         fold,
         {name: types_of.field(name).type for name in table.keys},

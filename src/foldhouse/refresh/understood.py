@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import DefinitionError
 from foldhouse.spark.analysed import analysed, is_classic, literal_rows, says_deterministic
-from foldhouse.spark.asked import analysed_remotely, remote_rows
+from foldhouse.spark.asked import asked_origins, asked_rows, asked_shape, check_asked
 from foldhouse.spark.lineage import analysed_plan, normalised
 from foldhouse.spark.repeatable import check_repeatable
 from foldhouse.spark.shape import Origin, Shape, origins_of, shape_of
@@ -32,38 +32,54 @@ class Understood:
     """
 
     shape: Shape
-    origins: Mapping[str, Origin] = field(repr=False)
+    origins: dict[str, Origin] = field(repr=False)
     literal_rows: str = ""
 
 
-def understood(table: Table, logic: DataFrame, text: str) -> Understood:
+def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]) -> Understood:
     """Read the plan of a table's logic.
 
     Args:
         table: the declaration.
         logic: keys, arguments and sequence, over frames under the names `source_name(place)`.
         text: the analysed plan of the same logic, called another time.
+        columns: of the first source.
 
     Raises:
         DefinitionError: the logic can give other rows for the same input.
     """
-    places = len(table.sources)
-    plan = analysed(logic) if is_classic(logic) else analysed_remotely(logic, places)
-    check_repeatable(plan, [_unique(source) for source in table.sources])
+    found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, columns)
     _check_same(text, normalised(analysed_plan(logic)))
-    if is_classic(logic) and not says_deterministic(logic):
-        raise DefinitionError("Spark says of the logic that it is not deterministic; it names a function that is none")
-    shape = shape_of(plan, places)
-    found = origins_of(plan, table.keys)
-    if not (shape.is_linear and places == 1):
-        found = {} if shape.is_linear else {name: origin for name, origin in found.items() if not origin.is_day}
-    if not shape.is_known:
+    if not found.shape.is_known:
         _LOG.warning(
             "%s: how the rows of its sources meet was not understood, so every refresh evaluates all of them; joins on "
             "columns that are equal as they are, and aggregations and windows by those columns, cost less",
             table.name,
         )
-    return Understood(shape, found, literal_rows(plan, logic) if is_classic(logic) else remote_rows(logic))
+    return found
+
+
+def _of_classic(table: Table, logic: DataFrame) -> Understood:
+    """By the typed nodes of the analysed plan."""
+    plan, places = analysed(logic), len(table.sources)
+    check_repeatable(plan, [_unique(source) for source in table.sources])
+    if not says_deterministic(logic):
+        raise DefinitionError("Spark says of the logic that it is not deterministic; a function in it is not")
+    shape = shape_of(plan, places)
+    found = origins_of(plan, table.keys)
+    if shape.is_linear and places > 1:
+        found = {}
+    if not shape.is_linear:
+        found = {name: origin for name, origin in found.items() if not origin.is_day}
+    return Understood(shape, found, literal_rows(plan, logic))
+
+
+def _of_connect(table: Table, logic: DataFrame, columns: Sequence[str]) -> Understood:
+    """By what the client asks the server for."""
+    check_asked(logic, columns)
+    shape = asked_shape(logic)
+    found = asked_origins(logic, table.keys, columns) if shape.is_linear and len(table.sources) == 1 else {}
+    return Understood(shape, found, asked_rows(logic))
 
 
 def _unique(source: Source) -> tuple[str, ...]:

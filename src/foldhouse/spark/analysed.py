@@ -26,7 +26,7 @@ def analysed(rows: DataFrame) -> Node:
     Raises:
         DefinitionError: a literal that stands for the present day or time; Spark has replaced it already.
     """
-    tree: Any = rows._jdf.queryExecution().analyzed()  # type: ignore[attr-defined]
+    tree: Any = rows._jdf.queryExecution().analyzed()
     plan = plan_from_json(tree.toJSON())
     _check_literals(plan, tree)
     return plan
@@ -34,7 +34,7 @@ def analysed(rows: DataFrame) -> Node:
 
 def says_deterministic(rows: DataFrame) -> bool:
     """What Spark itself says of the whole plan, functions of users' included."""
-    return bool(rows._jdf.queryExecution().analyzed().deterministic())  # type: ignore[attr-defined]
+    return bool(rows._jdf.queryExecution().analyzed().deterministic())
 
 
 def _check_literals(plan: Node, tree: Any) -> None:
@@ -87,7 +87,7 @@ def literal_rows(plan: Node, rows: DataFrame) -> str:
     session = rows.sparkSession
     found = [
         _digest(_frame_of(there, session).toArrow())
-        for node, there in _leaves(plan, rows._jdf.queryExecution().analyzed())  # type: ignore[attr-defined]
+        for node, there in _leaves(plan, rows._jdf.queryExecution().analyzed())
         if node.kind in LITERAL_ROWS and node.kind != "OneRowRelation"
     ]
     return ",".join(found)
@@ -110,8 +110,8 @@ def _has_literal_rows(node: Node) -> bool:
 
 
 def _frame_of(plan: Any, session: SparkSession) -> DataFrame:
-    jvm: Any = session._jvm  # type: ignore[attr-defined]
-    made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)  # type: ignore[attr-defined]
+    jvm: Any = session._jvm
+    made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
     return DataFrame(made, session)
 
 

@@ -186,6 +186,31 @@ FUNCTIONS = words("""
 """)
 """Names of functions in SQL that give the same answer for the same arguments, in any order of the rows."""
 
+AGGREGATES = words("""
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
+    approx_top_k_estimate array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg
+    bool_and bool_or collect_list collect_set collect_union corr count count_if count_min_sketch covar_pop
+    covar_samp every first first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_sketch_estimate
+    hll_union hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float kll_sketch_get_n_bigint kll_sketch_get_n_double
+    kll_sketch_get_n_float kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double
+    kll_sketch_get_quantile_float kll_sketch_get_rank_bigint kll_sketch_get_rank_double kll_sketch_get_rank_float
+    kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float kll_sketch_to_string_bigint
+    kll_sketch_to_string_double kll_sketch_to_string_float kurtosis last last_value listagg max max_by mean measure
+    median min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg session_window
+    skewness some std stddev stddev_pop stddev_samp string_agg sum theta_difference theta_intersection
+    theta_intersection_agg theta_sketch_agg theta_sketch_estimate theta_union theta_union_agg try_avg try_sum
+    tuple_difference_double tuple_difference_integer tuple_difference_theta_double tuple_difference_theta_integer
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_intersection_double
+    tuple_intersection_integer tuple_intersection_theta_double tuple_intersection_theta_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_sketch_estimate_double tuple_sketch_estimate_integer
+    tuple_sketch_summary_double tuple_sketch_summary_integer tuple_sketch_theta_double tuple_sketch_theta_integer
+    tuple_union_agg_double tuple_union_agg_integer tuple_union_double tuple_union_integer tuple_union_theta_double
+    tuple_union_theta_integer var_pop var_samp variance vector_avg vector_sum window window_time
+""")
+"""Names of functions in SQL that make one row of several, or that examples show beside such a function."""
+
 REFUSED_NAMES = _reasons(
     (_CLOCK, "curdate current_date current_timestamp current_time localtime localtimestamp now"),
     (_RANDOM, "rand random randn randstr uniform uuid shuffle"),

@@ -1,0 +1,166 @@
+"""Every function that Spark registers is classified, and what gives another answer for the same input is refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+from foldhouse.errors import DefinitionError, FoldhouseError
+from foldhouse.refresh.compiled import Compiled, compile_table
+from foldhouse.spark.functions import (
+    AGGREGATES,
+    CLASS_OF,
+    DETERMINISTIC,
+    FLOATS,
+    FUNCTIONS,
+    ORDERED,
+    REFUSED,
+    REFUSED_NAMES,
+)
+from foldhouse.storage.schema import Layout, schema_of_types
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"k": "string", "n": "int", "t": "timestamp", "d": "date", "x": "double", "s": "string"}
+EVENTS = fh.stream("f.events", schema=TYPES, keys="k")
+
+
+def layout() -> Layout:
+    return Layout(schema_of_types(TYPES).model_dump_json(), '{"spec-id": 0, "fields": []}', "file:///nowhere", (), ())
+
+
+def compiled(
+    spark: SparkSession, rows: Callable[..., DataFrame] | None = None, argument: fh.ColumnFold | None = None
+) -> Compiled:
+    fold = fh.fold(a=argument if argument is not None else fh.count())
+    return compile_table(fh.table("f.t", source=EVENTS, rows=rows, fold=fold), [layout()], lambda: spark)
+
+
+def test_every_function_that_spark_registers_is_classified(spark: SparkSession) -> None:
+    names = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    words = {name for name in names if name.isidentifier()}
+    known = FUNCTIONS | REFUSED_NAMES.keys() | CLASS_OF.keys()
+    assert words - known == set(), "look at each: is its answer the same for the same input?"
+    assert known - words == set(), "no function of Spark's"
+    assert not FUNCTIONS & (REFUSED_NAMES.keys() | CLASS_OF.keys())
+    assert known >= AGGREGATES
+    assert set(CLASS_OF.values()) <= ORDERED.keys() | FLOATS
+    assert not DETERMINISTIC & (REFUSED.keys() | ORDERED.keys() | FLOATS)
+
+
+REFUSED_TEXTS = """random()|rand()|randn(1)|spark_partition_id()|timestamp 'now'|date 'today'|date'tomorrow'
+timestamp /*x*/ 'yesterday'|cast('today' as date)|to_date('now')|date('today')|string(now())|current_date|now()
+localtimestamp()|current_user|session_user|uuid()|reflect('java.util.UUID','randomUUID')|version()
+java_method('java.util.UUID','randomUUID')|try_reflect('java.util.UUID','randomUUID')|input_file_name()
+aes_encrypt(s,'0000111122223333')|shuffle(array(1,2))|unix_timestamp()|current_timezone()|t > 'now'|d > 'tomorrow'
+transform(array(n), q -> q + rand())|cast(concat('to','day') as date)|timestamp_ntz 'now'|timestamp_ltz 'now'
+coalesce(d, date 'today')|case when d = date'today' then 1 end|monotonically_increasing_id()|randstr(5)|uniform(1,2)
+curdate()|array(date 'today')|named_struct('a', timestamp 'now')|date_add(current_date,1)|current_catalog()
+nvl(n, cast(rand()*10 as int))|(select current_timestamp())|date_trunc('day', now())|timestamp('now')|current_database()
+input_file_block_start()|input_file_block_length()|current_timestamp|current_time()|current_schema()
+lag(n) over (partition by k order by t)|ntile(2) over (order by n)
+collect_list(n) over (partition by k order by t)|sum(x) over (partition by k)|first(n) over (partition by k order by t)
+sum(n) over (partition by k order by t rows between 1 preceding and current row)
+lead(s) over (partition by k order by n)
+""".replace("\n", "|").strip("|")
+ACCEPTED_TEXTS = """timestamp 'epoch'|timestamp '2020-01-01'|date '2020-02-29'|to_date(s)|unix_timestamp(t)
+t > '2020-01-01'|row_number() over (partition by k order by t)
+upper(s)|transform(array(n), q -> q + 1)|concat('to','day')|s = 'now'|x'1f'|interval 1 day|make_date(2020,1,1)
+(select max(id) from range(3))|sum(n) over (partition by k order by t)|rank() over (partition by k order by t)
+max(x) over (partition by k)|count(*) over ()|hash(k, n)|date_format(t, 'yyyy')|regexp_extract(s, '(a)', 1)|md5(s)
+row_number() over (partition by k order by t, n, d, x, s)|case when n > 1 then 'now' end|s like 'today%'
+""".replace("\n", "|").strip("|")
+
+
+def test_expressions_that_give_another_answer_are_refused_by_name_in_rows_and_in_arguments(spark: SparkSession) -> None:
+    for text in REFUSED_TEXTS.split("|"):
+        with pytest.raises(DefinitionError, match=r"f\.t: .*A table has to equal the fold of its source always"):
+            compiled(spark, argument=fh.maximum(lambda text=text: F.expr(f"string({text})")))
+        with pytest.raises(DefinitionError, match=r"f\.t: .*A table has to equal the fold of its source always"):
+            compiled(spark, lambda e, text=text: e.selectExpr("k", "n", "t", "d", "x", "s", f"string({text}) AS v"))
+
+
+def test_expressions_that_give_the_same_answer_are_accepted(spark: SparkSession) -> None:
+    for text in ACCEPTED_TEXTS.split("|"):
+        compiled(spark, argument=fh.count(lambda text=text: F.expr(text)))
+
+
+REFUSED_ROWS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
+    "a limit": (lambda e: e.limit(3), "a limit without an order"),
+    "a limit that ties": (lambda e: e.orderBy("n").limit(3), "order by d, k, s, t, x as well"),
+    "a sample": (lambda e: e.sample(0.5, 1), "sample"),
+    "any row of a key": (lambda e: e.dropDuplicates(["k"]), r"dropDuplicates\(k\)"),
+    "the first of a group": (lambda e: e.groupBy("k").agg(F.first("n")), "first"),
+    "a sum of floats": (lambda e: e.groupBy("k").agg(F.sum("x").alias("x")), "floats"),
+    "a list in any order": (lambda e: e.groupBy("k").agg(F.collect_list("n").alias("n")), "sort_array"),
+    "a function that says so": (
+        lambda e: e.withColumn("n", F.udf(lambda n: n, "int").asNondeterministic()("n")),
+        "not deterministic",
+    ),
+    "the present time": (lambda e: e.withColumn("v", F.lit(datetime.now())), "another one each time"),
+    "a random literal": (lambda e: e.withColumn("v", F.lit(random.random())), "another one each time"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_ROWS)
+def test_rows_that_are_others_each_time_are_refused(spark: SparkSession, what: str) -> None:
+    rows, message = REFUSED_ROWS[what]
+    with pytest.raises(DefinitionError, match=message):
+        compiled(spark, rows)
+
+
+def test_a_file_that_is_no_source_is_refused(spark: SparkSession, tmp_path) -> None:
+    spark.range(3).selectExpr("string(id) AS k").write.parquet(str(tmp_path / "other"))
+    with pytest.raises(DefinitionError, match="no source of the table"):
+        compiled(spark, lambda e: e.join(spark.read.parquet(str(tmp_path / "other")), "k"))
+
+
+def test_logic_that_is_row_by_row_or_kept_by_columns_is_found(spark: SparkSession) -> None:
+    def shape(rows: Callable[[DataFrame], DataFrame] | None = None, argument: fh.ColumnFold | None = None) -> object:
+        return compiled(spark, rows, argument).shape
+
+    assert shape(lambda e: e.where("n > 1").withColumn("s", F.upper("s"))).is_linear
+    assert shape(lambda e: e.withColumn("n", F.udf(lambda n: n, "int")("n"))).is_linear
+    assert shape(argument=fh.total("n + 1")).is_linear
+    window = "CASE WHEN n > lag(n) OVER (PARTITION BY k ORDER BY t, n) THEN 1 ELSE 0 END"
+    assert shape(argument=fh.total(window)).cells == (("k",),)
+    assert shape(lambda e: e.selectExpr("*", "max(n) OVER (PARTITION BY k, d) AS m")).cells == (("d", "k"),)
+    assert not shape(lambda e: e.selectExpr("*", "max(n) OVER () AS m")).is_known
+    assert not shape(argument=fh.total("(SELECT max(id) FROM range(3))")).is_known
+    assert not shape(lambda e: e.unionByName(e.sparkSession.createDataFrame([("a",)], "k string"), True)).is_known
+
+
+def test_rows_that_a_definition_holds_itself_are_part_of_its_hash(spark: SparkSession) -> None:
+    def hash_of(*names: str) -> str:
+        made = spark.createDataFrame([(name,) for name in names], "k string")
+        return compiled(spark, lambda e: e.select("k").union(made)).definition_hash
+
+    assert hash_of("a", "b") == hash_of("b", "a")
+    assert hash_of("a", "b") != hash_of("a", "c")
+
+
+def test_settings_that_change_what_expressions_mean_are_part_of_the_hash(spark: SparkSession) -> None:
+    rows = lambda e: e.withColumn("n", F.expr("int(s)"))  # noqa: E731
+    before = compiled(spark, rows).definition_hash
+    try:
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        other = compiled(spark, rows).definition_hash
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        assert compiled(spark, rows).definition_hash == before != other
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        with pytest.raises(FoldhouseError, match="Asia/Tokyo"):
+            compiled(spark, rows)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+def test_logic_in_sql_has_the_same_hash_each_time(spark: SparkSession) -> None:
+    rows = lambda e: e.sparkSession.sql("SELECT k, count(*) AS n FROM {e} GROUP BY k", e=e)  # noqa: E731
+    assert compiled(spark, rows).definition_hash == compiled(spark, rows).definition_hash
