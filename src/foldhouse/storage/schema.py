@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergTable
@@ -81,7 +81,12 @@ def _type_of(name: str, text: str) -> IcebergType:
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
     """An Iceberg schema from Arrow types, with `keys` required, and the identifier where their types allow it."""
-    plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    try:
+        plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    except (ValueError, TypeError, UnsupportedPyArrowTypeException) as failure:
+        raise DefinitionError(
+            f"a column has a type that Iceberg cannot store: {failure}; cast it in `rows`"
+        ) from failure
     fields = [f.model_copy(update={"required": f.name in keys}) for f in plain.fields]
     by_name = {f.name: f for f in fields}
     identifier = [] if any(isinstance(by_name[k].field_type, FloatType | DoubleType) for k in keys) else keys
