@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
 
 import foldhouse as fh
+from foldhouse.errors import StorageError
 from foldhouse.storage import catalog as local
 from foldhouse.storage.catalog import open_local_catalog, table_names
 
@@ -56,7 +56,7 @@ def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(local, "_BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as other:
         other.execute("begin immediate")
-        with pytest.raises(OperationalError, match="database is locked"):
+        with pytest.raises(StorageError, match="database is locked"):
             open_local_catalog(tmp_path)
 
 

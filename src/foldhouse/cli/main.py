@@ -17,6 +17,7 @@ import foldhouse
 from foldhouse.cli import reading, upkeep, writing
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
+from foldhouse.storage.sqlite import failure_of_catalog
 
 
 class Failure(click.ClickException):
@@ -46,7 +47,7 @@ class Program(click.Group):
         except OSError as error:
             raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
         except SQLAlchemyError as error:
-            raise Failure(f"the catalog cannot be used: {getattr(error, 'orig', None) or error}") from error
+            raise Failure(str(failure_of_catalog("catalog.db", error))) from error
         except KeyboardInterrupt:
             stderr().print("stopped", style="red")
             raise click.exceptions.Exit(130) from None

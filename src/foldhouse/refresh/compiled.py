@@ -159,7 +159,7 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
         projected = rows.select(*[rows[name] for name in table.keys], *arguments, *sequence)
         _ = projected.schema
     except Exception as failure:
-        reason = str(failure).splitlines()[0]
+        reason = (str(failure).strip().splitlines() or ["no message"])[0]
         raise DefinitionError(f"{table.name}: an argument of its fold cannot be understood: {reason}") from failure
     return projected
 

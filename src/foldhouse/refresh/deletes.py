@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from foldhouse.values.stored import said
+
 Sequenced = Sequence[tuple[str, pa.DataType]]
 """Sequence column -> type, in order."""
 
@@ -23,7 +25,8 @@ def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | 
     """The inverse of `sequence_to_json`, at the types of now (a column may have been widened since)."""
     if text is None:
         return None
-    return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
+    with said("foldhouse.deleted-upto", text):
+        return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
 
 
 def newest(sequences: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:

@@ -16,6 +16,7 @@ from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
+from foldhouse.values.stored import number, said
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
 POSITION = "foldhouse.position"
@@ -133,12 +134,15 @@ def _parsed(snapshot: Snapshot | None) -> Head:
     if snapshot is None or snapshot.summary is None:
         return Head()
     summary = snapshot.summary.additional_properties
+    for key in (POSITION, COVERAGE, DEFINITION):
+        with said(key, summary.get(key)):
+            _ = summary[key]
     return Head(
         positions=positions_from_json(summary[POSITION]),
         coverage=Coverage.parse(summary[COVERAGE]),
         definition_hash=summary[DEFINITION],
-        null_key_rows=int(summary.get(NULL_KEYS, "0")),
-        null_sequence_rows=int(summary.get(NULL_SEQUENCES, "0")),
+        null_key_rows=number(NULL_KEYS, summary.get(NULL_KEYS, "0")),
+        null_sequence_rows=number(NULL_SEQUENCES, summary.get(NULL_SEQUENCES, "0")),
         deleted_upto=summary.get(DELETED_UPTO),
     )
 

@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.refresh.head import COVERAGE
 from foldhouse.storage.history import lineage, snapshot_of, snapshots_of
+from foldhouse.values import stored
 
 PROPERTY = "foldhouse.expired"
 
@@ -48,8 +49,14 @@ def remembered(iceberg: IcebergTable) -> Remembered:
     text = iceberg.properties.get(PROPERTY)
     if text is None:
         return Remembered()
-    said = json.loads(text)
-    return Remembered(said["whole_from_ms"], {int(name): Below(**one) for name, one in said["below"].items()})
+    with stored.said(PROPERTY, text):
+        held = json.loads(text)
+        if not stored.is_id(held["whole_from_ms"]) or held["whole_from_ms"] is None:
+            raise ValueError("whole_from_ms is no moment")
+        below = {int(name): Below(**one) for name, one in held["below"].items()}
+        if not all(isinstance(one.batches, dict) and isinstance(one.coverage, str | None) for one in below.values()):
+            raise ValueError("what is below has other types")
+        return Remembered(held["whole_from_ms"], below)
 
 
 def to_json(memory: Remembered) -> str:

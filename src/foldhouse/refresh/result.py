@@ -17,6 +17,7 @@ from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import Slice, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
+from foldhouse.values.stored import number
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
@@ -89,9 +90,9 @@ def rows_said(summary: Mapping[str, str]) -> int | None:
     Iceberg's own totals do not where rows are deleted: a delete file also counts for data files that are gone.
     """
     if ROWS in summary:
-        return int(summary[ROWS])
+        return number(ROWS, summary[ROWS])
     is_told = "total-records" in summary and summary.get("total-position-deletes", "0") == "0"
-    return int(summary["total-records"]) if is_told else None
+    return number("total-records", summary["total-records"]) if is_told else None
 
 
 def partition_counts(

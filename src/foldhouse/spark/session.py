@@ -23,6 +23,7 @@ _SHOWN_LINES = 5
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.fieldId.read.enabled": "true",
+    "parquet.page.verify-checksum.enabled": "true",
     "spark.sql.debug.maxToStringFields": "100000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

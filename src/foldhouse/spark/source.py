@@ -25,6 +25,7 @@ from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece, without_bounds
+from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -58,6 +59,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     worn = [piece for piece in worn if piece.file.path in deleted]
     taken = {id(piece) for piece in (*whole, *worn)}
     parts = [piece for piece in pieces if id(piece) not in taken]
+    check_footers(layout.io, [piece.file.path for piece in (*whole, *worn)])
     frames = []
     if whole:
         frames.append(_files(session, schema, whole))

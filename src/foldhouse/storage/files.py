@@ -27,6 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from foldhouse.errors import DefinitionError
 from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.encoding import encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
@@ -148,6 +149,11 @@ def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict
     except UnicodeEncodeError:
         # pyiceberg rounds a cut text up from U+D7FF into the surrogates; whole texts need no rounding
         return measured((*layout.properties, ("write.metadata.metrics.default", "full")))
+    except ValueError as failure:
+        raise DefinitionError(
+            f"a table property under write.metadata.metrics cannot be followed: {failure}. Nothing was committed; "
+            "set the property to none, counts, truncate(16) or full, or remove it"
+        ) from failure
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
 
 _TAIL_BYTES = 64 * 1024
+_AT_ONCE = 16
 
 
 @contextlib.contextmanager
@@ -49,18 +51,36 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
     Raises:
         CorruptFile, StorageError: see `reading`.
     """
-    with reading(path), io.new_input(path).open() as source:
+    with reading(path):
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io, path))))
+
+
+def check_footers(io: FileIO, paths: Sequence[str]) -> None:
+    """Check the footers of files that another engine will read: it verifies pages, and knows no digests in names.
+
+    Raises:
+        CorruptFile, StorageError: see `reading`.
+    """
+
+    def check_one(path: str) -> None:
+        with reading(path):
+            _checked_footer(io, path)
+
+    ours = [path for path in paths if digest_in(path) is not None]
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
+        list(threads.map(check_one, ours))
+
+
+def _checked_footer(io: FileIO, path: str) -> memoryview:
+    with io.new_input(path).open() as source:
         size = source.seek(0, 2)
-        found = None
         for wanted in (_TAIL_BYTES, size):
             source.seek(max(size - wanted, 0))
             found = footer_of(path, memoryview(source.read(min(wanted, size))))
             if found is not None:
-                break
-        if found is None:
-            raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
-        check(path, found)
-        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(found)))
+                check(path, found)
+                return found
+    raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
 
 
 def opened(source: Any, footer: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
@@ -82,8 +102,3 @@ def check_rows(path: str, found: int, wanted: int) -> None:
     """
     if found != wanted:
         raise CorruptFile(f"{path} holds {found} rows where {wanted} were written. {WAY_OUT}")
-
-
-def is_ours(path: str) -> bool:
-    """Whether a file was written by foldhouse, so that its name says what it must contain."""
-    return digest_in(path) is not None

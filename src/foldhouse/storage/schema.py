@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergTable
@@ -64,7 +64,20 @@ def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> S
         NestedField(field_id=number, name=name, field_type=_type_of(name, text), required=name in required)
         for number, (name, text) in enumerate(types.items(), start=1)
     ]
-    return assign_fresh_schema_ids(Schema(*fields))
+    return _storable(assign_fresh_schema_ids(Schema(*fields)))
+
+
+def _storable(schema: Schema) -> Schema:
+    """The schema, if every type of it is one of format version 2.
+
+    Raises:
+        DefinitionError: a type came with a later version.
+    """
+    try:
+        schema.check_format_version_compatibility(2)
+    except ValueError as failure:
+        raise DefinitionError(f"a column cannot be stored: {failure}") from failure
+    return schema
 
 
 def _type_of(name: str, text: str) -> IcebergType:
@@ -82,7 +95,12 @@ def _type_of(name: str, text: str) -> IcebergType:
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
     """An Iceberg schema from Arrow types, with `keys` required, and the identifier where their types allow it."""
-    plain = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    try:
+        plain = _storable(assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns)))
+    except (ValueError, TypeError, UnsupportedPyArrowTypeException) as failure:
+        raise DefinitionError(
+            f"a column has a type that Iceberg cannot store: {failure}; cast it in `rows`"
+        ) from failure
     fields = [f.model_copy(update={"required": f.name in keys}) for f in plain.fields]
     by_name = {f.name: f for f in fields}
     identifier = [] if any(isinstance(by_name[k].field_type, FloatType | DoubleType) for k in keys) else keys

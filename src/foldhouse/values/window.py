@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from foldhouse.errors import InvalidData
+from foldhouse.values.stored import is_id, is_text, said
 
 ONE_DAY = timedelta(days=1)
 
@@ -39,8 +40,17 @@ def _plain(position: Position) -> dict[str, str | int | None]:
 
 
 def positions_from_json(text: str) -> dict[str, Position]:
-    """The inverse of `positions_to_json`."""
-    return {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
+    """The inverse of `positions_to_json`.
+
+    Raises:
+        ForeignCommit: the text is none of ours.
+    """
+    with said("foldhouse.position", text):
+        found = {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
+        for name, one in found.items():
+            if not is_text(one.uuid) or not is_id(one.snapshot_id) or not is_id(one.schema_id):
+                raise ValueError(f"the position in {name} has other types")
+        return found
 
 
 @dataclass(frozen=True)
@@ -119,13 +129,18 @@ class Coverage:
 
     @classmethod
     def parse(cls, text: str) -> Coverage:
-        """The inverse of `str`."""
+        """The inverse of `str`.
+
+        Raises:
+            ForeignCommit: the text is none of ours.
+        """
         if text == "*":
             return cls.everything()
         ranges = []
-        for part in filter(None, text.split(",")):
-            first, _, last = part.partition("..")
-            ranges.append(DayRange(date.fromisoformat(first), date.fromisoformat(last or first)))
+        with said("foldhouse.coverage", text):
+            for part in filter(None, text.split(",")):
+                first, _, last = part.partition("..")
+                ranges.append(DayRange(date.fromisoformat(first), date.fromisoformat(last or first)))
         return cls(tuple(ranges))
 
     def __str__(self) -> str:

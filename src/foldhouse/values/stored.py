@@ -1,0 +1,56 @@
+"""What is read of a table's properties and summaries, which any tool may have written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from foldhouse.errors import FoldhouseError, ForeignCommit
+from foldhouse.values.given import shown
+
+_UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+
+
+@contextlib.contextmanager
+def said(key: str, text: object) -> Iterator[None]:
+    """Raise what parsing a stored text fails with as an error of ours.
+
+    Args:
+        key: the property's or the summary's.
+        text: what it holds.
+
+    Raises:
+        ForeignCommit: it is nothing that foldhouse wrote.
+    """
+    try:
+        yield
+    except FoldhouseError:
+        raise
+    except _UNREADABLE as failure:
+        raise ForeignCommit(
+            f"the metadata holds {key} = {shown(text)}, which foldhouse did not write "
+            f"({type(failure).__name__}: {failure}): another tool changed it. Roll the table back to a commit before "
+            "that, or run `foldhouse rebuild`; a property is put right with the tool that set it"
+        ) from failure
+
+
+def number(key: str, text: str) -> int:
+    """A count, not below zero.
+
+    Raises:
+        ForeignCommit: it is none.
+    """
+    with said(key, text):
+        if not text.isascii() or not text.isdigit() or len(text) > 18:
+            raise ValueError("a count is needed")
+        return int(text)
+
+
+def is_id(value: object) -> bool:
+    """Whether a parsed value is an id: a whole number that is not below zero, or nothing."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
+
+def is_text(value: object) -> bool:
+    """Whether a parsed value is a text."""
+    return isinstance(value, str)

@@ -1,0 +1,76 @@
+"""Spark's process dies: the run fails with an error of ours, and the next one has a session again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import os, signal, sys, time
+import corrupting
+import foldhouse as fh
+from pyspark import SparkContext
+from foldhouse.spark.session import local_session
+from foldhouse.storage.catalog import open_local_catalog
+from pathlib import Path
+
+root = Path(sys.argv[1])
+corrupting.build(root)
+lake = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
+rows = lake.rebuild(corrupting.totals).rows
+os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+held = lake._session
+try:
+    held.range(1).count()
+except Exception:
+    pass
+assert lake.rebuild(corrupting.totals).rows == rows
+assert lake._session is not held
+
+def die(frame):
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+    time.sleep(1)
+    return frame.where("n >= 0")
+
+dying = fh.table("c.dying", source=corrupting.events, keys="key", rows=die, fold=fh.fold(rows=fh.count()))
+head = lake.tables()
+try:
+    lake.refresh(dying)
+except fh.FoldhouseError as failure:
+    print(type(failure).__name__)
+assert lake.tables() == head
+assert lake.rebuild(corrupting.totals).rows == rows
+
+for expression in ("1/0", "cast('x' as int)", "nope(", "interval 1 day", "assert_true(false)"):
+    bad = fh.table("c.bad", source=corrupting.events, keys="key", fold=fh.fold(x=fh.latest(expression)))
+    try:
+        lake.refresh(bad)
+        print(expression, "fine")
+    except fh.FoldhouseError as failure:
+        print(expression, type(failure).__name__)
+"""
+
+
+@pytest.mark.spark
+def test_a_dead_session_is_replaced_and_expressions_that_fail_are_errors_of_ours(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {tests!r})\n{SCRIPT}", str(tmp_path / "lake")],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = done.stdout.split("\n")
+    assert lines[0] in ("SparkLost", "DefinitionError")
+    assert [line.rpartition(" ")[2] for line in lines[1:6]] == [
+        "InvalidData",
+        "InvalidData",
+        "DefinitionError",
+        "DefinitionError",
+        "DefinitionError",
+    ]
