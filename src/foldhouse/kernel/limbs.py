@@ -57,16 +57,17 @@ class Limbs:
     def _limb(self, place: int) -> str:
         return f"{self.name}_{place}"
 
-    def cut(self, rows: pl.DataFrame, values: Doubles, weight: pl.Expr) -> pl.DataFrame:
-        """The rows with the limbs of finite values, times their weight, beside them."""
+    def cut(self, rows: pl.DataFrame, values: Doubles, weight: pl.Expr | None) -> pl.DataFrame:
+        """The rows with the limbs of finite values, times their weight if there is one, beside them."""
         left, limbs = values, []
         for place in reversed(range(self.count)):
             power = self.lowest + place * self.bits
             limb = np.ldexp(left, -power) if self.count == 1 else np.trunc(np.ldexp(left, -power))
             limbs.append(pl.Series(self._limb(place), limb))
             left = left if place == 0 else left - np.ldexp(limb, power)
-        wide = [pl.col(limb.name).cast(pl.Int128) * weight.cast(pl.Int128) for limb in limbs]
-        return rows.with_columns(limbs).with_columns(wide)
+        wide = [pl.col(limb.name).cast(pl.Int128) for limb in limbs]
+        weighted = wide if weight is None else [limb * weight.cast(pl.Int128) for limb in wide]
+        return rows.with_columns(limbs).with_columns(weighted)
 
     def gathered(self, sums: pl.DataFrame) -> pl.Series:
         """The sum of each key, as `KEPT`."""
@@ -105,11 +106,14 @@ def limbed(rows: pl.DataFrame, part: ExactSum, name: str) -> tuple[pl.DataFrame,
     has_special = not bool(is_finite.all())
     finite: Doubles = np.where(is_finite, values, 0.0) if has_special else values
     limbs = _fitting(finite, _bits_of_weights(rows, part.weight), name, has_special)
+    weights = rows.select(part.weight).to_series()
+    are_signs = bool((weights.abs() == 1).all())  # then a double times its weight is a double
+    signed = finite * weights.to_numpy() if are_signs else finite
     if has_special:
         marks = [np.isnan(values), values == np.inf, values == -np.inf]
         flags = [pl.Series(f"{name}_{one}", mark) for one, mark in zip(_SPECIAL, marks, strict=True)]
         rows = rows.with_columns(flags).with_columns(pl.col(flag.name) * part.weight for flag in flags)
-    return limbs.cut(rows, finite, part.weight), limbs
+    return limbs.cut(rows, signed, None if are_signs else part.weight), limbs
 
 
 def _bits_of_weights(rows: pl.DataFrame, weight: pl.Expr) -> int:
@@ -140,13 +144,13 @@ def _lowest_bit(size: Doubles) -> int:
 
 
 def _three_doubles(wholes: pl.Series) -> list[Doubles]:
-    """Whole numbers of 128 bits as doubles: what is missing of the second, of the third, and the number, rounded."""
+    """Whole numbers of 128 bits as at most three doubles: the number, rounded, comes last, what is missing before."""
     found: list[Doubles] = []
-    for _ in range(3):
+    while len(found) < 3 and (wholes != 0).any():
         rounded = wholes.cast(pl.Float64)
         found.insert(0, rounded.to_numpy())
         wholes = wholes - rounded.cast(pl.Int128)
-    return found
+    return found or [np.zeros(len(wholes))]
 
 
 def kept(parts: Doubles, others: Mapping[int, Exact]) -> pl.Series:
