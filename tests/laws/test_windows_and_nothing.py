@@ -25,9 +25,9 @@ events = fh.stream(
     partition_by="day",
 )
 others = fh.stream("odd.others", schema={"name": "string", "n": "int", "day": "date"}, keys="name", partition_by="day")
-RISEN = "CASE WHEN n > lag(n) OVER (PARTITION BY k ORDER BY t, n) THEN 1 ELSE 0 END"
+RISEN = "CASE WHEN n > lag(n) OVER (PARTITION BY k ORDER BY t NULLS FIRST, n NULLS FIRST) THEN 1 ELSE 0 END"
 RANKED = "rank() OVER (PARTITION BY k, day ORDER BY n DESC NULLS LAST)"
-BEFORE = "lag(n) OVER (PARTITION BY word, k ORDER BY t NULLS FIRST, n NULLS FIRST)"
+BEFORE = "lag(n) OVER (PARTITION BY word, k ORDER BY t NULLS FIRST, n NULLS FIRST, day)"
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,13 @@ def _case(name: str, expected: str, is_known: bool, source: Any = events, **decl
 CASES = [
     _case(
         "risen",
-        f"SELECT k, sum(w) AS risen FROM (SELECT k, {RISEN.replace('t, n', 't NULLS FIRST, n NULLS FIRST')} AS w "
-        "FROM events) WHERE k IS NOT NULL GROUP BY k",
+        f"SELECT k, sum(w)::BIGINT AS risen FROM (SELECT k, {RISEN} AS w FROM events) WHERE k IS NOT NULL GROUP BY k",
         True,
         fold=fh.fold(risen=fh.total(RISEN)),
     ),
     _case(
         "ranked",
-        f"SELECT day, count(*) AS c, sum(r) AS r FROM (SELECT day, {RANKED} AS r FROM events) "
+        f"SELECT day, count(*) AS c, sum(r)::BIGINT AS r FROM (SELECT day, {RANKED} AS r FROM events) "
         "WHERE day IS NOT NULL GROUP BY day",
         True,
         keys="day",
@@ -72,7 +71,7 @@ CASES = [
     ),
     _case(
         "two_windows",
-        "SELECT word, max(a) AS a, sum(b) AS b FROM (SELECT word, max(n) OVER (PARTITION BY k) AS a, "
+        "SELECT word, max(a) AS a, sum(b)::BIGINT AS b FROM (SELECT word, max(n) OVER (PARTITION BY k) AS a, "
         "count(*) OVER (PARTITION BY day) AS b FROM events) WHERE word IS NOT NULL GROUP BY word",
         False,
         keys="word",
@@ -124,10 +123,8 @@ def a_batch(chance: random.Random, stream: fh.Stream, day: date | None = None, r
         "name": lambda: chance.choice(["a", "b"]),
     }
     schema = STREAMS[stream]
-    made = [
-        {name: values[name]() for name in schema.names}
-        for _ in range(chance.choice([0, 1, 5, 9]) if rows is None else rows)
-    ]
+    wanted = chance.choice([0, 1, 5, 9]) if rows is None else rows
+    made = [{name: values[name]() for name in schema.names} for _ in range(wanted)]
     return pa.Table.from_pylist(made, schema=schema)
 
 

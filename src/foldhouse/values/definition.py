@@ -142,8 +142,8 @@ def table(
         keys: the columns of `rows`' output that identify a row of this table; the source's keys where it names none.
         sequence_by: the columns that say which of two rows is later, for ordered folds; the source's where none is
         named.
-        rows: DataFrame -> DataFrame, one DataFrame for each source: filters, new columns, joins, aggregations; no time
-            of day and no random number. Row by row is what costs the least.
+        rows: DataFrame -> DataFrame, one DataFrame for each source: filters, new columns, joins, aggregations, windows;
+            always the same rows for the same input. Row by row is what costs the least.
         partition_by: one of the keys, a date: the table is partitioned by it and can be backfilled day by day.
         buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out:
             some 300,000 rows each are enough, and as many as there are cores work at once.
