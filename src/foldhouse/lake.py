@@ -140,7 +140,7 @@ class Lake:
 
         Raises:
             UnknownTable: the warehouse has no folder of a name.
-            LostTables: `catalog.db` is damaged; the message says what to do.
+            CorruptFile: `catalog.db` is damaged; the message says what to do.
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
