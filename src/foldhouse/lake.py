@@ -170,7 +170,7 @@ class Lake:
         Args:
             stream: the declaration.
             events: an Arrow table or a Spark DataFrame with the stream's columns.
-            batch_id: the caller's name for this batch, up to 1,000 characters.
+            batch_id: the caller's name for this batch.
 
         Raises:
             InvalidData: the events do not fit the stream; nothing was written.
