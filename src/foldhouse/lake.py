@@ -140,7 +140,7 @@ class Lake:
 
         Raises:
             UnknownTable: the warehouse has no folder of a name.
-            LostTables: `catalog.db` is damaged; the message says what to do.
+            CorruptFile: `catalog.db` is damaged; the message says what to do.
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
@@ -170,7 +170,7 @@ class Lake:
         Args:
             stream: the declaration.
             events: an Arrow table or a Spark DataFrame with the stream's columns.
-            batch_id: the caller's name for this batch, up to 1,000 characters.
+            batch_id: the caller's name for this batch.
 
         Raises:
             InvalidData: the events do not fit the stream; nothing was written.

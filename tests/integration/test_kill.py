@@ -66,7 +66,7 @@ def prepare(lake: fh.Lake) -> None:
     lake.append(events, a_batch(2, *DAYS))
     lake.refresh(by_key)
     lake.backfill(by_day, DAYS[:1])
-    lake.append(events, a_batch(3, *DAYS))
+    lake.append(events, a_batch(3, *DAYS), batch_id="three")
     lake.replace(events, a_batch(4, DAYS[0]), partitions=DAYS[:1])
 
 

@@ -116,7 +116,7 @@ def test_a_damaged_catalog_is_refused_and_named(folder: Path, damage: str) -> No
         connection.close()
         path.write_bytes(path.read_bytes()[:5000])
     for act in (lambda: fh.Lake.local(folder), lambda: fh.Lake.register(folder)):
-        with pytest.raises(fh.LostTables, match=r"damaged, or no SQLite database"):
+        with pytest.raises(fh.CorruptFile, match=r"damaged, or no SQLite database"):
             act()
     forget(folder)
     fh.Lake.register(folder, dry_run=False)

@@ -83,12 +83,15 @@ def test_a_read_only_lake_is_read_and_refuses_to_be_written(tmp_path: Path) -> N
 def test_a_catalog_that_is_no_database_is_told(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     corrupting.build(root)
-    for contents in (b"", b"no database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000):
+    for contents in (b"no database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000):
         (root / "catalog.db").write_bytes(contents)
         with pytest.raises(fh.CorruptFile, match=r"catalog\.db"):
             open_local_catalog(root)
+    (root / "catalog.db").write_bytes(b"")
+    with pytest.raises(fh.LostTables, match=r"catalog\.db knows no table, and .*warehouse holds"):
+        open_local_catalog(root)
     (root / "catalog.db").unlink()
-    with pytest.raises(fh.CorruptFile, match="is missing or empty, and `warehouse` beside it holds tables"):
+    with pytest.raises(fh.LostTables, match=r"catalog\.db is missing, and .*warehouse holds"):
         open_local_catalog(root)
 
 

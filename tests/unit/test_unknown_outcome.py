@@ -50,7 +50,7 @@ def prepare(lake: fh.Lake) -> None:
         lake.append(events, a_batch(number))
         lake.refresh(by_key)
     lake.backfill(by_day, DAYS[:1])
-    lake.append(events, a_batch(3))
+    lake.append(events, a_batch(3), batch_id="three")
     lake.replace(events, a_batch(4, DAYS[0]), partitions=DAYS[:1])
     lake.load(events).manage_snapshots().create_tag(lake.history(events)[1].id, "before").commit()
 

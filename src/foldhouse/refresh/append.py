@@ -24,7 +24,7 @@ from pyiceberg.table.update import TableUpdate
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict, InvalidData
-from foldhouse.refresh.batches import BATCH, REPLACED, batches_in, check_batch_id, holds_batch, stamped
+from foldhouse.refresh.batches import BATCH, REPLACED, batches_in, holds_batch, stamped
 from foldhouse.refresh.evolution import commit_columns, pending
 from foldhouse.refresh.head import COVERAGE, RUN_ID
 from foldhouse.refresh.kinds import check_stream
@@ -109,11 +109,9 @@ def append(catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch
     Raises:
         DefinitionError: the declaration says a column that the stream cannot have as it is, or the table of its name
             is no stream; nothing was written.
-        InvalidData: columns are missing, unknown or of another type, or `batch_id` is no id; nothing was written.
+        InvalidData: columns are missing, unknown or of another type; nothing was written.
         CommitConflict: others committed again and again, or made the stream anew; nothing was appended.
     """
-    if batch_id is not None:
-        check_batch_id(stream.name, batch_id)
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
         return Commit(stream.name, False, held.metadata.current_snapshot_id)

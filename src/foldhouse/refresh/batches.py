@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.types import NestedField, StringType
 
-from foldhouse.errors import DefinitionError, InvalidData
+from foldhouse.errors import DefinitionError
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage
 from foldhouse.storage.live import FileRef, Piece, Slice, data_manifests, file_ref, live_slices
@@ -29,25 +29,8 @@ from foldhouse.storage.schema import BATCH_ID, Layout
 BATCH = "foldhouse.batch-id"
 REPLACED = "foldhouse.batches-replaced"
 """In the summary of a replacement: batches whose events it took away, and for which it gave no events to carry them."""
-LONGEST = 1_000
 _CHUNK_ROWS = 64 * 1024
 _WHOLE_BOUNDS = {f"write.metadata.metrics.column.{BATCH_ID}": "full"}
-
-
-def check_batch_id(name: str, batch_id: object) -> None:
-    """Refuse what cannot be a batch's id.
-
-    Raises:
-        InvalidData: it is no text, empty, too long, or cannot be written as UTF-8.
-    """
-    try:
-        is_fit = isinstance(batch_id, str) and 0 < len(batch_id) <= LONGEST and bool(batch_id.encode())
-    except UnicodeEncodeError:
-        is_fit = False
-    if not is_fit:
-        raise InvalidData(
-            f"{name}: batch_id={str(batch_id)[:80]!r} is no batch id; it is a text of 1 to {LONGEST:,} characters"
-        )
 
 
 def with_batches(iceberg: IcebergTable, schema: Schema) -> Schema:

@@ -118,11 +118,11 @@ class _LocalCatalog(SealedCatalog):
             dropped = None
         super().drop_table(identifier)
         if dropped is not None:
-            mark_dropped(path_of(dropped.metadata.location), str(dropped.metadata.table_uuid))
+            mark_dropped(path_of(dropped.metadata_location).parent.parent, str(dropped.metadata.table_uuid))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         table = super().register_table(identifier, metadata_location, overwrite)
-        unmark_dropped(path_of(table.metadata.location), str(table.metadata.table_uuid))
+        unmark_dropped(path_of(table.metadata_location).parent.parent, str(table.metadata.table_uuid))
         return table
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
@@ -155,7 +155,7 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
         is_checked: whether a catalog that lost its tables is refused.
 
     Raises:
-        LostTables: the warehouse holds tables, and the catalog knows none, or is damaged; nothing was written.
+        LostTables: the warehouse holds tables, and the catalog knows none; nothing was written.
         CorruptFile: `catalog.db` is no database.
         StorageError: it cannot be read, or the folder cannot be made.
     """

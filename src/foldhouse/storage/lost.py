@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from foldhouse.errors import LostTables
+from foldhouse.errors import CorruptFile, LostTables
 from foldhouse.storage.warehouse import TableFolder, folders, look_into, path_of, read, version_of, versions
 
 CERTAIN = 2
@@ -22,11 +22,12 @@ def check_catalog(lake: Path, catalog_name: str) -> None:
     """Refuse a lake whose warehouse holds tables while its catalog knows none; nothing is written.
 
     Raises:
-        LostTables: the catalog is missing, empty, damaged or no catalog, and tables are there.
+        LostTables: the catalog is missing or empty, and tables are there.
+        CorruptFile: it is damaged or no database, and tables are there.
     """
     stored = list(folders(lake))  # before the catalog: a table that is being made is in it first
-    known = known_tables(lake, catalog_name)
-    if known is None or known or not stored:
+    known = known_tables(lake, catalog_name) if stored else None
+    if known is None or known:
         return
     lost = [name for name, folder in stored if look_into(name, folder).has_snapshots]
     if lost:
@@ -42,7 +43,7 @@ def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
     """Table -> metadata file, as `catalog.db` says; nothing if it is missing, `None` if it cannot be read at present.
 
     Raises:
-        LostTables: it is damaged, or no SQLite database.
+        CorruptFile: it is damaged, or no SQLite database.
     """
     path = lake / "catalog.db"
     if not path.is_file():
@@ -57,7 +58,7 @@ def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
     except sqlite3.OperationalError as failure:
         return {} if "no such table" in str(failure) else None  # locked or unreadable: opening it says so
     except sqlite3.DatabaseError as failure:
-        raise LostTables(
+        raise CorruptFile(
             f"{path} is damaged, or no SQLite database ({failure}); move it and its -wal and -shm files away, and run "
             f"`foldhouse register --lake {lake}`, which makes a new catalog from the tables' own metadata"
         ) from failure

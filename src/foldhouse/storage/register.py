@@ -77,7 +77,7 @@ def register(
     Raises:
         UnknownTable: a name that no folder of the warehouse has.
         FoldhouseError: a metadata file that is not there or not whole.
-        LostTables: `catalog.db` is damaged.
+        CorruptFile: `catalog.db` is damaged.
     """
     lake = lake.resolve()
     found = {name: folder for name, folder in folders(lake) if versions(folder)}

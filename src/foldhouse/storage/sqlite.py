@@ -21,7 +21,7 @@ def is_read_only(file: Path) -> bool:
 
 
 def check_is_database(file: Path) -> None:
-    """Refuse a file that is no SQLite database, and one that is lost while the tables are still there.
+    """Refuse a file that is no SQLite database; one that is missing or empty is a new catalog.
 
     Raises:
         CorruptFile: it holds something else.
@@ -31,16 +31,13 @@ def check_is_database(file: Path) -> None:
         with file.open("rb") as source:
             found = source.read(len(_MAGIC))
     except FileNotFoundError:
-        found = b""
+        return
     except OSError as failure:
         raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
-    if not found and next((file.parent / "warehouse").rglob("*.metadata.json"), None) is None:
-        return  # a new lake
-    if found != _MAGIC:
-        held = f"begins with {found!r}" if found else "is missing or empty, and `warehouse` beside it holds tables"
+    if found not in (b"", _MAGIC):
         raise CorruptFile(
-            f"{file} is no SQLite database: it {held}. Nothing was changed; restore the file from a backup, or "
-            "register the tables again"
+            f"{file} is no SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
+            "backup, or move it away and run `foldhouse register`"
         )
 
 
@@ -86,8 +83,8 @@ def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
     said = str(getattr(failure, "orig", None) or failure)
     if any(text in said for text in _NOT_A_DATABASE):
         return CorruptFile(
-            f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup. The "
-            "tables below `warehouse` are whole without it, and can be registered again"
+            f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup, "
+            "or move it away and run `foldhouse register`: the tables below `warehouse` are whole without it"
         )
     if "locked" in said or "busy" in said:
         return StorageError(
