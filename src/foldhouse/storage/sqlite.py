@@ -36,8 +36,8 @@ def check_is_database(file: Path) -> None:
         raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
     if found not in (b"", _MAGIC):
         raise CorruptFile(
-            f"{file} is no SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a backup, or "
-            "register the tables again"
+            f"{file} is no SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
+            "backup, or register the tables again"
         )
 
 
