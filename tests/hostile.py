@@ -104,7 +104,7 @@ def declarations() -> Iterator[Call]:
         yield lambda lake, name=name: fh.table(name, source=events, keys="key", fold=fh.fold(n=fh.count()))
     for kind in [*TYPES, *ODD]:
         yield lambda lake, kind=kind: _used(lake, {"k": "long", "c": kind}, "c")
-    for column in [*COLUMNS, *(one for one in ODD if not isinstance(one, list | dict | set))]:
+    for column in [*COLUMNS, *(one for one in ODD if not isinstance(one, list | dict | set | pa.Table))]:
         yield lambda lake, column=column: _used(lake, {"k": "long", column: "string"}, column)
     yield lambda lake: fh.stream("h.twice", schema={"a": "int", "A": "int"})
     for what, value in itertools.product(

@@ -102,7 +102,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: a_table(fold=fh.fold(_state=fh.count())),
         ["shop.t", "'_state'", "keeps for itself"],
     ),
-    "no bucket at all": (lambda: a_table(buckets=0), ["shop.t", "buckets=0", "at least 1"]),
+    "no bucket at all": (lambda: a_table(buckets=0), ["buckets of table shop.t", "is 0", "from 1 to 65,536"]),
     "latest without a sequence": (
         lambda: a_table(source=fh.stream("shop.s", schema=SCHEMA), keys="day", fold=fh.fold(last=fh.latest("units"))),
         ["shop.t", "latest('units')", "sequence_by"],
@@ -116,7 +116,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: fh.fold(units="units"),  # type: ignore[arg-type]
         ["'units'", "not a fold", "total('units') or count()"],
     ),
-    "the best none": (lambda: fh.top(0, "day", by="units"), ["top(0, 'day')", "at least 1"]),
+    "the best none": (lambda: fh.top(0, "day", by="units"), ["n of top()", "is 0", "from 1"]),
     "the best of no column": (lambda: fh.top(3, by="units"), ["top(3, )", "a column beside `by`"]),
     "the sum of a text": (
         lambda: a_plan(fh.fold(units=fh.total("word")), pa.string()),

@@ -85,7 +85,7 @@ def test_a_catalog_that_is_no_database_is_told(tmp_path: Path) -> None:
     corrupting.build(root)
     for contents in (b"no database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000):
         (root / "catalog.db").write_bytes(contents)
-        with pytest.raises(fh.CorruptFile, match=r"catalog\.db"):
+        with pytest.raises((fh.CorruptFile, fh.LostTables), match=r"catalog\.db"):
             open_local_catalog(root)
     (root / "catalog.db").write_bytes(b"")
     with pytest.raises(fh.LostTables, match=r"catalog\.db knows no table, and .*warehouse holds"):

@@ -89,7 +89,7 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
         found = super()._resolve_table_location(location, database_name, table_name)
         if self.engine.dialect.name == "sqlite" and not self.table_exists((database_name, table_name)):
             with self.engine.connect() as connection:
-                check_whole(connection, found)
+                check_whole(connection, found, (database_name, table_name))
         return found
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:

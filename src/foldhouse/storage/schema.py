@@ -85,7 +85,7 @@ def _type_of(name: str, text: str) -> IcebergType:
         if "<" not in text:
             return NestedField.model_validate({"id": 1, "name": name, "type": text, "required": False}).field_type
         return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
-    except (ValueError, DefinitionError):
+    except (ValueError, OverflowError, DefinitionError):
         raise DefinitionError(
             f"column {shown(name)} has the type {shown(text)}; an Iceberg type is needed, such as string, int, long, "
             "double, boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "

@@ -21,7 +21,7 @@ def is_read_only(file: Path) -> bool:
 
 
 def check_is_database(file: Path) -> None:
-    """Refuse a file that is no SQLite database; one that is missing or empty is a new catalog.
+    """Refuse a file that is no SQLite database; a missing or empty one is made by who opens it.
 
     Raises:
         CorruptFile: it holds something else.
@@ -95,7 +95,7 @@ def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
     return StorageError(f"{name}: the catalog cannot be used: {said}")
 
 
-def check_whole(connection: Connection, location: str) -> None:
+def check_whole(connection: Connection, location: str, table: tuple[str, str]) -> None:
     """Before a table is made: refuse a catalog that is damaged, and a location that is that of a registered table.
 
     A changed bit can hide a table, or give it another name. Its rows would be lost behind a new and empty one.
@@ -103,6 +103,7 @@ def check_whole(connection: Connection, location: str) -> None:
     Args:
         connection: to the catalog.
         location: of the new table.
+        table: its namespace and name. Somebody else may make the same table meanwhile.
 
     Raises:
         CorruptFile: the catalog is damaged, or another table is at this location.
@@ -114,7 +115,7 @@ def check_whole(connection: Connection, location: str) -> None:
         "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
     )
     for namespace, name, metadata in rows:
-        if str(metadata).startswith(f"{location}/"):
+        if str(metadata).startswith(f"{location}/") and (namespace, name) != table:
             raise CorruptFile(
                 f"{location} holds the table {namespace}.{name} already: it was renamed, or the catalog is damaged. "
                 "Nothing was written; restore `catalog.db` from a backup, or take another name for the new table"

@@ -25,7 +25,7 @@ _PLAIN = {
     "binary": pa.binary(),
     "uuid": pa.binary(16),
 }
-_SIZED = re.compile(r"(decimal)\((\d+),(\d+)\)|(fixed)[\[(](\d+)[\])]")
+_SIZED = re.compile(r"(decimal)\((\d{1,2}),(\d{1,2})\)|(fixed)[\[(](\d{1,9})[\])]")
 _NESTED = re.compile(r"(list|map|struct)<(.*)>")
 _FIELD = re.compile(r"(\w+):(.+)")
 
