@@ -10,12 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import foldhouse as fh
 from foldhouse.refresh import refresh as refresh_module
-from foldhouse.refresh import routing, spilled
 from foldhouse.storage.private import PREFIX, private_folder
 
 KILLED = """
@@ -25,6 +23,20 @@ with private_folder() as folder:
     (folder / "rows").write_bytes(b"x" * 1000)
     print(folder, flush=True)
     {end}
+"""
+
+SPILLS = """
+import os, signal, sys
+import pyarrow as pa
+import foldhouse as fh
+from foldhouse.refresh import refresh, routing, spilled
+events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
+totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
+refresh._PLAIN_ROWS_FACTOR, routing.CHUNK_ROWS = -1, 60
+spilled._Spill.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+lake = fh.Lake.local(sys.argv[1])
+lake.append(events, pa.table({"key": list(range(700)), "n": [1] * 700}))
+lake.refresh(totals)
 """
 
 
@@ -120,24 +132,17 @@ def test_the_folder_of_another_user_stays(temporary: Path) -> None:
 
 
 def test_a_kill_in_the_middle_of_a_spilled_window_leaves_nothing_after_the_next(
-    lake: fh.Lake, temporary: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
-    totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
-    monkeypatch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
-    monkeypatch.setattr(routing, "CHUNK_ROWS", 60)
-    lake.append(events, pa.table({"key": list(range(700)), "n": [1] * 700}))
-    child = os.fork()
-    if not child:
-        monkeypatch.setattr(spilled._Spill, "close", lambda self: os.kill(os.getpid(), signal.SIGKILL))
-        try:
-            lake.refresh(totals)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    killed = subprocess.run([sys.executable, "-c", SPILLS, str(tmp_path / "lake")], env=environment)
+    assert killed.returncode == -signal.SIGKILL
     (left,) = temporary.iterdir()
     assert stat.S_IMODE(left.stat().st_mode) == 0o700
     assert any(left.iterdir())
+    events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
+    totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
+    monkeypatch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
     lake.refresh(totals)
     assert list(temporary.iterdir()) == []
     assert lake.count(totals) == 700

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 from foldhouse.errors import LostTables
 from foldhouse.storage.lost import check_catalog, check_newest, lost_table
 from foldhouse.storage.metadata import SealedCatalog, check_home
+from foldhouse.storage.places import is_its_own
 from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
 from foldhouse.storage.warehouse import TableFolder, mark_dropped, path_of, unmark_dropped
 
@@ -117,12 +118,13 @@ class _LocalCatalog(SealedCatalog):
         except Exception:  # a table that cannot be read can still be dropped
             dropped = None
         super().drop_table(identifier)
-        if dropped is not None:
+        if dropped is not None and is_its_own(dropped, dropped.metadata_location):
             mark_dropped(path_of(dropped.metadata_location).parent.parent, str(dropped.metadata.table_uuid))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         table = super().register_table(identifier, metadata_location, overwrite)
-        unmark_dropped(path_of(table.metadata_location).parent.parent, str(table.metadata.table_uuid))
+        if is_its_own(table, metadata_location):
+            unmark_dropped(path_of(table.metadata_location).parent.parent, str(table.metadata.table_uuid))
         return table
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
