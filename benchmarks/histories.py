@@ -66,6 +66,15 @@ HISTORIES = {
         },
         also={"compact_every": 100, "copy_on_write": 1},
     ),
+    "long": History(
+        "long",
+        "{refreshes:,} refreshes of an event, five simulated seconds apart; compacted and expired every {expire_every}",
+        ("refresh",),
+        {"refreshes": 10_000, "expire_every": 720},
+        {"refreshes": 100, "expire_every": 50},
+        {"commit_last_vs_first": ("commit_last_seconds", "commit_first_seconds")},
+        also={"expire_every": 0},
+    ),
     "year": History(
         "sales",
         "A year of {days} days, {per_day:,} sales a day, two tables: in one run, and in {days}",

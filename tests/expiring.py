@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 import foldhouse as fh
-from foldhouse.storage.history import chapters, snapshots_of
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
@@ -22,6 +22,22 @@ by_key = fh.table("x.by_key", source=events, keys="key", fold=FOLD)
 by_day = fh.table("x.by_day", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
 of_by_day = fh.table("x.of_by_day", source=by_day, keys="day", fold=fh.fold(keys=fh.count(), units=fh.total("units")))
 TABLES = (by_key, by_day, of_by_day)
+
+
+class Clock:
+    """The clock that commits are stamped with, as a test sets it: later than now, when tables are made."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, now: datetime = datetime(2050, 3, 4, 9, 0, tzinfo=UTC)) -> None:
+        self.now = now
+        patch.setattr("foldhouse.storage.clock.time", self)
+
+    def time(self) -> float:
+        return self.now.timestamp()
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
 NOW: dict[str, Any] = {"older_than": timedelta(), "in_use": timedelta(), "keep_last": 1}
 """Everything goes that nobody needs."""
 
@@ -36,7 +52,7 @@ def a_batch(seed: int, *days: date, rows: int = 6) -> pa.Table:
 
 
 def ids(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[int]:
-    return {snapshot.snapshot_id for snapshot in snapshots_of(lake.load(table))}
+    return {snapshot.snapshot_id for snapshot in lake.load(table).snapshots()}
 
 
 def head(lake: fh.Lake, table: fh.Stream | fh.Table) -> int:
@@ -55,9 +71,7 @@ def named(lake: fh.Lake, table: fh.Stream | fh.Table) -> set[str]:
     """Every file that the table names in any way, by pyiceberg's own reading."""
     iceberg = lake.load(table)
     found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
-    held = chapters(iceberg.metadata)
-    found |= {*(chapter.file for chapter in held.held), *held.replaced}
-    for snapshot in snapshots_of(iceberg):
+    for snapshot in iceberg.snapshots():
         found.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(iceberg.io):
             found.add(manifest.manifest_path)

@@ -4,6 +4,7 @@ FoldhouseError
 ├── DefinitionError          a declaration that cannot be folded
 │   └── DefinitionChanged    the stored table was folded under another declaration
 ├── InvalidData              rows that do not fit what was declared; nothing was written
+├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
 ├── UnknownTable             no such table, or it was never folded
 ├── UnknownSnapshot          no such snapshot, time or tag
 ├── SourceReplaced           a source was dropped and created again under its name
@@ -29,6 +30,7 @@ __all__ = [
     "FoldhouseError",
     "ForeignCommit",
     "InvalidData",
+    "InvalidProperty",
     "LandingError",
     "LostTables",
     "SourceReplaced",
@@ -56,6 +58,10 @@ class DefinitionChanged(DefinitionError):
 
 class InvalidData(FoldhouseError):
     """Rows do not fit the declaration (type, overflow, null where none may be); nothing was written."""
+
+
+class InvalidProperty(FoldhouseError):
+    """A property of a table has a value that cannot be used; nothing was written."""
 
 
 class UnknownTable(FoldhouseError):

@@ -15,47 +15,50 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from foldhouse.errors import CommitConflict, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CommitConflict, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.refresh import append as streams
 from foldhouse.refresh.append import Commit
 from foldhouse.refresh.arguments import told
 from foldhouse.refresh.changelog import changes_between, published, read_rows
 from foldhouse.refresh.compact import Compacted, compact
 from foldhouse.refresh.compiled import Compiled, compile_table
-from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+from foldhouse.refresh.cost import MIN_FILES
 from foldhouse.refresh.evaluate import Logic
 from foldhouse.refresh.evolution import evolve
-from foldhouse.refresh.expire import Expired, Keeping, expire_history
+from foldhouse.refresh.expire import Expired, expire_history
 from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
 from foldhouse.refresh.kinds import check_table
+from foldhouse.refresh.orphans import Orphans, find_orphans
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.quarantine import quarantined
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
-from foldhouse.refresh.remembered import remembered
 from foldhouse.refresh.result import Refreshed, row_count
+from foldhouse.refresh.retention import OVERDUE_SNAPSHOTS, Keeping, could_go
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import is_in_warehouse, open_local_catalog, table_names
+from foldhouse.storage.clock import ahead_ms, clock_ms, mend
 from foldhouse.storage.guarded import guarded
-from foldhouse.storage.history import lineage, log_of, snapshot_of
+from foldhouse.storage.history import HeadSince, head_at, heads, lineage, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.window import Coverage, positions_from_json
 
 T = TypeVar("T")
 
 IN_PROCESS_ROWS = 200_000
-EXPIRE_AFTER = timedelta(days=5)
-KEEP_LAST = 10
 IN_USE = timedelta(hours=1)
+ORPHANS_AFTER = timedelta(days=1)
+ORPHANS_LEAST = timedelta(hours=1)
 _ATTEMPTS = 5
 
 AsOf = int | str | date | datetime | None
@@ -340,8 +343,7 @@ class Lake:
         The tables folded from it retract what went away at their next refresh.
 
         Returns:
-            The snapshot id of the head: the older snapshot's; where the table's metadata lists that one no more, the id
-            of a new snapshot of the same files that stands on it.
+            The snapshot id of the head.
 
         Raises:
             UnknownSnapshot: `to` is not in the history of the head.
@@ -350,12 +352,11 @@ class Lake:
         target = self._snapshot_id(iceberg, to)
         if target is None or all(target != one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())):
             raise UnknownSnapshot(f"{'.'.join(iceberg.name())}: {to} is not in the history of its head")
-        return roll_back(self.catalog, iceberg, target)
+        roll_back(self.catalog, iceberg, target)
+        return target
 
     @told
-    def compact(
-        self, table: Source | str, *, target_bytes: int = TARGET_BYTES, min_files: int = MIN_FILES
-    ) -> Compacted:
+    def compact(self, table: Source | str, *, target_bytes: int | None = None, min_files: int = MIN_FILES) -> Compacted:
         """Write small and much-deleted files of a table or stream anew, in one commit that changes no row.
 
         A partition's files are written anew where they are many and small, or where more than a fifth of their rows
@@ -364,7 +365,8 @@ class Lake:
 
         Args:
             table: a table or stream.
-            target_bytes: the size of file aimed at, compressed; files of three quarters of it are left alone.
+            target_bytes: the size of file aimed at, compressed; files of three quarters of it are left alone. By
+                default what the property `write.target-file-size-bytes` says, or 128 MiB.
             min_files: fewer data and delete files of a partition are not written anew for their number alone.
 
         Raises:
@@ -380,39 +382,105 @@ class Lake:
         table: Source | str,
         *,
         older_than: OlderThan = None,
-        keep_last: int = KEEP_LAST,
+        keep_last: int | None = None,
+        keep: str | None = None,
         in_use: timedelta = IN_USE,
     ) -> Expired:
-        """Remove old snapshots of a table or stream, and delete the files that only they name.
+        """Remove the snapshots of a table or stream that are not to be kept, and the files that only they name.
 
-        What stays, however old: the head, every tag and branch, the last commits, and the position of every table of
-        the catalog that is folded from this one, which is held by a tag `foldhouse.position.<table>` from then on.
+        Which are kept, the table's properties say: `foldhouse.history.keep`, by default `all for 1 hour, hourly for 1
+        week, daily for 1 year`, and Iceberg's `history.expire.max-snapshot-age-ms`, `min-snapshots-to-keep` and
+        `max-ref-age-ms`. An argument overrides them. However old, these stay: the head, tags and branches, and the
+        position of every table of the catalog that is folded from this one, which is held by a tag
+        `foldhouse.position.<table>` from then on. Changes across removed snapshots are those between the kept ones.
 
         Crash-safe: the removal is one commit, and files are deleted after it. With nothing to remove, nothing is
-        committed.
+        committed. Nothing outside the table's location is deleted.
 
         Args:
             table: a table or stream.
-            older_than: snapshots go that stopped being the head before this moment, or this long ago (`"7d"`,
-                `timedelta(days=7)`); by default five days ago, as with Iceberg itself.
+            older_than: all snapshots go that stopped being the head before this moment, or this long ago (`"7d"`,
+                `timedelta(days=7)`), and no others.
             keep_last: so many of the newest commits stay, the head among them.
+            keep: a policy such as `hourly for 1 day`, in place of the table's.
             in_use: snapshots stay that were the head within this time, because a refresh or a reader that is under
                 way may be pinned to them. No refresh that runs at the same time may take longer.
 
         Raises:
-            UnknownTable, Unsupported: see `foldhouse.errors`.
+            UnknownTable, Unsupported, InvalidProperty: see `foldhouse.errors`.
             CommitConflict: others committed again and again meanwhile; nothing was removed.
         """
-        now = datetime.now(UTC)
-        since = min(moment_before(EXPIRE_AFTER if older_than is None else older_than, now), now - in_use)
-        keeping = Keeping(int(since.timestamp() * 1000), keep_last, int(now.timestamp() * 1000))
+        if keep is not None and older_than is not None:
+            raise InvalidData(f"keep={keep!r} and older_than={older_than!r} both say what goes by its age; give one")
+        now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
+        since = None if older_than is None else min(moment_before(older_than, now), now - in_use)
+        keeping = Keeping(
+            since_ms=None if since is None else int(since.timestamp() * 1000),
+            last=keep_last,
+            now_ms=int(now.timestamp() * 1000),
+            in_use_ms=in_use // timedelta(milliseconds=1),
+            keep=None if keep is None else parse_keep(keep),
+        )
         return self._retried(lambda: expire_history(self.catalog, lambda: self.load(table), keeping))
+
+    @told
+    def orphans(self, table: Source | str, *, older_than: OlderThan = ORPHANS_AFTER, delete: bool = False) -> Orphans:
+        """Find the files below a table's location that nothing of the table names, such as those of killed runs.
+
+        Nothing is deleted unless asked for, nothing outside the location is looked at, and no symbolic link is
+        followed.
+
+        Args:
+            table: a table or stream.
+            older_than: files that were last written before this moment, or this long ago; an hour at the least. A
+                commit under way names its files only at its end, so this has to be longer than any run takes.
+            delete: whether they are deleted.
+
+        Raises:
+            UnknownTable: there is no such table.
+            Unsupported: another table has the same location, or its files cannot be listed.
+            InvalidData: `older_than` is less than an hour ago.
+        """
+        now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
+        before = moment_before(ORPHANS_AFTER if older_than is None else older_than, now)
+        if now - before < ORPHANS_LEAST:
+            raise InvalidData(f"older_than={older_than!r}: files younger than an hour may belong to a commit under way")
+        return find_orphans(self.catalog, lambda: self.load(table), before, delete=delete)
+
+    @told
+    def mend_clock(self, table: Source | str) -> timedelta:
+        """Take the times of a table that are ahead of this machine's clock back to now.
+
+        One commit without a snapshot, and the way out after a commit by a machine whose clock was wrong. Set this
+        machine's clock right first. No row and no snapshot changes; time travel to the time since the last right
+        commit is refused, because nobody knows it.
+
+        Returns:
+            How far the table was ahead; nothing where it was not, and nothing was committed.
+
+        Raises:
+            Unsupported: a server keeps the catalog.
+        """
+        return timedelta(milliseconds=self._retried(lambda: mend(self.catalog, self.load(table))))
+
+    @told
+    def upkeep(self, table: Source | str) -> tuple[str, ...]:
+        """What a table needs done: thinning that is overdue, and times that are ahead of this machine's clock."""
+        iceberg = self.load(table)
+        found = []
+        going = could_go(iceberg, clock_ms())
+        if going >= OVERDUE_SNAPSHOTS:
+            found.append(f"foldhouse expire is overdue: {going:,} of {len(iceberg.snapshots()):,} snapshots can go")
+        ahead = timedelta(milliseconds=ahead_ms(iceberg.metadata))
+        if ahead:
+            found.append(f"its times are {ahead} ahead of this clock: foldhouse mend-clock")
+        return tuple(found)
 
     @told
     def history(self, table: Source | str) -> list[SnapshotInfo]:
         """The commits behind the head, newest first, as far as they are kept."""
         iceberg = self.load(table)
-        return _infos(lineage(iceberg, iceberg.current_snapshot()), log_of(iceberg))
+        return _infos(lineage(iceberg, iceberg.current_snapshot()), heads(iceberg.metadata))
 
     @told
     def head(self, table: Source | str) -> SnapshotInfo | None:
@@ -422,7 +490,7 @@ class Lake:
         except UnknownTable:
             return None
         snapshot = iceberg.current_snapshot()
-        return None if snapshot is None else _infos([snapshot], iceberg.metadata.snapshot_log)[0]
+        return None if snapshot is None else _infos([snapshot], heads(iceberg.metadata)[-1:])[0]
 
     @told
     def tables(self) -> list[str]:
@@ -491,17 +559,12 @@ class Lake:
         if isinstance(as_of, str) and as_of in iceberg.metadata.refs:
             return iceberg.metadata.refs[as_of].snapshot_id
         moment = _moment(name, as_of)
-        before = [entry for entry in log_of(iceberg) if entry.timestamp_ms <= moment.timestamp() * 1000]
-        if moment.timestamp() * 1000 < remembered(iceberg).whole_from_ms:
-            raise UnknownSnapshot(
-                f"what {name} held at {moment.isoformat()} was expired, or cannot be told for certain any more; "
-                f"`foldhouse history {name}` lists what is kept"
-            )
-        if not before:
+        found = head_at(iceberg, moment.timestamp() * 1000)
+        if found is None:
             raise UnknownSnapshot(
                 f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them"
             )
-        return before[-1].snapshot_id
+        return found
 
     @property
     def _workshop(self) -> Workshop:
@@ -538,8 +601,8 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _infos(snapshots: Iterable[Snapshot], log: Sequence[SnapshotLogEntry]) -> list[SnapshotInfo]:
-    since = {entry.snapshot_id: entry.timestamp_ms for entry in reversed(log)}
+def _infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[SnapshotInfo]:
+    since = {one.snapshot_id: one.since_ms for one in reversed(log)}
     return [
         SnapshotInfo(
             id=one.snapshot_id,

@@ -186,6 +186,7 @@ def test_sizes_are_written_shortly(count: int, text: str) -> None:
 
 
 SIZES = {
+    "long": {"refreshes": 12, "expire_every": 5},
     "small": {"rows": 1_000, "refreshes": 6, "changes": 50, "compact_every": 3, "copy_on_write": 1},
     "year": {"days": 3, "per_day": 40, "rounds": 1},
     "correction": {"days": 3, "per_day": 40, "rounds": 1},

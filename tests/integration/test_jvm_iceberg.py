@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +23,7 @@ import pytest
 
 import foldhouse as fh
 from benchmarks import peers
-from foldhouse.storage import archive
 from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.storage.history import chapters
 from foldhouse.storage.live import live_slices
 from foldhouse.values.change import CHANGE_COLUMNS
 from tests.integration import test_other_readers as others
@@ -123,19 +124,27 @@ def test_it_reads_columns_that_came_widened_were_renamed_and_dropped(lake: fh.La
         assert others.shown(reference.rows(f"SELECT * FROM foldhouse.{name}")) == others.shown(lake.to_arrow(name))
 
 
-def test_it_reads_and_writes_tables_whose_older_history_is_in_chapters(
-    lake: fh.Lake, reference: Reference, monkeypatch: pytest.MonkeyPatch
+def test_it_lists_every_snapshot_of_300_refreshes_and_reads_the_first_and_those_that_thinning_left(
+    lake: fh.Lake, reference: Reference
 ) -> None:
-    monkeypatch.setattr(archive, "MOST_LISTED", 4)
-    monkeypatch.setattr(archive, "STAY_LISTED", 2)
     long = fh.stream("long.events", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
     newest = fh.table("long.newest", source=long, fold=fh.latest())
-    for n in range(12):
+    for n in range(300):
         lake.append(long, pa.table({"key": [n % 3], "n": [n]}))
         lake.refresh(newest)
     for table in (long, newest):
-        head = lake.rollback(table, to=lake.history(table)[-4].id)
-        assert lake.history(table)[0].id == head
+        listed = reference.rows(f"SELECT snapshot_id FROM foldhouse.{table.name}.snapshots ORDER BY committed_at")
+        ids = [info.id for info in reversed(lake.history(table))]
+        assert listed["snapshot_id"].to_pylist() == ids
+        first = reference.rows(f"SELECT key, n FROM foldhouse.{table.name} VERSION AS OF {ids[0]}")
+        assert first.to_pylist() == [{"key": 0, "n": 0}]
+        tag = lake.load(table).manage_snapshots().create_tag(ids[100], "middle")
+        tag.commit()
+        lake.expire(table, older_than=timedelta(), in_use=timedelta(), keep_last=3)
+        for info in lake.history(table):
+            read = reference.rows(f"SELECT * FROM foldhouse.{table.name} VERSION AS OF {info.id}")
+            assert others.shown(read) == others.shown(lake.to_arrow(table, as_of=info.id))
+        lake.rollback(table, to=ids[100])
         assert others.shown(reference.rows(f"SELECT * FROM foldhouse.{table.name}")) == others.shown(
             lake.to_arrow(table)
         )
@@ -143,8 +152,35 @@ def test_it_reads_and_writes_tables_whose_older_history_is_in_chapters(
     reference.run("INSERT INTO foldhouse.long.events VALUES (7, 100), (8, 101)")
     assert len(lake.history(long)) == commits + 1  # what it wrote stands on all that was there
     assert lake.refresh(newest).rows_read == 2
-    assert sorted(row["n"] for row in lake.to_arrow(newest).to_pylist()) == [1, 2, 3, 100, 101]
-    assert len(chapters(lake.load(long).metadata).held) > 0
+    assert sorted(row["n"] for row in lake.to_arrow(newest).to_pylist()) == [98, 99, 100, 100, 101]
+
+
+def test_it_reads_a_table_whose_times_are_a_year_ahead_and_one_whose_times_are_mended(
+    lake: fh.Lake, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = fh.stream("ahead.events", schema={"n": "long"})
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("foldhouse.storage.clock.time", SimpleNamespace(time=lambda: time.time() + 365 * 86400))
+        lake.append(ahead, pa.table({"n": [1]}))
+    lake.append(ahead, pa.table({"n": [2]}))
+    lake.rollback(ahead, to=lake.history(ahead)[-1].id)
+    lake.append(ahead, pa.table({"n": [3]}))
+    lake.expire(ahead, older_than=timedelta(), in_use=timedelta())
+    assert reference.rows("SELECT n FROM foldhouse.ahead.events ORDER BY n")["n"].to_pylist() == [1, 3]
+    assert lake.mend_clock(ahead) > timedelta(days=364)
+    assert reference.rows("SELECT n FROM foldhouse.ahead.events ORDER BY n")["n"].to_pylist() == [1, 3]
+    reference.run("INSERT INTO foldhouse.ahead.events VALUES (4)")
+    assert sorted(lake.to_arrow(ahead)["n"].to_pylist()) == [1, 3, 4]
+
+
+def test_it_reads_compressed_metadata(lake: fh.Lake, reference: Reference) -> None:
+    packed = fh.stream("packed.events", schema={"n": "long"})
+    lake.append(packed, pa.table({"n": [1]}))
+    with lake.load(packed).transaction() as transaction:
+        transaction.set_properties({"write.metadata.compression-codec": "gzip"})
+    lake.append(packed, pa.table({"n": [2]}))
+    assert lake.load(packed).metadata_location.endswith(".gz.metadata.json")
+    assert reference.rows("SELECT n FROM foldhouse.packed.events ORDER BY n")["n"].to_pylist() == [1, 2]
 
 
 def test_it_reads_only_the_rows_a_filter_leaves(lake: fh.Lake, reference: Reference) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import pyarrow as pa
 from laws.history import History
 
-from foldhouse.storage.history import snapshots_of
-
 
 def check_changes(history: History) -> None:
     """Check the changes between random snapshots of a random table, or of the stream."""
@@ -22,7 +20,7 @@ def check_changes(history: History) -> None:
     # Changes are told in the columns of the head: snapshots of before a new definition have others.
     head = iceberg.current_snapshot()
     shape = head.schema_id if head is not None else None
-    ids = [one.snapshot_id for one in snapshots_of(iceberg) if one.schema_id == shape]
+    ids = [one.snapshot_id for one in iceberg.snapshots() if one.schema_id == shape]
     if len(ids) > 1:
         check_net(history, name, *history.chance.sample(ids, 2))
     line = [info.id for info in history.lake.history(name)]

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate
 
 import foldhouse as fh
-from foldhouse.refresh.remembered import PROPERTY as EXPIRED
 from foldhouse.storage import commit as commit_module
 from foldhouse.storage import files as files_module
 
@@ -55,7 +53,7 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
     Args:
         lake: whose commit.
         moment: where on the way to it.
-        nth: which of the commits of the block, from 0; a rebuild has two. Those that move history are not counted.
+        nth: which of the commits of the block, from 0; a rebuild has two.
 
     Yields:
         A list that holds the moment once it came: what has nothing to commit meets no crash.
@@ -66,7 +64,7 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
 
         def now(real: Callable[..., Any]) -> Callable[..., Any]:
             def called(*arguments: Any, **named: Any) -> Any:
-                if came or _moves_history(arguments) or next(calls) < nth:
+                if came or next(calls) < nth:
                     return real(*arguments, **named)
                 came.append(moment)
                 answer = real(*arguments, **named) if moment.lands else None
@@ -86,14 +84,6 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
         patch.setattr(place, name, now(getattr(place, name)))
         with contextlib.suppress(Crash, ConnectionError):
             yield came
-
-
-def _moves_history(arguments: tuple[Any, ...]) -> bool:
-    """Whether a call commits that older snapshots are in a chapter from now on."""
-    given = [part for one in arguments if isinstance(one, tuple) for part in one]
-    return any(isinstance(one, RemoveSnapshotsUpdate) for one in given) and not any(
-        isinstance(one, SetPropertiesUpdate) and EXPIRED in one.updates for one in given
-    )
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from laws.definitions import Defined, Definitions
 from laws.ledger import Ledger, commit_of_ours
 
 import foldhouse as fh
-from foldhouse.storage.history import snapshot_of, snapshots_of
+from foldhouse.storage.history import snapshot_of
 
 
 class History:
@@ -88,7 +88,7 @@ class History:
         """A delete of pyiceberg's can be two commits; what stands between them, pyiceberg itself says."""
         iceberg = self.ledger.load(self.stream.name)
         assert iceberg is not None
-        for snapshot in snapshots_of(iceberg):
+        for snapshot in iceberg.snapshots():
             if not self.ledger.knows(self.stream.name, snapshot.snapshot_id):
                 found = iceberg.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
                 found = found.select([name for name in found.column_names if name != "_batch_id"])

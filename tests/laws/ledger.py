@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 import foldhouse as fh
 from foldhouse.refresh.result import row_count
-from foldhouse.storage.history import snapshot_of, snapshots_of
+from foldhouse.storage.history import snapshot_of
 
 Row = dict[str, Any]
 _SHOWN_KEYS = 3
@@ -139,7 +139,7 @@ class Ledger:
                 continue
             self._checked[name] = locations[name]
             head = iceberg.current_snapshot()
-            for snapshot in snapshots_of(iceberg):
+            for snapshot in iceberg.snapshots():
                 if not self.knows(name, snapshot.snapshot_id):
                     assert name in self.defined, f"{name} has a snapshot {snapshot.snapshot_id} that nobody committed"
                     self._learn(iceberg, snapshot)
@@ -154,7 +154,7 @@ class Ledger:
         """Check every snapshot that the lake still has of a table, and some of the stream."""
         for name in (self.stream.name, *self.defined):
             iceberg = self.load(name)
-            snapshots = list(snapshots_of(iceberg)) if iceberg is not None else []
+            snapshots = iceberg.snapshots() if iceberg is not None else []
             if name == self.stream.name:
                 snapshots = chance.sample(snapshots, min(len(snapshots), 3))
             for snapshot in snapshots:

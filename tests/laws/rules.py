@@ -73,10 +73,6 @@ def rule_of(seed: int) -> Iterator[str]:
             patch.setattr(deciding, "AT_ONCE_ROWS", 20)
             patch.setattr(spilled, "MOST_BYTES_IN_MEMORY", 400 if seed % 7 < 3 else 10**6)
             name += ", as a large window"
-        if seed // len(RULES) // 4 % 2:
-            patch.setattr("foldhouse.storage.archive.MOST_LISTED", 3)
-            patch.setattr("foldhouse.storage.archive.STAY_LISTED", 2)
-            name += ", most of the history in chapters"
         for constant, value in forced.items():
             patch.setattr(constant, value)
         patch.setattr(tasks, "fold_task", _in_workers(forced))

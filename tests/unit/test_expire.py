@@ -309,6 +309,9 @@ def test_a_moment_of_which_nothing_certain_is_known_any_more_is_refused(shop: fh
         if snapshot_id == newest:
             assert_rows(shop, GIVEN, as_of=moment)
             continue
+        if snapshot_id in kept:  # at that moment it was the head, and up to the next commit
+            assert shop.to_arrow(events, as_of=moment).num_rows == 12
+            continue
         with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
             shop.to_arrow(events, as_of=moment)
     assert kept < moments.keys()
@@ -319,11 +322,23 @@ def test_a_moment_of_which_nothing_certain_is_known_any_more_is_refused(shop: fh
 def test_changes_across_expired_commits_are_the_net_ones(shop: fh.Lake) -> None:
     position = position_of(shop.head(by_key))["x.events"]  # type: ignore[arg-type]
     shop.expire(events, **NOW)
-    with pytest.raises(fh.UnknownSnapshot, match="ask for the net changes instead"):
-        shop.changes(events, after=position)
-    changed = shop.changes(events, after=position, net=True)
     expected = pa.concat_tables([a_batch(number) for number in range(2, 6)])
-    assert Counter(map(str, changed.select(COLUMNS.names).to_pylist())) == Counter(map(str, expected.to_pylist()))
+    for net in (False, True):
+        changed = shop.changes(events, after=position, net=net)
+        assert Counter(map(str, changed.select(COLUMNS.names).to_pylist())) == Counter(map(str, expected.to_pylist()))
+
+
+def test_changes_across_an_expiry_by_another_tool_are_refused_commit_by_commit(lake: fh.Lake) -> None:
+    for number in range(6):
+        lake.append(events, a_batch(number))
+    first = lake.history(events)[-1].id
+    lake.load(events).manage_snapshots().create_tag(first, "first").commit()
+    lake.load(events).maintenance.expire_snapshots().older_than(datetime.now() + timedelta(days=1)).commit()
+    with pytest.raises(fh.UnknownSnapshot, match="ask for the net changes instead"):
+        lake.changes(events, after=first)
+    assert lake.changes(events, after=first, net=True).num_rows == 30
+    with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
+        lake.to_arrow(events, as_of=lake.history(events)[0].committed_at - timedelta(milliseconds=1))
 
 
 # Others, and failures

@@ -12,6 +12,7 @@ from expiring import (
     DAYS,
     NOW,
     TABLES,
+    Clock,
     a_batch,
     assert_folded,
     by_day,
@@ -25,14 +26,15 @@ from expiring import (
 
 import foldhouse as fh
 from foldhouse.lake import position_of
-from foldhouse.storage import archive
-from foldhouse.storage.history import snapshots_of
+
+POLICIES = ["hourly for 2 hours", "all for 30 minutes, every 30 minutes for 3 hours", "all for 1 hour, hourly for ever"]
 
 
 class History:
     """Random steps over one lake; what the source held at each of its snapshots is remembered by the test alone."""
 
-    def __init__(self, lake: fh.Lake, seed: int) -> None:
+    def __init__(self, lake: fh.Lake, seed: int, clock: Clock) -> None:
+        self.clock = clock
         self.lake, self.chance, self.held = lake, random.Random(seed), {}  # type: ignore[var-annotated]
         self.append()
 
@@ -84,11 +86,14 @@ class History:
     def expire(self) -> None:
         for table in (events, *TABLES):
             if self.lake.head(table):
-                self.lake.expire(table, **{**NOW, "keep_last": self.chance.randint(1, 3)})
+                rules = {**NOW, "keep_last": self.chance.randint(1, 3)}
+                if self.chance.random() < 0.7:  # in the middle: the states at some moments stay
+                    rules |= {"older_than": None, "keep": self.chance.choice(POLICIES)}
+                self.lake.expire(table, **rules)
                 assert on_disk(self.lake, table) == named(self.lake, table)
 
     def check(self) -> None:
-        for snapshot in snapshots_of(self.lake.load(events)):
+        for snapshot in self.lake.load(events).snapshots():
             found, expected = self.lake.to_arrow(events, as_of=snapshot.snapshot_id), self.held[snapshot.snapshot_id]
             assert Counter(map(str, found.to_pylist())) == Counter(map(str, expected.to_pylist()))
         for table in TABLES[:2]:
@@ -109,11 +114,9 @@ STEPS = [
 def test_after_any_history_every_table_is_the_fold_of_its_position_and_can_go_on(
     lake: fh.Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if seed % 2:  # most of the history is in chapters
-        monkeypatch.setattr(archive, "MOST_LISTED", 3)
-        monkeypatch.setattr(archive, "STAY_LISTED", 2)
-    history = History(lake, seed)
+    history = History(lake, seed, Clock(monkeypatch))
     for _ in range(25):
+        history.clock.forward(minutes=history.chance.choice([1, 20, 50]))
         getattr(history, history.chance.choice(STEPS))()
         history.check()
     history.append()

@@ -1,31 +1,27 @@
-"""A long history: the newest snapshots are listed, the others in chapters, and who asks cannot tell the difference."""
+"""A long history: all of its snapshots are listed for every reader, and thinning takes some out of its middle."""
 
 from __future__ import annotations
 
-import json
-import logging
+import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from expiring import NOW, ids, named, on_disk
-from pyiceberg.table import StaticTable
+from expiring import NOW, Clock, ids, named, on_disk
+from pyiceberg.catalog.sql import SqlCatalog
 
 import foldhouse as fh
-from foldhouse.errors import CommitConflict
-from foldhouse.storage import archive, history
-from foldhouse.storage.history import PROPERTY, chapters, lineage, older_snapshots, snapshot_of, snapshots_of
+from foldhouse.storage.history import heads, thinned
+from foldhouse.storage.live import live_slices
 
-COMMITS = 30
+START = datetime(2050, 3, 4, 9, 0, 20, tzinfo=UTC)
+COMMITS = 12
+"""One every 20 minutes: four hours, from 20 seconds past nine."""
 events = fh.stream("h.events", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
 newest = fh.table("h.newest", source=events, fold=fh.latest())
-
-
-@pytest.fixture(autouse=True)
-def few_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MOST_LISTED", 5)
-    monkeypatch.setattr(archive, "STAY_LISTED", 3)
+HOURLY: dict[str, Any] = {"keep": "hourly for 1 week", "in_use": timedelta()}
 
 
 def put(lake: fh.Lake, n: int) -> None:
@@ -33,12 +29,22 @@ def put(lake: fh.Lake, n: int) -> None:
 
 
 @pytest.fixture
-def long(lake: fh.Lake) -> fh.Lake:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch, START)
+
+
+@pytest.fixture
+def long(lake: fh.Lake, clock: Clock) -> fh.Lake:
     """A lake whose stream and table have many commits each: event number n came with the n-th, counted from 0."""
     for n in range(COMMITS):
+        clock.now = START + timedelta(minutes=20 * n)
         put(lake, n)
         lake.refresh(newest)
     return lake
+
+
+def at(n: int) -> datetime:
+    return START + timedelta(minutes=20 * n)
 
 
 def rows(lake: fh.Lake, table: fh.Stream | fh.Table, as_of: int | datetime | None = None) -> list[tuple[int, int]]:
@@ -50,261 +56,241 @@ def expected(last: int) -> list[tuple[int, int]]:
     return sorted({n % 4: n for n in range(last + 1)}.items())
 
 
-def test_few_snapshots_are_listed_and_all_of_them_are_found(long: fh.Lake) -> None:
+def stock(lake: fh.Lake) -> SqlCatalog:
+    """The same catalog as pyiceberg's own class opens it."""
+    return SqlCatalog("foldhouse", **lake.catalog.properties)
+
+
+KEPT = [2, 5, 8, 11]
+"""The commits that were the head at a full hour, and the head."""
+
+
+def test_stock_pyiceberg_lists_every_snapshot_after_300_refreshes_and_reads_the_first(lake: fh.Lake) -> None:
+    for n in range(300):
+        lake.append(events, pa.table({"key": [n % 4], "n": [n]}))
+        lake.refresh(newest)
+    catalog = stock(lake)
     for table in (events, newest):
-        iceberg = long.load(table)
-        assert len(iceberg.metadata.snapshots) <= archive.MOST_LISTED + 1
-        held = [one.snapshot_id for one in snapshots_of(iceberg)]
-        assert len(held) == len(set(held)) == COMMITS
-        assert [one.id for one in long.history(table)] == [
-            one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())
+        loaded = catalog.load_table(table.name)
+        snapshots = loaded.snapshots()
+        assert len(snapshots) == 300
+        assert [one.snapshot_id for one in snapshots] == [info.id for info in reversed(lake.history(table))]
+        assert loaded.scan(snapshot_id=snapshots[0].snapshot_id).to_arrow().select(["key", "n"]).to_pylist() == [
+            {"key": 0, "n": 0}
         ]
-        assert len(long.history(table)) == COMMITS
+    catalog.close()
 
 
-def test_every_state_is_read_by_its_id_and_by_its_time(long: fh.Lake) -> None:
-    for n, info in enumerate(reversed(long.history(newest))):
+def test_the_states_at_full_hours_stay(long: fh.Lake) -> None:
+    for table in (events, newest):
+        before = [info.id for info in reversed(long.history(table))]
+        done = long.expire(table, **HOURLY)
+        assert (done.snapshots_removed, done.snapshots_left) == (COMMITS - len(KEPT), len(KEPT))
+        assert [info.id for info in reversed(long.history(table))] == [before[n] for n in KEPT]
+        assert on_disk(long, table) == named(long, table)
+
+
+def test_every_kept_state_is_read_by_its_id_and_from_its_commit_to_the_next_one(long: fh.Lake) -> None:
+    long.expire(newest, **HOURLY)
+    for n, info in zip(KEPT, reversed(long.history(newest)), strict=True):
         assert rows(long, newest, info.id) == expected(n)
         assert rows(long, newest, info.committed_at) == expected(n)
+        assert rows(long, newest, at(n) + timedelta(minutes=19, seconds=59)) == expected(n)
+    for hour in range(10, 13):
+        assert rows(long, newest, datetime(2050, 3, 4, hour, tzinfo=UTC)) == expected(3 * (hour - 9) - 1)
 
 
-def test_a_moment_before_the_first_commit_is_refused_and_an_unknown_snapshot_too(long: fh.Lake) -> None:
+def test_a_moment_in_a_gap_is_refused_with_the_snapshots_beside_it(long: fh.Lake) -> None:
+    long.expire(newest, **HOURLY)
+    kept = [info.id for info in reversed(long.history(newest))]
+    with pytest.raises(fh.UnknownSnapshot, match=rf"nearest kept snapshots are {kept[0]} since .* and {kept[1]} since"):
+        long.to_arrow(newest, as_of=at(3))
+    with pytest.raises(fh.UnknownSnapshot, match="was expired"):
+        long.to_arrow(newest, as_of=at(1))
     with pytest.raises(fh.UnknownSnapshot, match="had no snapshot yet"):
-        long.to_arrow(newest, as_of=long.history(newest)[-1].committed_at - timedelta(milliseconds=1))
-    with pytest.raises(fh.UnknownSnapshot, match="has no snapshot 12345"):
-        long.to_arrow(newest, as_of=12345)
+        long.to_arrow(newest, as_of=at(-1))
 
 
-def test_changes_lead_from_the_first_commit_to_the_last(long: fh.Lake) -> None:
-    found = long.changes(newest, after=0).to_pylist()
-    assert [row["n"] for row in found if row["_change_type"] in ("INSERT", "UPDATE_AFTER")] == list(range(COMMITS))
-    assert {row["_change_ordinal"] for row in found} == set(range(COMMITS))
+def test_thinning_twice_is_thinning_once_and_what_is_known_of_time_stays(long: fh.Lake, clock: Clock) -> None:
+    long.expire(newest, **HOURLY)
+    location, known = long.load(newest).metadata_location, heads(long.load(newest).metadata)
+    assert not long.expire(newest, **HOURLY).committed
+    assert long.load(newest).metadata_location == location
+    for n in range(COMMITS, 2 * COMMITS):
+        clock.now = at(n)
+        put(long, n)
+        long.refresh(newest)
+    long.expire(newest, **HOURLY)
+    assert heads(long.load(newest).metadata)[: len(known)] == known
+    assert rows(long, newest, datetime(2050, 3, 4, 11, tzinfo=UTC)) == expected(5)
+    assert rows(long, newest, datetime(2050, 3, 4, 16, tzinfo=UTC)) == expected(20)
+    with pytest.raises(fh.UnknownSnapshot, match="was expired"):
+        long.to_arrow(newest, as_of=at(7))
 
 
-def left_behind(lake: fh.Lake) -> int:
-    """The table stands at the first of many commits of the stream: which one that is."""
+def test_changes_over_thinned_history_are_those_between_the_kept_states(long: fh.Lake) -> None:
+    whole = long.changes(events, after=0)
+    assert len(set(whole["_commit_snapshot_id"].to_pylist())) == COMMITS
+    long.expire(events, **HOURLY)
+    history = [info.id for info in reversed(long.history(events))]
+    found = long.changes(events, after=0).to_pylist()
+    numbers = {one: sorted(row["n"] for row in found if row["_commit_snapshot_id"] == one) for one in history}
+    assert list(numbers.values()) == [list(range(3 * place, 3 * place + 3)) for place in range(4)]
+    assert {row["_change_type"] for row in found} == {"INSERT"}
+
+
+def test_the_way_back_leads_over_a_gap_and_forward_again(long: fh.Lake) -> None:
+    long.expire(newest, **HOURLY)
+    to = long.history(newest)[-2]
+    assert long.rollback(newest, to=to.id) == to.id
+    assert rows(long, newest) == expected(5)
+    assert long.history(newest)[0].id == to.id
+    assert long.refresh(newest).rows_read == COMMITS - 6
+    assert rows(long, newest) == expected(COMMITS - 1)
+
+
+def test_tables_follow_a_source_that_is_rolled_back_over_a_gap(long: fh.Lake) -> None:
+    long.expire(events, **HOURLY)
+    long.rollback(events, to=long.history(events)[-2].id)
+    long.refresh(newest)
+    assert rows(long, newest) == expected(5)
+    put(long, 6)  # forgotten with the rest, so that it comes again
+    put(long, 3)  # expired, and there
+    long.refresh(newest)
+    assert rows(long, newest) == expected(6)
+
+
+def test_a_table_that_stands_far_back_goes_on_from_there(lake: fh.Lake, clock: Clock) -> None:
     put(lake, 0)
     lake.refresh(newest)
+    stood = lake.history(events)[0].id
     for n in range(1, COMMITS):
+        clock.now = at(n)
         put(lake, n)
-    return lake.history(events)[-1].id
-
-
-def test_a_table_that_stands_far_back_goes_on_from_there(lake: fh.Lake) -> None:
-    stood = left_behind(lake)
-    assert lake.load(events).snapshot_by_id(stood) is None
+    lake.expire(events, **HOURLY)
+    assert stood in ids(lake, events)
+    clock.forward(seconds=1)
+    lake.expire(events, **NOW)
+    assert ids(lake, events) == {stood, lake.history(events)[0].id}
     came = lake.refresh(newest)
     assert (came.rows_read, rows(lake, newest)) == (COMMITS - 1, expected(COMMITS - 1))
 
 
-def test_a_batch_that_came_long_ago_is_not_appended_again(long: fh.Lake) -> None:
-    put(long, 2)
-    assert len(long.history(events)) == COMMITS
-
-
-def test_a_batch_that_was_appended_writes_nothing_when_it_comes_again(lake: fh.Lake) -> None:
-    put(lake, 0)
-    before = on_disk(lake, events)
-    put(lake, 0)
-    assert on_disk(lake, events) == before
-
-
-def test_history_whose_file_somebody_removed_is_told_by_name(long: fh.Lake) -> None:
-    oldest = long.history(newest)[-1].id
-    for chapter in chapters(long.load(newest).metadata).held:
-        Path(chapter.file.removeprefix("file://")).unlink()
-    history._read.cache_clear()
-    with pytest.raises(fh.UnknownSnapshot, match=r"older snapshots of h.newest are not in .* any more"):
-        long.to_arrow(newest, as_of=oldest)
-    put(long, COMMITS)
-    long.refresh(newest)  # nobody needs them to go on
-    assert rows(long, newest) == expected(COMMITS)
-
-
-def test_an_expiry_lets_a_stream_go_on_whose_older_history_somebody_removed(long: fh.Lake) -> None:
-    for chapter in chapters(long.load(events).metadata).held:
-        Path(chapter.file.removeprefix("file://")).unlink()
-    history._read.cache_clear()
-    history._said.cache_clear()
-    with pytest.raises(fh.UnknownSnapshot, match=r"`foldhouse expire h\.events`"):
-        put(long, COMMITS)  # whether that batch came before cannot be told
-    long.expire(events)
-    assert len(long.history(events)) == len(long.load(events).metadata.snapshots)
-    put(long, COMMITS)
-    long.refresh(newest)
-    assert rows(long, newest) == expected(COMMITS)
-
-
-def test_the_way_back_to_a_listed_snapshot_moves_the_branch_alone(long: fh.Lake) -> None:
-    to = long.history(newest)[1].id
-    assert long.rollback(newest, to=to) == to
-    assert len(long.history(newest)) == COMMITS - 1
-
-
-def test_the_way_back_to_an_older_one_is_a_commit_that_stands_on_it(long: fh.Lake) -> None:
-    older = long.history(newest)[-5]
-    head = long.rollback(newest, to=older.id)
-    assert head != older.id
-    assert rows(long, newest) == expected(4)
-    (info, below, *_) = long.history(newest)
-    assert (info.id, info.operation, below) == (head, "replace", older)
-    assert fh.lake.position_of(info) == fh.lake.position_of(older)
-    assert long.changes(newest, after=older.id).num_rows == 0
-    assert long.refresh(newest).rows_read == COMMITS - 5
-    assert rows(long, newest) == expected(COMMITS - 1)
-
-
-def test_tables_follow_their_source_far_back(long: fh.Lake) -> None:
-    head = long.rollback(events, to=long.history(events)[-5].id)
-    assert rows(long, events) == [(n % 4, n) for n in (0, 4, 1, 2, 3)]
-    long.refresh(newest)
-    assert rows(long, newest) == expected(4)
-    put(long, 5)  # forgotten with the rest, so that it comes again
-    assert long.history(events)[1].id == head
-    long.refresh(newest)
-    assert rows(long, newest) == expected(5)
-
-
-def test_tags_and_what_they_name_stay_listed(lake: fh.Lake) -> None:
-    put(lake, 0)
-    first = lake.history(events)[0].id
-    lake.load(events).manage_snapshots().create_tag(first, "kept").commit()
-    for n in range(1, COMMITS):
-        put(lake, n)
-    assert lake.load(events).snapshot_by_id(first) is not None
-    assert rows(lake, events, first) == [(0, 0)]
-    assert lake.to_arrow(events, as_of="kept").num_rows == 1
-
-
-def test_chapters_are_few_and_any_reader_of_iceberg_opens_them(long: fh.Lake) -> None:
-    iceberg = long.load(newest)
-    held = chapters(iceberg.metadata).held
-    sizes = [one.snapshots for one in held]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sum(sizes) + len(iceberg.metadata.snapshots) == COMMITS
-    assert len(sizes) <= 4
-    older = StaticTable.from_metadata(held[-1].file)
-    last = older.current_snapshot()
-    assert last is not None
-    found = older.scan(snapshot_id=last.snapshot_id).to_arrow().to_pylist()
-    assert sorted((row["key"], row["n"]) for row in found) == rows(long, newest, last.snapshot_id)
-
-
-def test_nothing_lies_about_that_nothing_names(long: fh.Lake) -> None:
-    for table in (events, newest):
-        assert on_disk(long, table) == named(long, table)
-
-
-def test_expiry_reaches_the_chapters(long: fh.Lake) -> None:
-    kept = {info.id for info in long.history(newest)[:12]}
-    done = long.expire(newest, **{**NOW, "keep_last": 12})
-    assert (done.snapshots_removed, done.snapshots_left) == (COMMITS - 12, 12)
-    assert ids(long, newest) == kept
-    assert done.files_deleted > 0
-    assert on_disk(long, newest) == named(long, newest)
-    for n, info in enumerate(reversed(long.history(newest)), start=COMMITS - 12):
-        assert rows(long, newest, info.id) == expected(n)
-    assert long.expire(newest, **NOW).snapshots_left == 1
-    assert not list(older_snapshots(long.load(newest)))
-    assert rows(long, newest) == expected(COMMITS - 1)
-
-
-def test_expiry_keeps_a_position_that_is_in_a_chapter(lake: fh.Lake) -> None:
-    stood = left_behind(lake)
-    lake.expire(events, **NOW)
-    assert ids(lake, events) == {stood, lake.history(events)[0].id}
-    assert lake.refresh(newest).rows_read == COMMITS - 1
-    assert rows(lake, newest) == expected(COMMITS - 1)
-
-
-def test_what_a_commit_wrote_stands_where_its_history_cannot_be_moved(
-    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fails(*_: object) -> None:
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(archive, "write_chapter", fails)
-        for n in range(10):
-            put(lake, n)
-    assert "the older history of h.events could not be moved" in caplog.text
-    assert len(lake.load(events).metadata.snapshots) == 10
-    put(lake, 10)
-    assert len(lake.load(events).metadata.snapshots) == archive.STAY_LISTED
-    assert len(lake.history(events)) == 11
-
-
-def test_a_tag_that_is_set_meanwhile_is_not_lost(lake: fh.Lake) -> None:
-    for n in range(5):
-        put(lake, n)
-    iceberg = lake.load(events)
-    first = lake.history(events)[-1].id
-    lake.load(events).manage_snapshots().create_tag(first, "kept").commit()
-    with pytest.raises(CommitConflict):
-        archive.archive(lake.catalog, iceberg)
-    assert lake.load(events).refs()["kept"].snapshot_id == first
-    assert on_disk(lake, events) == named(lake, events)
-
-
-def test_two_who_move_the_same_history_do_it_once(lake: fh.Lake) -> None:
-    for n in range(5):
-        put(lake, n)
-    iceberg = lake.load(events)
-    archive.archive(lake.catalog, iceberg)
-    with pytest.raises(CommitConflict):
-        archive.archive(lake.catalog, iceberg)
-    assert len(lake.history(events)) == 5
-    assert on_disk(lake, events) == named(lake, events)
-
-
-class _Death(BaseException):
-    """The process ends here: nobody handles it."""
-
-
-def _dies(*_: object, **__: object) -> None:
-    raise _Death
-
-
-@pytest.mark.parametrize(("place", "name"), [(archive, "write_chapter"), (archive, "expire"), (archive, "_delete")])
-def test_a_process_that_dies_while_history_moves_loses_none_of_it(
-    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, place: object, name: str
-) -> None:
-    deaths = 0
-    for n in range(COMMITS):
-        with monkeypatch.context() as patch:
-            if n % 3:
-                patch.setattr(place, name, _dies)
-            try:
-                put(lake, n)
-            except _Death:
-                deaths += 1
-        put(lake, n)  # again, as after any crash: it was appended
-        lake.refresh(newest)
-    assert deaths
-    assert len(lake.history(events)) == COMMITS
-    for n, info in enumerate(reversed(lake.history(newest))):
-        assert rows(lake, newest, info.id) == expected(n)
-
-
-def test_parents_are_named_although_they_are_not_listed(long: fh.Lake) -> None:
-    """Pyiceberg's own removal makes their children forget them, and the history would end there."""
-    iceberg = long.load(newest)
-    oldest = min(iceberg.metadata.snapshots, key=lambda one: one.timestamp_ms)
-    assert oldest.parent_snapshot_id is not None
-    assert iceberg.snapshot_by_id(oldest.parent_snapshot_id) is None
-    assert snapshot_of(iceberg, oldest.parent_snapshot_id) is not None
-
-
-def test_metadata_does_not_grow_with_the_history(long: fh.Lake) -> None:
-    size = Path(long.load(events).metadata_location.removeprefix("file://")).stat().st_size
-    for n in range(COMMITS, 2 * COMMITS):
+def test_a_batch_whose_commit_was_thinned_is_not_appended_again(long: fh.Lake) -> None:
+    long.expire(events, **HOURLY)
+    for n in (0, 2, 3, 10, 11):
         put(long, n)
-    after = json.loads(Path(long.load(events).metadata_location.removeprefix("file://")).read_text())
-    assert len(json.dumps(after)) < 1.5 * size
-    assert len(json.loads(after["properties"][PROPERTY])["held"]) <= 5
+    assert len(long.history(events)) == len(KEPT)
+
+
+def test_parents_are_named_although_they_are_gone_and_the_nearest_kept_one_is_known(long: fh.Lake) -> None:
+    history = [info.id for info in reversed(long.history(newest))]
+    long.expire(newest, **HOURLY)
+    iceberg = long.load(newest)
+    for snapshot, n in zip(iceberg.snapshots(), KEPT, strict=True):
+        assert snapshot.parent_snapshot_id == history[n - 1]
+    below = thinned(iceberg.metadata).below
+    assert below == {history[n]: history[m] for m, n in itertools.pairwise(KEPT)}
+
+
+def test_icebergs_own_log_holds_nothing_before_the_newest_removed_snapshot(long: fh.Lake) -> None:
+    """So says the specification: a reader that knows no gaps must not answer with the state before one."""
+    long.expire(newest, **HOURLY)
+    assert [entry.snapshot_id for entry in long.load(newest).metadata.snapshot_log] == [long.history(newest)[0].id]
+    assert len(heads(long.load(newest).metadata)) == 2 * len(KEPT)
+
+
+def test_what_another_tool_expired_is_refused_and_never_guessed(long: fh.Lake) -> None:
+    long.expire(newest, **HOURLY)
+    kept = [info.id for info in reversed(long.history(newest))]
+    long.load(newest).maintenance.expire_snapshots().by_ids(kept[1:2]).commit()
+    assert [info.id for info in long.history(newest)] == [kept[3], kept[2]], "nobody says what these stood on"
+    for n in (5, 6, 7):
+        with pytest.raises(fh.UnknownSnapshot, match="was expired"):
+            long.to_arrow(newest, as_of=at(n))
+    assert rows(long, newest, at(2)) == expected(2)
+    assert rows(long, newest, at(8)) == expected(8)
+    with pytest.raises(fh.UnknownSnapshot, match="not in the history of its head"):
+        long.rollback(newest, to=kept[0])
+    put(long, COMMITS)
+    long.refresh(newest)
+    assert rows(long, newest) == expected(COMMITS)
+
+
+def test_a_state_that_was_rolled_back_stays_known_by_its_time(long: fh.Lake, clock: Clock) -> None:
+    back = long.history(newest)[4].id
+    clock.now = at(COMMITS) + timedelta(hours=2)
+    long.rollback(newest, to=back)
+    clock.forward(hours=2)
+    long.refresh(newest)
+    for _ in range(2):
+        assert rows(long, newest, at(COMMITS) + timedelta(hours=1)) == expected(COMMITS - 1)
+        assert rows(long, newest, at(COMMITS) + timedelta(hours=3)) == expected(COMMITS - 5)
+        assert rows(long, newest, clock.now) == expected(COMMITS - 1)
+        long.expire(newest, **HOURLY)
+
+
+def test_a_consumer_that_another_tool_left_behind_is_told_both_ways_out(lake: fh.Lake) -> None:
+    for n in range(4):
+        put(lake, n)
+        lake.refresh(newest)
+    put(lake, 4)
+    sources, own = ([info.id for info in lake.history(table)] for table in (events, newest))
+    lake.load(events).maintenance.expire_snapshots().by_ids(sources[1:3]).commit()
+    with pytest.raises(fh.UnknownSnapshot, match="another tool expired it") as refused:
+        lake.refresh(newest)
+    assert "`foldhouse rebuild h.newest`" in str(refused.value)
+    assert f"`foldhouse rollback h.newest --to {own[2]}`" in str(refused.value)
+    lake.rollback(newest, to=own[2])
+    lake.refresh(newest)
+    assert rows(lake, newest) == expected(4)
+
+
+def test_a_consumer_none_of_whose_commits_can_go_on_is_told_so(lake: fh.Lake) -> None:
+    for n in range(3):
+        put(lake, n)
+        lake.refresh(newest)
+    put(lake, 3)
+    gone = [info.id for info in lake.history(events)][1:]
+    lake.load(events).maintenance.expire_snapshots().by_ids(gone).commit()
+    with pytest.raises(fh.UnknownSnapshot, match=r"no kept commit of h\.newest stands at kept snapshots"):
+        lake.refresh(newest)
+    lake.rebuild(newest)
+    assert rows(lake, newest) == expected(3)
+
+
+def test_nothing_outside_the_tables_location_is_deleted_whatever_its_metadata_names(
+    lake: fh.Lake, tmp_path: Path
+) -> None:
+    """A file that is registered from elsewhere belongs to somebody else."""
+    put(lake, 0)
+    iceberg = lake.load(events)
+    (path,) = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    elsewhere = tmp_path / "elsewhere.parquet"
+    elsewhere.write_bytes(Path(path.removeprefix("file://")).read_bytes())
+    linked = Path(iceberg.location().removeprefix("file://")) / "data" / "link"
+    linked.symlink_to(tmp_path, target_is_directory=True)
+    from foldhouse.storage.removal import delete
+
+    for named_path in (str(elsewhere), elsewhere.as_uri(), f"{iceberg.location()}/../../../../elsewhere.parquet"):
+        assert not delete(iceberg, named_path)
+    assert not delete(iceberg, f"{iceberg.location()}/data/link/elsewhere.parquet")
+    assert elsewhere.exists()
+    assert delete(iceberg, path)
+
+
+def test_a_table_says_when_its_expiry_is_overdue(long: fh.Lake, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    assert long.upkeep(newest) == ()
+    monkeypatch.setattr("foldhouse.lake.OVERDUE_SNAPSHOTS", 5)
+    (said,) = long.upkeep(newest)
+    assert said.startswith("foldhouse expire is overdue")
+    long.expire(newest)
+    assert long.upkeep(newest) == ()
 
 
 def test_times_are_told_as_before(long: fh.Lake) -> None:
-    times = [info.committed_at for info in long.history(events)]
-    assert times == sorted(times, reverse=True)
-    assert all(time <= datetime.now(UTC) for time in times)
+    times = {info.id: info.committed_at for info in long.history(events)}
+    assert list(times.values()) == sorted(times.values(), reverse=True)
+    long.expire(events, **HOURLY)
+    for info in long.history(events):
+        assert info.committed_at == times[info.id]

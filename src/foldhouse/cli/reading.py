@@ -31,7 +31,8 @@ def tables(folder: Path, as_json: bool) -> None:
     """List the tables and streams of the lake.
 
     The last column says how many commits of each of its sources a table has not folded yet, and how far a source that
-    is a table is behind its own sources, up to the streams.
+    is a table is behind its own sources, up to the streams. What a table needs done, such as an expiry that is overdue,
+    is said below.
     """
     with opened(folder) as lake:
         names = lake.tables()
@@ -43,6 +44,9 @@ def tables(folder: Path, as_json: bool) -> None:
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
     rows = [{**row, "position": in_short(row["sources"])} for row in listed]
     print_rows([*columns, Column("position", is_whole=False)], rows, as_json=False)
+    for row in listed:
+        for said in row["upkeep"]:
+            click.echo(f"{row['name']}: {said}", err=True)
 
 
 def _described(lake: Lake, name: str, lags: Lags) -> dict[str, Any]:
@@ -57,6 +61,7 @@ def _described(lake: Lake, name: str, lags: Lags) -> dict[str, Any]:
         "is_behind": is_behind(sources) if sources else None,
         "sources": sources,
         "coverage": head.summary.get(COVERAGE) if head else None,
+        "upkeep": list(lake.upkeep(name)) if lake.kind(name) != "foreign" else [],
     }
 
 
@@ -121,8 +126,7 @@ def changes(name: str, after: str | None, upto: str | None, net: bool, folder: P
         raise click.UsageError("--upto needs --after: changes are those of (after, upto]")
     with opened(folder) as lake:
         commits = {info.id: info for info in lake.history(known(lake, name))}
-        head = next(iter(commits.values()), None)
-        last = head.parent_id if head else None
+        last = next(itertools.islice(commits, 1, None), None)
         changed = lake.changes(name, after=(last or 0) if after is None else after, upto=upto, net=net)
     if as_json or not stdout().is_terminal:
         own = [Column(one) for one in changelog.CHANGE_COLUMNS]

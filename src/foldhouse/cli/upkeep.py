@@ -1,4 +1,4 @@
-"""The commands that keep a lake in order: compact, expire, publish, register. Twice is the same as once."""
+"""The commands that keep a lake in order: compact, expire, mend-clock, publish, register. Twice is the same as once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
-from foldhouse.lake import KEEP_LAST, Lake
-from foldhouse.refresh.cost import MIN_FILES, TARGET_BYTES
+from foldhouse.lake import Lake
+from foldhouse.refresh.cost import MIN_FILES
 from foldhouse.storage.register import DUE, Registered
+from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 
 _MIB = 1024 * 1024
 
@@ -24,9 +25,7 @@ _MIB = 1024 * 1024
 @click.option(
     "--target-mib",
     type=click.IntRange(min=1),
-    default=TARGET_BYTES // _MIB,
-    show_default=True,
-    help="The size of file aimed at, compressed.",
+    help="The size of file aimed at, compressed; by default what the table says, or 128.",
 )
 @click.option(
     "--min-files",
@@ -37,7 +36,7 @@ _MIB = 1024 * 1024
 )
 @lake_option
 @json_option
-def compact(names: Sequence[str], target_mib: int, min_files: int, folder: Path, as_json: bool) -> None:
+def compact(names: Sequence[str], target_mib: int | None, min_files: int, folder: Path, as_json: bool) -> None:
     """Write small and much-deleted files anew, of some tables or of all.
 
     No row changes, and no table folded from another sees a change. The old files are deleted once `foldhouse expire`
@@ -47,7 +46,9 @@ def compact(names: Sequence[str], target_mib: int, min_files: int, folder: Path,
         rows = []
         for name in _chosen(lake, names):
             with stderr().status(f"compacting {name}"):
-                done = lake.compact(name, target_bytes=target_mib * _MIB, min_files=min_files)
+                done = lake.compact(
+                    name, target_bytes=None if target_mib is None else target_mib * _MIB, min_files=min_files
+                )
             rows.append(
                 {
                     "table": name,
@@ -68,29 +69,43 @@ def compact(names: Sequence[str], target_mib: int, min_files: int, folder: Path,
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--older-than",
-    help="An age such as 7d, 12h or 30m, or a time such as 2024-03-18T09:00:00Z; snapshots go that stopped being the "
-    "head before. By default 5d.",
+    help="An age such as 7d, 12h or 30m, or a time such as 2024-03-18T09:00:00Z: all snapshots go that stopped being "
+    "the head before. By default the table's properties say what goes. With --orphans: files written before; 1d.",
 )
-@click.option(
-    "--keep-last",
-    type=click.IntRange(min=1),
-    default=KEEP_LAST,
-    show_default=True,
-    help="So many of the newest commits stay, however old.",
-)
+@click.option("--keep-last", type=click.IntRange(min=1), help="So many of the newest commits stay, however old.")
+@click.option("--keep", help=f"What history to keep instead of what the table says: {DEFAULT_KEEP}.")
+@click.option("--orphans", is_flag=True, help="List files that nothing names, such as those of killed runs, instead.")
+@click.option("--delete", is_flag=True, help="With --orphans: delete them.")
 @lake_option
 @json_option
-def expire(names: Sequence[str], older_than: str | None, keep_last: int, folder: Path, as_json: bool) -> None:
+def expire(
+    names: Sequence[str],
+    older_than: str | None,
+    keep_last: int | None,
+    keep: str | None,
+    orphans: bool,
+    delete: bool,
+    folder: Path,
+    as_json: bool,
+) -> None:
     """Remove old snapshots, of some tables or of all, and delete the files that only they name.
 
-    What stays: the head, every tag and branch, what was the head within the hour, and where the tables folded from it
-    stand. Time travel to what is removed is gone for good.
+    What stays, the table's properties say: foldhouse.history.keep and Iceberg's history.expire.*. However old, the
+    head, every tag and branch, and the snapshots that the tables folded from it need stay. Time travel to what is
+    removed is gone for good.
     """
+    if orphans:
+        if keep_last is not None or keep is not None:
+            raise click.UsageError("--keep-last and --keep say which snapshots stay; --orphans looks for files")
+        _orphans(names, older_than, delete, folder, as_json=as_json)
+        return
+    if delete:
+        raise click.UsageError("--delete is for --orphans; the files of expired snapshots are always deleted")
     with opened(folder) as lake:
         rows = []
         for name in _chosen(lake, names):
             with stderr().status(f"expiring {name}"):
-                done = lake.expire(name, older_than=older_than, keep_last=keep_last)
+                done = lake.expire(name, older_than=older_than, keep_last=keep_last, keep=keep)
             rows.append(
                 {
                     "table": name,
@@ -99,10 +114,46 @@ def expire(names: Sequence[str], older_than: str | None, keep_last: int, folder:
                     "snapshots_left": done.snapshots_left,
                     "files_deleted": done.files_deleted,
                     "bytes_freed": done.bytes_freed,
+                    "files_outside": done.files_outside,
                     "held": {tag: str(snapshot_id) for tag, snapshot_id in done.held.items()},
+                    "tags_dropped": list(done.tags_dropped),
                 }
             )
     _print(rows, "snapshots_removed", "snapshots_left", "files_deleted", "bytes_freed", as_json=as_json)
+    for row in rows:
+        if row["files_outside"]:
+            click.echo(f"{row['table']}: {row['files_outside']} files lie outside its location and stay", err=True)
+
+
+def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder: Path, *, as_json: bool) -> None:
+    with opened(folder) as lake:
+        found = [lake.orphans(name, older_than=older_than, delete=delete) for name in _chosen(lake, names)]
+    rows = [
+        {"table": one.table, "path": file.path, "bytes": file.bytes, "written_at": moment_of(file.written_at)}
+        for one in found
+        for file in one.files
+    ]
+    columns = [Column("table"), Column("path"), Column("bytes", is_number=True), Column("written_at")]
+    print_rows(columns, rows, as_json=as_json)
+    if not as_json:
+        size, deleted = sum(one.bytes for one in found), sum(one.deleted for one in found)
+        done = f"{deleted:,} of them deleted" if delete else "nothing is deleted without --delete"
+        click.echo(f"{len(rows):,} orphans, {size:,} bytes; {done}", err=True)
+
+
+@click.command("mend-clock")
+@click.argument("name")
+@lake_option
+def mend_clock(name: str, folder: Path) -> None:
+    """Take the times of a table that are ahead of this machine's clock back to now.
+
+    The way out after a commit by a machine whose clock was wrong. See to it that the clock of this machine is right.
+    No row and no snapshot changes. Time travel to the time since the last right commit is refused, because nobody knows
+    what was the head then.
+    """
+    with opened(folder) as lake:
+        ahead = lake.mend_clock(known(lake, name))
+    click.echo(f"{name} was {ahead} ahead of this clock; its times are mended" if ahead else f"{name} is not ahead")
 
 
 @click.command()
@@ -176,4 +227,4 @@ def _print(rows: Sequence[dict[str, Any]], *numbers: str, as_json: bool) -> None
     print_rows([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows, as_json=as_json)
 
 
-COMMANDS = (compact, expire, publish, register)
+COMMANDS = (compact, expire, mend_clock, publish, register)

@@ -9,7 +9,7 @@ import dagster as dg
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import FoldhouseError
-from foldhouse.lake import KEEP_LAST, Lake
+from foldhouse.lake import Lake
 from foldhouse.values.age import OlderThan
 
 
@@ -17,7 +17,7 @@ def maintenance_job(
     name: str = "maintenance",
     *,
     older_than: OlderThan = None,
-    keep_last: int = KEEP_LAST,
+    keep_last: int | None = None,
     lake_resource_key: str = "lake",
 ) -> dg.JobDefinition:
     """Make a job that compacts, then expires, every table and stream of the lake.
@@ -27,7 +27,7 @@ def maintenance_job(
 
     Args:
         name: of the job.
-        older_than: see `Lake.expire`; by default five days.
+        older_than: see `Lake.expire`; by default the table's properties say what goes.
         keep_last: see `Lake.expire`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """

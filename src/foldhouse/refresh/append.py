@@ -36,6 +36,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, day_spec, schema_of_types
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
@@ -299,10 +300,11 @@ def _written(
     by_day = _by_day(stream, checked(stream, layout, events))
     has_days = stream.partition_column is not None
     batches = () if batch_id is None else (batch_id,)
+    most = write_properties(dict(layout.properties)).target_bytes
     parts = [
         (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches))
         for day, rows in by_day.items()
-        for size in [-(-rows.num_rows // _files(rows.num_rows, at_once))]
+        for size in [-(-rows.num_rows // max(_files(rows.num_rows, at_once), -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
     if at_once == 1 or len(parts) == 1:

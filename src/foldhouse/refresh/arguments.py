@@ -136,6 +136,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "OlderThan": _age,
     "timedelta": _span,
     "int": _number,
+    "int | None": lambda what, value: None if value is None else _number(what, value),
     "Mapping[str, str] | None": _mapping,
     "str | None": _optional,
 }

@@ -7,7 +7,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.refresh.head import RUN_ID
 from foldhouse.storage.commit import is_bound
-from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices
 
 
@@ -39,16 +39,12 @@ def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -
 def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Snapshot]:
     """Our compactions on the way from one snapshot to another, oldest first; none where there is no way."""
     found: list[Snapshot] = []
-    current = upto
-    while current is not None and current != after:
-        snapshot = snapshot_of(iceberg, current)
-        if snapshot is None:
-            return []
-        parent = snapshot.parent_snapshot_id
-        if _is_our_compaction(snapshot) and snapshot_of(iceberg, parent) is not None:
+    for snapshot in lineage(iceberg, snapshot_of(iceberg, upto)):
+        if snapshot.snapshot_id == after:
+            return found[::-1]
+        if _is_our_compaction(snapshot) and snapshot_of(iceberg, snapshot.parent_snapshot_id) is not None:
             found.append(snapshot)
-        current = parent
-    return found[::-1] if current == after else []
+    return found[::-1] if after is None else []
 
 
 def _is_our_compaction(snapshot: Snapshot) -> bool:

@@ -19,7 +19,7 @@ from pyiceberg.table import Table as IcebergTable
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.files import read_piece
-from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values import change
@@ -117,14 +117,7 @@ def _way(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tup
 
 def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
     """A snapshot and those it stands on, newest first, as far as they are kept."""
-    found: list[int] = []
-    while snapshot_id is not None:
-        snapshot = snapshot_of(iceberg, snapshot_id)
-        if snapshot is None:
-            break
-        found.append(snapshot_id)
-        snapshot_id = snapshot.parent_snapshot_id
-    return found
+    return [one.snapshot_id for one in lineage(iceberg, snapshot_of(iceberg, snapshot_id))]
 
 
 def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: int | None, ordinal: int) -> pl.DataFrame:

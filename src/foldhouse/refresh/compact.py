@@ -22,13 +22,14 @@ from pyiceberg.table.snapshots import Operation
 
 from foldhouse.errors import CommitConflict
 from foldhouse.refresh.append import stream_coverage
-from foldhouse.refresh.cost import compacting_pays, is_small, is_worn
+from foldhouse.refresh.cost import TARGET_BYTES, compacting_pays, is_small, is_worn
 from foldhouse.refresh.head import COVERAGE, ROWS_IN, RUN_ID, head_properties
 from foldhouse.refresh.publish import SPEC
 from foldhouse.storage.commit import BINDING, FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout, kind_of
 
 _ATTEMPTS = 5
@@ -76,7 +77,7 @@ class _Rewritten:
 
 
 def compact(
-    catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int, min_files: int, run_id: str
+    catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int | None, min_files: int, run_id: str
 ) -> Compacted:
     """Write small and much-deleted files of a table or stream anew, in one commit.
 
@@ -86,11 +87,12 @@ def compact(
     Args:
         catalog: where the table is registered.
         load: reads it.
-        target_bytes: the size of file aimed at, compressed.
+        target_bytes: the size of file aimed at, compressed; `None` for what the table's property says, or 128 MiB.
         min_files: fewer data and delete files of a partition are not written anew for their number alone.
         run_id: for the summary.
 
     Raises:
+        InvalidProperty: a property of the table cannot be used; nothing was written.
         ForeignCommit: somebody else changed rows of a derived table.
         CommitConflict: others committed again and again; nothing was written.
     """
@@ -98,6 +100,7 @@ def compact(
     iceberg = load()
     _properties(iceberg, run_id)
     layout = Layout.of(iceberg)
+    target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or TARGET_BYTES
     done = [
         _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes))
         for group in _worth_it(iceberg, layout, target_bytes, min_files)

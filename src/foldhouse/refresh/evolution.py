@@ -17,10 +17,11 @@ from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFiel
 from foldhouse.errors import DefinitionError, UnknownTable
 from foldhouse.refresh.batches import whole_bounds, with_batches
 from foldhouse.refresh.kinds import check_stream
+from foldhouse.storage.clock import Stamped
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
 from foldhouse.storage.schema import BATCH_ID, schema_of_types
-from foldhouse.storage.swap import swap, wait_for_the_clock
+from foldhouse.storage.swap import swap
 from foldhouse.values.definition import Stream
 
 
@@ -89,7 +90,6 @@ def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[Table
     """
     if not updates:
         return iceberg
-    wait_for_the_clock(iceberg)
     wanted = evolved(iceberg, updates).schema().as_struct()
     swap(
         catalog,
@@ -99,7 +99,7 @@ def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[Table
             AssertCurrentSchemaId(current_schema_id=iceberg.metadata.current_schema_id),
             AssertLastAssignedFieldId(last_assigned_field_id=iceberg.metadata.last_column_id),
         ),
-        updates,
+        (*updates, Stamped(updates={})),
         lambda now: now.schema().as_struct() == wanted,
         "a change of columns",
     )

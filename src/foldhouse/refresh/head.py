@@ -11,6 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.errors import ForeignCommit
+from foldhouse.refresh.refresh_state import REFRESH_STATE
 from foldhouse.storage.commit import is_bound
 from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.history import lineage, snapshot_of
@@ -68,14 +69,14 @@ def read_head(iceberg: IcebergTable) -> Head:
 
 
 def head_properties(iceberg: IcebergTable) -> dict[str, str]:
-    """What a derived table's head says under `foldhouse.`; nothing before the first fold.
+    """What a derived table's head says under `foldhouse.`, and its refresh state; nothing before the first fold.
 
     Raises:
         ForeignCommit: a commit that is not ours changed rows.
     """
     snapshot = _newest_of_ours(iceberg)
     said = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary is not None else {}
-    return {name: value for name, value in said.items() if name.startswith("foldhouse.")}
+    return {name: value for name, value in said.items() if name.startswith("foldhouse.") or name == REFRESH_STATE}
 
 
 def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
@@ -124,10 +125,8 @@ def check_ours(iceberg: IcebergTable, snapshot: Snapshot) -> None:
 
 def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
     """What the newest commit of ours behind a branch says, whatever others committed since."""
-    snapshot = iceberg.snapshot_by_name(branch)
-    while snapshot is not None and not is_ours(snapshot):
-        snapshot = snapshot_of(iceberg, snapshot.parent_snapshot_id)
-    return _parsed(snapshot)
+    behind = lineage(iceberg, iceberg.snapshot_by_name(branch))
+    return _parsed(next((snapshot for snapshot in behind if is_ours(snapshot)), None))
 
 
 def _parsed(snapshot: Snapshot | None) -> Head:

@@ -7,7 +7,7 @@ running it again; a lost race starts over from what the winner left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import (
@@ -33,9 +34,10 @@ from foldhouse.refresh.compiled import Compiled
 from foldhouse.refresh.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.evaluate import Evaluation, Logic
 from foldhouse.refresh.following import check_definition, check_names, columns_since, explained
-from foldhouse.refresh.head import Head, last_head, read_head
+from foldhouse.refresh.head import Head, is_ours, last_head, read_head
 from foldhouse.refresh.kinds import check_chain, check_source
 from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
+from foldhouse.refresh.refresh_state import REFRESH_STATE, refresh_state
 from foldhouse.refresh.result import Refreshed, by_partition, partition_counts, row_count
 from foldhouse.refresh.runners import Recompute, Run, fold_in_process
 from foldhouse.refresh.spilled import can_be_spilled, fold_spilled
@@ -43,11 +45,12 @@ from foldhouse.refresh.target import Target, following, load_anew, load_or_creat
 from foldhouse.refresh.tasks import fold_on_spark
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import selected_positions
-from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
+from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.definition import Source, Table
-from foldhouse.values.window import Coverage, Position, positions_to_json
+from foldhouse.values.window import Coverage, Position, positions_from_json, positions_to_json
 
 _PICKED_ROWS_WEIGHT = 0.1
 """What reading a row to see that it is not wanted costs, beside folding it."""
@@ -139,6 +142,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     if before == [source.position for source in sources] and not added:
         return _nothing_new(target.iceberg, table, found, asked, started)
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
+    _check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
@@ -271,7 +275,9 @@ def _evaluations(
     after = [source.slices for source in sources]
     evaluations = []
     if before is not None:
-        then = [_slices_at(logic, source, position) for source, position in zip(sources, before, strict=True)]
+        then = [
+            live_slices(source.iceberg, position.snapshot_id) for source, position in zip(sources, before, strict=True)
+        ]
         deltas = [
             pieces_between(source.iceberg, position.snapshot_id, source.position.snapshot_id)
             for source, position in zip(sources, before, strict=True)
@@ -282,18 +288,52 @@ def _evaluations(
     return evaluations
 
 
-def _slices_at(logic: Logic, source: _Source, position: Position) -> Mapping[str, Slice]:
-    if position.snapshot_id is not None and snapshot_of(source.iceberg, position.snapshot_id) is None:
-        name, head = logic.compiled.table.name, source.position.snapshot_id
-        raise UnknownSnapshot(
-            f"position {position.snapshot_id} of {name} is not in the history of {source.name} "
-            f"(head {head}) any more; run `foldhouse rebuild {name}` to fold it from what there is"
+def _check_positions(iceberg: IcebergTable, sources: Sequence[_Source], found: Head) -> None:
+    """Refuse a table whose position in a source was expired by another tool.
+
+    Raises:
+        UnknownSnapshot: with the ways out.
+    """
+    for source in sources:
+        position = found.positions.get(source.name)
+        if position is None or _is_kept(source, position):
+            continue
+        name = ".".join(iceberg.name())
+        kept = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _stands_well(one, sources))
+        earlier = next(kept, None)
+        back = (
+            f"no kept commit of {name} stands at kept snapshots"
+            if earlier is None
+            else f"or `foldhouse rollback {name} --to {earlier.snapshot_id}`, the newest commit that stands at kept "
+            "snapshots, and refresh it from there"
         )
-    return live_slices(source.iceberg, position.snapshot_id)
+        raise UnknownSnapshot(
+            f"position {position.snapshot_id} of {name} is not in the history of {source.name} (head "
+            f"{source.position.snapshot_id}) any more: another tool expired it. Run `foldhouse rebuild {name}` to fold "
+            f"it from what there is, {back}"
+        )
+
+
+def _is_kept(source: _Source, position: Position) -> bool:
+    return position.snapshot_id is None or snapshot_of(source.iceberg, position.snapshot_id) is not None
+
+
+def _stands_well(snapshot: Snapshot, sources: Sequence[_Source]) -> bool:
+    """Whether a commit of a table says positions that its sources still have."""
+    if not is_ours(snapshot) or snapshot.summary is None:
+        return False
+    positions = positions_from_json(snapshot.summary.additional_properties[summary.POSITION])
+    return all(
+        source.name in positions
+        and positions[source.name].uuid == source.position.uuid
+        and _is_kept(source, positions[source.name])
+        for source in sources
+    )
 
 
 def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     """Fold, commit, and say what came of it."""
+    write_properties(work.target.iceberg.properties)
     results: list[BucketResult] = []
     recomputed = 0
     sequence = work.compiled.plan.sequence
@@ -313,8 +353,11 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
         removed=work.dropped.union(path for r in results for path in r.removed),
         updates=work.target.updates,
     )
+    positions = {source.name: source.position for source in work.sources}
+    started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
     properties = {
-        summary.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
+        summary.POSITION: positions_to_json(positions),
+        REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         summary.COVERAGE: str(work.coverage),
         summary.DEFINITION: work.compiled.definition_hash,
         summary.RUN_ID: workshop.run_id,

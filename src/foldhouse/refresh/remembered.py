@@ -1,7 +1,8 @@
-"""What expired commits said that is still asked for: a stream's coverage, and since when history is whole.
+"""What expired commits said that is still asked for: a stream's coverage.
 
-An expired commit's summary is gone. What it said is kept in a property of the table, under the snapshot that stands
-on it, so that it counts where that snapshot is in the history and nowhere else: a rollback below it forgets it too.
+An expired commit's summary is gone. What it said is kept in a property of the table, under the nearest kept snapshot
+that stands on it, so that it counts where that snapshot is in the history and nowhere else: a rollback below it forgets
+it too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.refresh.head import COVERAGE
-from foldhouse.storage.history import lineage, snapshot_of, snapshots_of
+from foldhouse.storage.history import ancestor, lineage, thinned
 from foldhouse.values import stored
 
 PROPERTY = "foldhouse.expired"
@@ -22,10 +23,10 @@ PROPERTY = "foldhouse.expired"
 
 @dataclass(frozen=True)
 class Below:
-    """What the expired history below one snapshot said.
+    """What the commits said that were expired between a snapshot and its nearest kept ancestor.
 
     Args:
-        coverage: the text of its newest coverage, if any commit said one.
+        coverage: the text of the newest coverage among them, where the snapshot itself says none.
     """
 
     coverage: str | None = None
@@ -36,11 +37,9 @@ class Remembered:
     """The property as a value.
 
     Args:
-        whole_from_ms: from this moment on, every state of the table can be asked for by time.
-        below: snapshot id -> what the history below it said.
+        below: snapshot id -> what those expired just behind it said.
     """
 
-    whole_from_ms: int = 0
     below: Mapping[int, Below] = field(default_factory=dict)
 
 
@@ -51,19 +50,15 @@ def remembered(iceberg: IcebergTable) -> Remembered:
         return Remembered()
     with stored.said(PROPERTY, text):
         held = json.loads(text)
-        if not stored.is_id(held["whole_from_ms"]) or held["whole_from_ms"] is None:
-            raise ValueError("whole_from_ms is no moment")
         below = {int(name): Below(**one) for name, one in held["below"].items()}
         if not all(isinstance(one.coverage, str | None) for one in below.values()):
             raise ValueError("what is below has other types")
-        return Remembered(held["whole_from_ms"], below)
+        return Remembered(below)
 
 
 def to_json(memory: Remembered) -> str:
     """The text of the property."""
-    return json.dumps(
-        {"whole_from_ms": memory.whole_from_ms, "below": {str(name): asdict(one) for name, one in memory.below.items()}}
-    )
+    return json.dumps({"below": {str(name): asdict(one) for name, one in memory.below.items()}})
 
 
 def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | None:
@@ -78,22 +73,29 @@ def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | N
     return None
 
 
-def without(iceberg: IcebergTable, removed: Set[int], whole_from_ms: int) -> Remembered:
+def without(iceberg: IcebergTable, removed: Set[int]) -> Remembered:
     """What is to be remembered once some snapshots are removed.
 
     Args:
         iceberg: the table as it is, with them.
         removed: their ids.
-        whole_from_ms: the moment from which on no state is removed.
     """
-    held = remembered(iceberg)
-    kept = {one.snapshot_id: one for one in snapshots_of(iceberg) if one.snapshot_id not in removed}
-    below = {name: one for name, one in held.below.items() if name in kept}
-    for snapshot in kept.values():
-        if snapshot.parent_snapshot_id in removed:
-            parent = snapshot_of(iceberg, snapshot.parent_snapshot_id)
-            below[snapshot.snapshot_id] = Below(newest_coverage(iceberg, parent))
-    return Remembered(max(held.whole_from_ms, whole_from_ms), below)
+    held = remembered(iceberg).below
+    listed = {one.snapshot_id: one for one in iceberg.snapshots()}
+    before = thinned(iceberg.metadata).below
+    found: dict[int, Below] = {}
+    for snapshot in listed.values():
+        if snapshot.snapshot_id in removed or _said(snapshot, COVERAGE) is not None:
+            continue
+        texts = [held.get(snapshot.snapshot_id, Below()).coverage]
+        behind = ancestor(snapshot, listed, before)
+        while behind is not None and behind in removed:
+            texts += [_said(listed[behind], COVERAGE), held.get(behind, Below()).coverage]
+            behind = ancestor(listed[behind], listed, before)
+        newest = next((text for text in texts if text is not None), None)
+        if newest is not None:
+            found[snapshot.snapshot_id] = Below(newest)
+    return Remembered(found)
 
 
 def _said(snapshot: Snapshot, name: str) -> str | None:

@@ -17,6 +17,7 @@ from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.refresh.held import Held, framed
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 
 WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
@@ -113,7 +114,8 @@ def _data_files(layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.D
     if rows.is_empty():
         return ()
     ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
-    size = -(-ordered.num_rows // -(-ordered.nbytes // _MOST_BYTES_A_FILE))
+    most = min(_MOST_BYTES_A_FILE, write_properties(dict(layout.properties)).target_bytes or _MOST_BYTES_A_FILE)
+    size = -(-ordered.num_rows // -(-ordered.nbytes // most))
     return tuple(
         write_data_file(layout, partition, ordered.slice(start, size)) for start in range(0, ordered.num_rows, size)
     )

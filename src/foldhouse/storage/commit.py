@@ -1,17 +1,14 @@
 """The commit: one snapshot, one compare-and-swap on the head that was read.
 
-Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files
-that no reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and
-nothing is
-retried blindly, because pyiceberg's own retry rebases without validation and its clean-up deletes live manifests
-after a commit that landed but was reported as failed.
+Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files that
+no reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and
+nothing is retried blindly, because pyiceberg's own retry rebases without validation and its clean-up deletes live
+manifests after a commit that landed but was reported as failed.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -44,17 +41,16 @@ from pyiceberg.table.update import (
     SetDefaultSpecUpdate,
     TableUpdate,
 )
-from pyiceberg.typedef import Identifier
 
 from foldhouse.errors import CommitConflict
-from foldhouse.storage.archive import archive, archive_pays
 from foldhouse.storage.avro import live_entries, manifests_of
+from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.places import places
+from foldhouse.storage.properties import write_properties
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 
-_LOG = logging.getLogger(__name__)
 CODEC: Literal["deflate"] = "deflate"
 BINDING = "foldhouse.commit"
 """In each summary of ours: which snapshot it was written for, so that a copy of it in another snapshot is found out.
@@ -62,7 +58,6 @@ BINDING = "foldhouse.commit"
 Such as `5 on 3 at 12`: snapshot 5 on its parent 3, with the sequence number 12.
 """
 _BOUND = re.compile(r"(\d+) on (\d+|nothing) at (\d+)")
-_MERGE_MANIFESTS_ABOVE = 8
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
 
@@ -97,8 +92,9 @@ class _DeleteManifestWriter(ManifestWriterV2):
 class _Producer:
     """Writes the manifests and the manifest list of one snapshot on top of the head that was read."""
 
-    def __init__(self, iceberg: IcebergTable, changes: FileChanges) -> None:
+    def __init__(self, iceberg: IcebergTable, changes: FileChanges, stamp_ms: int) -> None:
         self.iceberg = iceberg
+        self.stamp_ms = stamp_ms
         self.changes = changes
         self.snapshot_id = iceberg.metadata.new_snapshot_id()
         self.removed: list[DataFile] = []
@@ -166,7 +162,8 @@ class _Producer:
         self, manifests: list[ManifestFile]
     ) -> tuple[list[ManifestFile], list[tuple[ManifestFile, list[ManifestEntry]]]]:
         """Above a number of manifests, have them all written as one: planning does not decay with commits."""
-        if len(manifests) < _MERGE_MANIFESTS_ABOVE:
+        merge_from = write_properties(self.iceberg.properties).merge_from
+        if merge_from is None or len(manifests) < merge_from:
             return manifests, []
         io = self.iceberg.io
         live = [m for m in manifests if m.has_added_files() or m.has_existing_files()]
@@ -234,7 +231,7 @@ class _Producer:
             parent_snapshot_id=head.snapshot_id if head else None,
             manifest_list=output.location,
             sequence_number=sequence_number,
-            timestamp_ms=now_ms(metadata.last_updated_ms, head),
+            timestamp_ms=self.stamp_ms,
             summary=self._summary(head, {BINDING: self._binding(head, sequence_number), **properties}),
             schema_id=metadata.current_schema_id,
         )
@@ -252,11 +249,6 @@ def is_bound(snapshot: Snapshot) -> bool:
     own, parent, sequence = found.groups()
     is_same = (own, sequence) == (str(snapshot.snapshot_id), str(snapshot.sequence_number))
     return is_same and (snapshot.parent_snapshot_id is None or parent == str(snapshot.parent_snapshot_id))
-
-
-def now_ms(last_updated_ms: int, head: Snapshot | None) -> int:
-    """Now, but later than the last snapshot: a clock that runs backwards must not make a table unreadable."""
-    return max(int(time.time() * 1000), last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
 
 
 def commit(
@@ -284,7 +276,9 @@ def commit(
         CommitConflict: somebody else committed first; nothing of ours is visible.
     """
     head = iceberg.current_snapshot()
-    producer = _Producer(evolved(iceberg, changes.updates), changes)
+    write_properties(iceberg.properties)  # what cannot be used is refused before anything is written
+    warn_if_ahead(iceberg)
+    producer = _Producer(evolved(iceberg, changes.updates), changes, stamp_ms(iceberg.metadata, head))
     snapshot = producer.snapshot(head, properties)
     updates = [u for u in changes.updates if branch == MAIN_BRANCH or not isinstance(u, _MAKES_CURRENT)]
     requirements = (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ()))
@@ -294,23 +288,11 @@ def commit(
         catalog,
         iceberg,
         requirements,
-        (*updates, AddSnapshotUpdate(snapshot=snapshot), branch_is(snapshot.snapshot_id, branch)),
+        (*updates, AddSnapshotUpdate(snapshot=snapshot), branch_is(iceberg, snapshot.snapshot_id, branch)),
         lambda now: in_history(now, snapshot.snapshot_id, branch),
         f"snapshot {snapshot.snapshot_id}",
     )
-    if archive_pays(iceberg):
-        _archive(catalog, iceberg.name())
     return snapshot.snapshot_id
-
-
-def _archive(catalog: Catalog, name: Identifier) -> None:
-    """Keep the list of snapshots short; what was committed stands, and where it fails, the next commit tries again."""
-    try:
-        archive(catalog, catalog.load_table(name))
-    except CommitConflict:
-        return
-    except Exception:
-        _LOG.warning("the older history of %s could not be moved to a chapter", ".".join(name), exc_info=True)
 
 
 def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:

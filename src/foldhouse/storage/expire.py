@@ -1,13 +1,13 @@
 """Snapshots leave a table's metadata in one compare-and-swap; the files that nothing names any more are deleted.
 
 Guarantee: a crash leaves files that no snapshot names, never a snapshot that names a missing file. What a crash left
-is deleted by the next expiry, as long as the table's metadata log still names the metadata before it.
+is deleted by the next expiry, as long as the table's metadata log still names the metadata before it. Nothing outside
+the table's location is ever deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,12 +33,13 @@ from pyiceberg.table.update import (
     _apply_table_update,
 )
 
-from foldhouse.errors import UnknownSnapshot
+from foldhouse.storage import history
 from foldhouse.storage.avro import ENTRY, LIST, plain_entries, plain_manifests
-from foldhouse.storage.history import Chapter, Chapters, chapters, snapshots_in, snapshots_of
+from foldhouse.storage.clock import Stamped
+from foldhouse.storage.places import is_its_own
+from foldhouse.storage.removal import delete, plain, size_of
 from foldhouse.storage.swap import swap
 
-_SCHEME = re.compile(r"^\w+:/*")
 _FILE = ENTRY.find_field("data_file").field_type
 
 
@@ -49,47 +50,52 @@ class Expiry:
     Args:
         removed: snapshot ids.
         tags: tags to set or move, with their snapshots.
-        dropped: tags to drop.
+        dropped: tags and branches to drop.
         properties: table properties to set.
-        parents_stay: whether those that stay go on naming removed ones as their parents, because these are still held
-            in a chapter of the history.
     """
 
     removed: frozenset[int] = frozenset()
     tags: Mapping[str, int] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
-    parents_stay: bool = False
 
 
-class _Unlisted(RemoveSnapshotsUpdate):
-    """Removes snapshots from what the metadata lists; pyiceberg also has their children forget them."""
+class _Removed(RemoveSnapshotsUpdate):
+    """Removes snapshots as Iceberg's specification has it, which pyiceberg does not in two points.
+
+    Those that stay go on naming their parents, and the log of heads holds nothing before the newest removed one.
+    """
 
 
-@_apply_table_update.register(_Unlisted)
-def _(update: _Unlisted, base_metadata: TableMetadata, context: Any) -> TableMetadata:
-    parents = {one.snapshot_id: one.parent_snapshot_id for one in base_metadata.snapshots}
-    plain = RemoveSnapshotsUpdate(snapshot_ids=update.snapshot_ids)
-    after = _apply_table_update(plain, base_metadata, context)
-    kept = [one.model_copy(update={"parent_snapshot_id": parents[one.snapshot_id]}) for one in after.snapshots]
-    return after.model_copy(update={"snapshots": kept})
+@_apply_table_update.register(_Removed)
+def _(update: _Removed, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    removed = set(update.snapshot_ids)
+    context.add_update(update)
+    return base_metadata.model_copy(
+        update={
+            "snapshots": [one for one in base_metadata.snapshots if one.snapshot_id not in removed],
+            "snapshot_log": history.log_after(base_metadata, removed),
+            "refs": {name: ref for name, ref in base_metadata.refs.items() if ref.snapshot_id not in removed},
+            "statistics": [one for one in base_metadata.statistics if one.snapshot_id not in removed],
+            "partition_statistics": [
+                one for one in base_metadata.partition_statistics if one.snapshot_id not in removed
+            ],
+        }
+    )
 
 
 class _RefsUnmoved(AssertTableUUID):
-    """That it is this table, with exactly these tags, branches and chapters: a removed snapshot takes its tags along.
+    """That it is this table, with exactly these tags and branches: a removed snapshot takes its tags along.
 
     Iceberg has no such requirement; a catalog in another process checks the uuid alone.
     """
 
     refs: dict[str, int] = Field(exclude=True)
-    chapters: Chapters = Field(exclude=True)
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
         super().validate(base_metadata)
         if base_metadata is not None and _refs(base_metadata) != self.refs:
             raise CommitFailedException("Requirement failed: a tag or branch was set, moved or dropped meanwhile")
-        if base_metadata is not None and chapters(base_metadata) != self.chapters:
-            raise CommitFailedException("Requirement failed: the older history was moved or expired meanwhile")
 
 
 def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
@@ -100,18 +106,20 @@ def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
     """
     metadata = iceberg.metadata
     uuid: UUID = metadata.table_uuid
-    requirements: list[TableRequirement] = [_RefsUnmoved(uuid=uuid, refs=_refs(metadata), chapters=chapters(metadata))]
+    requirements: list[TableRequirement] = [_RefsUnmoved(uuid=uuid, refs=_refs(metadata))]
     requirements += [AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in _refs(metadata).items()]
     updates: list[TableUpdate] = [
         SetSnapshotRefUpdate.model_validate({"ref-name": tag, "type": "tag", "snapshot-id": snapshot_id})
         for tag, snapshot_id in sorted(expiry.tags.items())
     ]
     updates += [RemoveSnapshotRefUpdate.model_validate({"ref-name": tag}) for tag in sorted(expiry.dropped)]
+    properties = dict(expiry.properties)
     if expiry.removed:
-        kind = _Unlisted if expiry.parents_stay else RemoveSnapshotsUpdate
-        updates.append(kind.model_validate({"snapshot-ids": sorted(expiry.removed)}))
-    if expiry.properties:
-        updates.append(SetPropertiesUpdate(updates=dict(expiry.properties)))
+        updates.append(_Removed.model_validate({"snapshot-ids": sorted(expiry.removed)}))
+        properties[history.PROPERTY] = history.to_json(history.without(metadata, expiry.removed))
+    if properties:
+        updates.append(SetPropertiesUpdate(updates=properties))
+    updates.append(Stamped(updates={}))
 
     def landed(now: IcebergTable) -> bool:
         left, refs = {snapshot.snapshot_id for snapshot in now.snapshots()}, _refs(now.metadata)
@@ -131,16 +139,23 @@ def _refs(metadata: TableMetadata) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Deleted:
-    """Files that were deleted, and their size."""
+    """Files that were deleted, and their size.
+
+    Args:
+        files: how many.
+        bytes: of these.
+        outside: how many were left because they lie outside the table's location.
+    """
 
     files: int = 0
     bytes: int = 0
+    outside: int = 0
 
 
 def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     """Delete the files of expired snapshots that no snapshot of the table names.
 
-    Data files go first, then manifests, manifest lists and chapters, so that what is left after a crash is found again.
+    Data files go first, then manifests and manifest lists, so that what is left after a crash is found again.
 
     Args:
         before: the table as it was; what it and the metadata before it held and `after` does not is expired.
@@ -149,27 +164,35 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     Raises:
         OSError: what is still named cannot be told for certain; nothing was deleted.
     """
-    kept = {one.manifest_list for one in snapshots_of(after)}
-    files_now = _chapter_files(after.metadata)
+    kept = {one.manifest_list for one in after.snapshots()}
     earlier = list(_earlier(before, after))
-    old_chapters = {path for metadata in earlier for path in _chapter_files(metadata)} - files_now
-    lists = {one.manifest_list for metadata in earlier for one in metadata.snapshots}
-    lists |= {
-        path for one in {c for metadata in earlier for c in chapters(metadata).held} for path in _lists(after, one)
-    }
-    lists -= kept
-    if not lists | old_chapters:
+    lists = {one.manifest_list for metadata in earlier for one in metadata.snapshots} - kept
+    stays = _statistics(after.metadata)
+    statistics = {path: size for one in earlier for path, size in _statistics(one).items() if path not in stays}
+    if not lists and not statistics:
         return Deleted()
     io = after.io
-    named = {_plain(path): path for one in kept for path, _ in _manifests(io, one)}
+    named = {plain(path): path for one in kept for path, _ in _manifests(io, one)}
     manifests = {
-        path: size for one in lists for path, size in _if_there(_manifests, io, one) if _plain(path) not in named
+        path: size for one in lists for path, size in _if_there(_manifests, io, one) if plain(path) not in named
     }
-    live = {_plain(path) for one in named.values() for path, _ in _files(io, one, only_live=True)}
-    files = {path: size for one in manifests for path, size in _if_there(_files, io, one) if _plain(path) not in live}
-    sizes = {path: _size(io, path) for path in (*lists, *old_chapters)}
-    done = [size for path, size in (*files.items(), *manifests.items(), *sizes.items()) if _delete(io, path)]
-    return Deleted(len(done), sum(done))
+    live = {plain(path) for one in named.values() for path in live_files(io, one)}
+    files = {path: size for one in manifests for path, size in _if_there(_files, io, one) if plain(path) not in live}
+    sizes = {path: size_of(io, path) for path in lists}
+    going = [*statistics.items(), *files.items(), *manifests.items(), *sizes.items()]
+    outside = sum(not is_its_own(after, path) for path, _ in going)
+    done = [size for path, size in going if delete(after, path)]
+    return Deleted(len(done), sum(done), outside)
+
+
+def live_files(io: FileIO, manifest: str) -> list[str]:
+    """The paths of the data and delete files that are live by a manifest."""
+    return [path for path, _ in _files(io, manifest, only_live=True)]
+
+
+def manifest_paths(io: FileIO, manifest_list: str) -> list[str]:
+    """The paths of the manifests of a manifest list."""
+    return [path for path, _ in _manifests(io, manifest_list)]
 
 
 def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadata]:
@@ -181,22 +204,9 @@ def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadat
                 yield FromInputFile.table_metadata(after.io.new_input(entry.metadata_file))
 
 
-def _chapter_files(metadata: TableMetadata) -> set[str]:
-    found = chapters(metadata)
-    return {*(one.file for one in found.held), *found.replaced}
-
-
-def _lists(iceberg: IcebergTable, chapter: Chapter) -> list[str]:
-    """The manifest lists of the snapshots of a chapter; of an old one that is gone, none."""
-    try:
-        return [one.manifest_list for one in snapshots_in(iceberg, chapter)]
-    except UnknownSnapshot:
-        return []
-
-
-def _plain(path: str) -> str:
-    """A path without its scheme: some writers say `file:/x` where others say `file:///x`, of one and the same file."""
-    return _SCHEME.sub("/", path)
+def _statistics(metadata: TableMetadata) -> dict[str, int]:
+    both = (*metadata.statistics, *metadata.partition_statistics)
+    return {one.statistics_path: one.file_size_in_bytes for one in both}
 
 
 def _place(schema: Any, name: str) -> int:
@@ -225,19 +235,3 @@ def _if_there(read: Any, io: FileIO, path: str) -> Iterable[tuple[str, int]]:
     except FileNotFoundError:
         return []
     return named
-
-
-def _size(io: FileIO, path: str) -> int:
-    try:
-        return len(io.new_input(path))
-    except OSError:
-        return 0
-
-
-def _delete(io: FileIO, path: str) -> bool:
-    """Whether a file was there and is gone now. One that cannot be deleted is left: it is only an orphan."""
-    try:
-        io.delete(path)
-    except OSError:
-        return False
-    return True

@@ -34,6 +34,7 @@ from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Piece
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import projected
+from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
 
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
@@ -99,7 +100,7 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     folder = layout.spec.partition_to_path(Record(*partition.values), layout.schema) if partition.values else ""
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
-    contents, footer = _encoded(rows, seal)
+    contents, footer = _encoded(rows, seal, write_properties(dict(layout.properties)))
     ending = footer_of(kind, memoryview(contents))
     assert ending is not None
     name = f"{kind}{sealed(seal, ending)}.parquet"
@@ -121,22 +122,29 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     return described
 
 
-def _encoded(rows: pa.Table, seal: str) -> tuple[pa.Buffer, pq.FileMetaData]:
+def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffer, pq.FileMetaData]:
     """Rows as the bytes of a Parquet file, and its footer: the name of a file follows from what it holds."""
     encodings = encodings_of(rows)
     options = {
         "use_dictionary": list(encodings.dictionary),
         "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
-        "compression": "zstd",
+        "compression": said.codec,
+        "compression_level": said.level,
         "store_schema": False,
         "store_decimal_as_integer": True,
         "write_page_checksum": True,
     }
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options) as writer:
-        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+        writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
         writer.add_key_value_metadata({_SEAL: seal})  # two files with like footers have different digests
     return sink.getvalue(), writer.writer.metadata
+
+
+def _row_group_rows(rows: pa.Table, most_bytes: int | None) -> int:
+    if most_bytes is None or not rows.num_rows:
+        return _ROW_GROUP_ROWS
+    return max(1, int(rows.num_rows * min(1.0, most_bytes / max(rows.nbytes, 1))))
 
 
 def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict[str, Any]:

@@ -18,9 +18,12 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from foldhouse.storage.places import is_below, places_of
+from foldhouse.storage.properties import write_properties
+from foldhouse.storage.updated import updated
 from foldhouse.values.names import check_stored
 
 C = TypeVar("C", bound=Catalog)
+_PLAIN = ".metadata.json"
 
 
 def guarded(catalog: C) -> C:
@@ -96,15 +99,14 @@ class GuardedMetastore(_Guarded, MetastoreCatalog):
         before = current_table.metadata if current_table else None
         for requirement in requirements:
             requirement.validate(before)
-        metadata = update_table_metadata(
-            base_metadata=before or self._empty_table_metadata(),
-            updates=updates,
-            enforce_validation=before is None,
-            metadata_location=current_table.metadata_location if current_table else None,
-        )
+        if current_table is None:
+            metadata = update_table_metadata(self._empty_table_metadata(), updates, enforce_validation=True)
+        else:
+            metadata = updated(current_table.metadata, current_table.metadata_location, updates)
         version = self._parse_metadata_version(current_table.metadata_location) + 1 if current_table else 0
         places = places_of(metadata.location, metadata.properties, self.properties)
-        file = places.new_table_metadata_file_location(version)
+        file = places.new_table_metadata_file_location(version).removesuffix(_PLAIN)
+        file += write_properties(metadata.properties).metadata_suffix
         return StagedTable(table_identifier, metadata, file, self._load_file_io(location=file), self)
 
 

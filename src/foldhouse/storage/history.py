@@ -1,203 +1,206 @@
-"""The whole history of a table: the snapshots that its metadata lists, and older ones in chapters beside it.
+"""The history of a table: its snapshots, how they follow one another, and which of them was the head when.
 
-Every commit writes, and every reader parses, all that a table's metadata lists. So metadata lists the newest snapshots,
-tags and branches, and those before are in chapters: files that are Iceberg metadata themselves, never changed, named by
-a property of the table. Nothing is expired by that: whatever is asked for here is found in either.
+An expiry may remove snapshots between others. The parent of a kept snapshot is then gone, and Iceberg's own log of
+heads begins after the newest removed one, as its specification demands. What is still known of the time before is in
+the table property `foldhouse.thinned`: the nearest kept ancestor of a snapshot, and the older part of the log with its
+gaps. What another tool removed is not in that property: history then ends there, and the moments in between are
+refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
-from uuid import uuid4
 
-from pydantic_core import from_json
-from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from foldhouse.errors import UnknownSnapshot
-from foldhouse.storage.places import places
+from foldhouse.values import stored
 
-PROPERTY = "foldhouse.history"
+PROPERTY = "foldhouse.thinned"
 _FOREVER_MS = 2**63
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """A file with some snapshots of a table.
+class HeadSince:
+    """From a moment on, up to the next one of the log, a snapshot was the head.
 
     Args:
-        file: where it is.
-        snapshots: how many it holds.
+        since_ms: in ms since 1970.
+        snapshot_id: `None` where the head of that time was removed, or cannot be told for certain.
     """
 
-    file: str
-    snapshots: int
+    since_ms: int
+    snapshot_id: int | None
 
 
 @dataclass(frozen=True)
-class Chapters:
+class Thinned:
     """The property as a value.
 
     Args:
-        held: oldest first.
-        replaced: files whose snapshots are in others now; readers of older metadata may still open them.
+        below: snapshot id -> its nearest kept ancestor, of snapshots whose parent was removed.
+        heads: the part of the log that Iceberg's own does not hold any more, oldest first.
     """
 
-    held: tuple[Chapter, ...] = ()
-    replaced: tuple[str, ...] = ()
+    below: Mapping[int, int] = field(default_factory=dict)
+    heads: tuple[HeadSince, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """What a chapter says, as JSON."""
-
-    snapshots: Mapping[int, Mapping[str, Any]]
-    log: Sequence[Mapping[str, Any]]
-
-
-def chapters(metadata: TableMetadata) -> Chapters:
-    """The chapters of a table."""
+def thinned(metadata: TableMetadata) -> Thinned:
+    """What our expiries removed between the snapshots of a table."""
     text = metadata.properties.get(PROPERTY)
-    return Chapters() if text is None else _parsed(text)
+    return Thinned() if text is None else _parsed(text)
 
 
-@lru_cache(maxsize=256)
-def _parsed(text: str) -> Chapters:
-    said = json.loads(text)
-    return Chapters(tuple(Chapter(**one) for one in said["held"]), tuple(said["replaced"]))
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Thinned:
+    with stored.said(PROPERTY, text):
+        held = json.loads(text)
+        known = tuple(HeadSince(since_ms, snapshot_id) for since_ms, snapshot_id in held["heads"])
+        below = {int(name): at for name, at in held["below"].items()}
+        ids = [*below.values(), *(one.snapshot_id for one in known)]
+        moments = [one.since_ms for one in known]
+        if not all(map(stored.is_id, [*ids, *moments])) or None in moments or None in below.values():
+            raise ValueError("it holds something else than ids and moments")
+        if moments != sorted(moments):
+            raise ValueError("its moments are out of order")
+        return Thinned(below, known)
 
 
-def to_json(found: Chapters) -> str:
+def to_json(found: Thinned) -> str:
     """The text of the property."""
-    return json.dumps(asdict(found))
+    heads = [[one.since_ms, one.snapshot_id] for one in found.heads]
+    return json.dumps(
+        {"below": {str(name): at for name, at in found.below.items()}, "heads": heads}, separators=(",", ":")
+    )
 
 
 def snapshot_of(iceberg: IcebergTable, snapshot_id: int | None) -> Snapshot | None:
-    """A snapshot of the table, listed or not; `None` where there is none (any more)."""
-    if snapshot_id is None:
-        return None
-    listed = iceberg.snapshot_by_id(snapshot_id)
-    if listed is not None:
-        return listed
-    for chapter in reversed(chapters(iceberg.metadata).held):
-        found = _opened(iceberg, chapter).snapshots.get(snapshot_id)
-        if found is not None:
-            return Snapshot.model_validate(found)
-    return None
-
-
-def snapshots_of(iceberg: IcebergTable) -> Iterator[Snapshot]:
-    """All snapshots of the table, those that are listed first, each once."""
-    yield from iceberg.snapshots()
-    yield from older_snapshots(iceberg)
-
-
-def older_snapshots(iceberg: IcebergTable) -> Iterator[Snapshot]:
-    """The snapshots that are in chapters."""
-    for chapter in chapters(iceberg.metadata).held:
-        yield from snapshots_in(iceberg, chapter)
-
-
-def snapshots_in(iceberg: IcebergTable, chapter: Chapter) -> list[Snapshot]:
-    """The snapshots of one chapter.
-
-    Raises:
-        UnknownSnapshot: its file is gone.
-    """
-    return [Snapshot.model_validate(one) for one in _opened(iceberg, chapter).snapshots.values()]
-
-
-def log_of(iceberg: IcebergTable) -> list[SnapshotLogEntry]:
-    """Which snapshot was the head since when, of all that are held, oldest first."""
-    older = [entry for one in chapters(iceberg.metadata).held for entry in log_in(iceberg, one)]
-    return sorted([*older, *iceberg.metadata.snapshot_log], key=lambda entry: entry.timestamp_ms)
-
-
-def log_in(iceberg: IcebergTable, chapter: Chapter) -> list[SnapshotLogEntry]:
-    """When the snapshots of one chapter were the head."""
-    return [SnapshotLogEntry.model_validate(entry) for entry in _opened(iceberg, chapter).log]
-
-
-def older_ones_say(iceberg: IcebergTable, name: str, text: str) -> bool:
-    """Whether the summary of any snapshot that is in a chapter says this; whether that is behind the head or not."""
-    return any(text in _said(one.file, name, _File(iceberg)) for one in chapters(iceberg.metadata).held)
+    """A snapshot of the table; `None` where there is none (any more)."""
+    # The newest are asked for most, and stand at the end.
+    return next((one for one in reversed(iceberg.metadata.snapshots) if one.snapshot_id == snapshot_id), None)
 
 
 def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """A snapshot and those behind it, newest first, as far as they are kept."""
+    """A snapshot and those behind it, newest first; from one whose parent was thinned, the nearest kept ancestor."""
+    listed = {one.snapshot_id: one for one in iceberg.metadata.snapshots}
+    below = thinned(iceberg.metadata).below
     while snapshot is not None:
         yield snapshot
-        snapshot = snapshot_of(iceberg, snapshot.parent_snapshot_id)
+        behind = ancestor(snapshot, listed, below)
+        snapshot = None if behind is None else listed[behind]
 
 
-def last_as_head(snapshots: Iterable[Snapshot], log: Sequence[SnapshotLogEntry]) -> dict[int, int]:
+def ancestor(snapshot: Snapshot, listed: Mapping[int, Snapshot], below: Mapping[int, int]) -> int | None:
+    """The id of the parent of a snapshot, or of its nearest kept ancestor; `None` where none is known."""
+    candidates = (snapshot.parent_snapshot_id, below.get(snapshot.snapshot_id))
+    return next((one for one in candidates if one is not None and one in listed), None)
+
+
+def heads(metadata: TableMetadata) -> list[HeadSince]:
+    """Which snapshot was the head since when, oldest first, with what is not known any more."""
+    listed = {one.snapshot_id: one for one in metadata.snapshots}
+    found: list[HeadSince] = []
+    for one in thinned(metadata).heads:
+        _add(found, one if one.snapshot_id in listed else HeadSince(one.since_ms, None))
+    begins_ms = found[-1].since_ms if found else -1
+    for entry in sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms):
+        if entry.timestamp_ms <= begins_ms:
+            continue
+        snapshot = listed.get(entry.snapshot_id)
+        last = found[-1] if found else None
+        if snapshot is not None and last is None and _stood_on_others(snapshot):
+            _add(found, HeadSince(0, None))
+        elif snapshot is not None and last is not None and _hides_others(last, entry, snapshot):
+            _add(found, HeadSince(last.since_ms + 1, None))
+        _add(found, HeadSince(entry.timestamp_ms, None if snapshot is None else entry.snapshot_id))
+    return found
+
+
+def _add(found: list[HeadSince], one: HeadSince) -> None:
+    if one.snapshot_id is not None or not found or found[-1].snapshot_id is not None:
+        found.append(one)
+
+
+def _stood_on_others(snapshot: Snapshot) -> bool:
+    return snapshot.parent_snapshot_id is not None or (snapshot.sequence_number or 0) > 1
+
+
+def _hides_others(last: HeadSince, entry: SnapshotLogEntry, snapshot: Snapshot) -> bool:
+    """Whether something was the head between two neighbours of the log that another tool removed."""
+    if last.snapshot_id is None:
+        return False
+    is_commit = snapshot.timestamp_ms == entry.timestamp_ms  # else the branch was moved, from wherever it was
+    return last.snapshot_id == entry.snapshot_id or (is_commit and snapshot.parent_snapshot_id != last.snapshot_id)
+
+
+def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
+    """The snapshot that was the head at a moment; `None` before the first.
+
+    Raises:
+        UnknownSnapshot: it was removed, or cannot be told for certain.
+    """
+    found = heads(iceberg.metadata)
+    place = bisect_right([one.since_ms for one in found], moment_ms) - 1
+    if place < 0:
+        return None
+    if found[place].snapshot_id is None:
+        near = [found[one] for one in (place - 1, place + 1) if 0 <= one < len(found)]
+        names = [f"{one.snapshot_id} since {_time(one.since_ms)}" for one in near if one.snapshot_id is not None]
+        name = ".".join(iceberg.name())
+        raise UnknownSnapshot(
+            f"what {name} held at {_time(moment_ms)} was expired, or cannot be told for certain any more; the nearest "
+            f"kept snapshots are {' and '.join(names)}, and `foldhouse history {name}` lists all"
+        )
+    return found[place].snapshot_id
+
+
+def _time(moment_ms: float) -> str:
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def last_as_head(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> dict[int, int]:
     """Snapshot id -> when it was the head for the last time, in ms; of one that never was, when it was committed."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in snapshots}
-    for place, entry in enumerate(log):
-        end = log[place + 1].timestamp_ms if place + 1 < len(log) else _FOREVER_MS
-        if entry.snapshot_id in ends:
-            ends[entry.snapshot_id] = max(ends[entry.snapshot_id], end)
+    end = _FOREVER_MS
+    for one in reversed(log):
+        if one.snapshot_id is None:
+            continue  # how long the one before it stayed is not certain: as long as it can have been
+        if one.snapshot_id in ends:
+            ends[one.snapshot_id] = max(ends[one.snapshot_id], end)
+        end = one.since_ms
     return ends
 
 
-def write_chapter(iceberg: IcebergTable, snapshots: Sequence[Snapshot], log: Sequence[SnapshotLogEntry]) -> Chapter:
-    """Write a chapter; nothing names it yet.
-
-    It is the table's metadata with these snapshots alone, so that any reader of Iceberg can open it by its path.
-    """
-    newest = max(snapshots, key=lambda one: (one.timestamp_ms, one.sequence_number or 0)).snapshot_id
-    properties = {name: text for name, text in iceberg.properties.items() if name != PROPERTY}
-    metadata = iceberg.metadata.model_copy(
-        update={
-            "snapshots": list(snapshots),
-            "snapshot_log": sorted(log, key=lambda entry: entry.timestamp_ms),
-            "current_snapshot_id": newest,
-            "refs": {MAIN_BRANCH: SnapshotRef.model_validate({"snapshot-id": newest, "type": "branch"})},
-            "metadata_log": [],
-            "statistics": [],
-            "partition_statistics": [],
-            "properties": properties,
-        }
-    )
-    # In a folder of their own: who looks for the newest metadata among the others must not find them.
-    path = places(iceberg).new_metadata_location(f"history/{uuid4()}.metadata.json")
-    ToOutputFile.table_metadata(metadata, iceberg.io.new_output(path))
-    return Chapter(path, len(snapshots))
+def without(metadata: TableMetadata, removed: Set[int]) -> Thinned:
+    """What is known of the history of a table once some snapshots are removed."""
+    listed = {one.snapshot_id: one for one in metadata.snapshots}
+    before = thinned(metadata).below
+    below: dict[int, int] = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id in removed:
+            continue
+        behind = ancestor(snapshot, listed, before)
+        while behind is not None and behind in removed:
+            behind = ancestor(listed[behind], listed, before)
+        if behind is not None and behind != snapshot.parent_snapshot_id:
+            below[snapshot.snapshot_id] = behind
+    stay = log_after(metadata, removed)
+    known: list[HeadSince] = []
+    for one in heads(metadata):
+        if not stay or one.since_ms < stay[0].timestamp_ms:
+            _add(known, HeadSince(one.since_ms, None) if one.snapshot_id in removed else one)
+    return Thinned(below, tuple(known))
 
 
-@dataclass(frozen=True)
-class _File:
-    """A chapter with its table, equal to every other: the caches go by the path alone."""
-
-    iceberg: IcebergTable = field(compare=False)
-
-
-def _opened(iceberg: IcebergTable, chapter: Chapter) -> _Opened:
-    return _read(chapter.file, _File(iceberg))
-
-
-@lru_cache(maxsize=16)
-def _read(path: str, given: _File) -> _Opened:
-    try:
-        with given.iceberg.io.new_input(path).open() as source:
-            said = from_json(source.read())
-    except FileNotFoundError:
-        name = ".".join(given.iceberg.name())
-        raise UnknownSnapshot(
-            f"older snapshots of {name} are not in {path} any more: they were moved, or expired, since the table was "
-            "loaded; do it again. If it says so again, another tool took the file for an orphan, and they are lost: "
-            f"`foldhouse expire {name}` lets the table go on without them"
-        ) from None
-    return _Opened({one["snapshot-id"]: one for one in said["snapshots"]}, said.get("snapshot-log", []))
-
-
-@lru_cache(maxsize=256)
-def _said(path: str, name: str, given: _File) -> frozenset[str]:
-    return frozenset(one.get("summary", {}).get(name) for one in _read(path, given).snapshots.values()) - {None}
+def log_after(metadata: TableMetadata, removed: Set[int]) -> list[SnapshotLogEntry]:
+    """Iceberg's own log once some snapshots are removed: it holds nothing before the newest removed one."""
+    places = [place for place, entry in enumerate(metadata.snapshot_log) if entry.snapshot_id in removed]
+    return metadata.snapshot_log[places[-1] + 1 :] if places else list(metadata.snapshot_log)

@@ -20,6 +20,7 @@ from foldhouse.errors import CorruptFile
 from foldhouse.storage.guarded import GuardedMetastore
 from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_whole
 from foldhouse.storage.sqlite import check_whole
+from foldhouse.storage.updated import contents
 
 _GZIP = ".gz.metadata.json"
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
@@ -33,10 +34,10 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
         OSError: it is missing, or the store refused.
     """
     with io.new_input(location).open() as source:
-        contents = source.read()
-    check(location, contents)
+        found = source.read()
+    check(location, found)
     try:
-        plain = gzip.decompress(contents) if location.endswith(_GZIP) else contents
+        plain = gzip.decompress(found) if location.endswith(_GZIP) else found
         return TableMetadataUtil.parse_raw(plain.decode())
     except Exception as failure:  # whatever a parser says of bytes that are no metadata
         reason = (str(failure).splitlines() or ["no message"])[0]
@@ -71,17 +72,16 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
 
     def _update_and_stage_table(self, *given: Any, **named: Any) -> StagedTable:
         staged = super()._update_and_stage_table(*given, **named)
-        plain = staged.metadata.model_dump_json(exclude_none=True).encode()
-        contents = gzip.compress(plain) if staged.metadata_location.endswith(_GZIP) else plain
-        staged.metadata_location = _UUID.sub(sealed(new_seal(), contents), staged.metadata_location)
-        self._prepared.file = (staged.metadata_location, contents)
+        written = contents(staged.metadata, packed=staged.metadata_location.endswith(_GZIP))
+        staged.metadata_location = _UUID.sub(sealed(new_seal(), written), staged.metadata_location)
+        self._prepared.file = (staged.metadata_location, written)
         return staged
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
-        location, contents = getattr(self._prepared, "file", (None, b""))
+        location, written = getattr(self._prepared, "file", (None, b""))
         self._prepared.file = (None, b"")
         if location == metadata_path:
-            write_whole(io, metadata_path, contents)
+            write_whole(io, metadata_path, written)
         else:  # the first metadata of a table, which pyiceberg names before anybody is asked
             super()._write_metadata(metadata, io, metadata_path)
 

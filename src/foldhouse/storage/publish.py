@@ -12,7 +12,8 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.errors import CommitConflict
-from foldhouse.storage.swap import branch_is, swap, unmoved, wait_for_the_clock
+from foldhouse.storage.clock import main_moves_to
+from foldhouse.storage.swap import swap, unmoved
 
 
 def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: int) -> int:
@@ -29,7 +30,6 @@ def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: 
 
     Raises:
         CommitConflict: the head is another one by now, or the branch is; nothing was moved.
-        FoldhouseError: the clock is behind the table's last commit.
     """
     snapshot = iceberg.snapshot_by_name(branch)
     assert snapshot is not None
@@ -39,8 +39,7 @@ def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: 
             f"{'.'.join(iceberg.name())} has moved on to snapshot {head} since its branch {branch} was made on "
             f"{snapshot.parent_snapshot_id}; nothing was published, and both are as they were: rebuild it again"
         )
-    wait_for_the_clock(iceberg)
-    updates: list[TableUpdate] = [branch_is(snapshot.snapshot_id)]
+    updates: list[TableUpdate] = [main_moves_to(iceberg, snapshot.snapshot_id)]
     if snapshot.schema_id is not None and snapshot.schema_id != iceberg.metadata.current_schema_id:
         updates.append(SetCurrentSchemaUpdate(schema_id=snapshot.schema_id))
     if spec_id != iceberg.metadata.default_spec_id:

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 )
 
 from foldhouse.errors import DefinitionError
+from foldhouse.storage import history
 from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
@@ -39,6 +40,9 @@ BATCH_ID = "_batch_id"
 """The text column of a stream that says with which batch an event came."""
 KIND = "foldhouse.kind"
 FOREIGN = "foreign"
+
+_GROWING = (history.PROPERTY, "foldhouse.expired")
+"""Properties that grow with the history of a table."""
 
 TABLE_PROPERTIES = {
     "format-version": "2",
@@ -173,7 +177,7 @@ class Layout:
             schema_json=(schema or iceberg.schema()).model_dump_json(),
             spec_json=iceberg.spec().model_dump_json(),
             location=iceberg.location(),
-            properties=tuple(sorted(iceberg.properties.items())),
+            properties=tuple(sorted(one for one in iceberg.properties.items() if one[0] not in _GROWING)),
             io_properties=tuple(sorted((k, str(v)) for k, v in iceberg.io.properties.items())),
         )
 

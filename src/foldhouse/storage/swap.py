@@ -5,8 +5,6 @@ Guarantee: exactly once. What landed is never sent again, nothing is retried bli
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable
 
 from pyiceberg.catalog import Catalog
@@ -25,9 +23,7 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.errors import CommitConflict, FoldhouseError
-from foldhouse.storage.places import is_its_own
-
-_PATIENCE_MS = 2000
+from foldhouse.storage.removal import delete
 
 
 def unmoved(iceberg: IcebergTable, ref: str = MAIN_BRANCH) -> tuple[TableRequirement, ...]:
@@ -97,9 +93,8 @@ def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
         return
     kept = {entry.metadata_file for entry in after.metadata_log}
     for entry in before.metadata.metadata_log:
-        if entry.metadata_file not in kept and is_its_own(before, entry.metadata_file):
-            with contextlib.suppress(OSError):  # gone, or only an orphan
-                before.io.delete(entry.metadata_file)
+        if entry.metadata_file not in kept:
+            delete(before, entry.metadata_file)
 
 
 def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exception) -> IcebergTable:
@@ -116,39 +111,10 @@ def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exce
         ) from failure
 
 
-def move_main(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None:
-    """Make another snapshot the head of `main`, if the head is still the one in `iceberg`.
-
-    Raises:
-        CommitConflict: somebody else committed first; the head was not moved.
-        FoldhouseError: the clock is behind the table's last commit.
-    """
-    wait_for_the_clock(iceberg)
-    swap(
-        catalog,
-        iceberg,
-        unmoved(iceberg),
-        (branch_is(snapshot_id),),
-        lambda now: now.metadata.current_snapshot_id == snapshot_id,
-        f"the way back to snapshot {snapshot_id}",
+def branch_is(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
+    """The update that points a branch to a snapshot; what the branch says of its history stays."""
+    held = iceberg.metadata.refs.get(branch)
+    rules = {} if held is None else held.model_dump(by_alias=True, exclude_none=True)
+    return SetSnapshotRefUpdate.model_validate(
+        {**rules, "ref-name": branch, "type": "branch", "snapshot-id": snapshot_id}
     )
-
-
-def wait_for_the_clock(iceberg: IcebergTable) -> None:
-    """Wait until a moved branch is stamped no earlier than the last commit; readers refuse a history that goes back.
-
-    Raises:
-        FoldhouseError: the clock is further behind than a moment's waiting makes good.
-    """
-    behind_ms = iceberg.metadata.last_updated_ms - int(time.time() * 1000)
-    if behind_ms > _PATIENCE_MS:
-        name = ".".join(iceberg.name())
-        raise FoldhouseError(
-            f"the clock of this machine is {behind_ms / 1000:.0f} s behind the last commit to {name}; set it right"
-        )
-    time.sleep(max(behind_ms, 0) / 1000)
-
-
-def branch_is(snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
-    """The update that points a branch to a snapshot."""
-    return SetSnapshotRefUpdate.model_validate({"ref-name": branch, "type": "branch", "snapshot-id": snapshot_id})

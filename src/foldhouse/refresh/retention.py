@@ -1,0 +1,173 @@
+"""Which snapshots of a table stay, by its properties: Iceberg's own, and above them `foldhouse.history.keep`.
+
+The ages of that policy are counted back from the newest commit, or from now where that is earlier: neither a machine
+whose clock is ahead nor one commit that is stamped ahead makes history expire. The ages of Iceberg's rules, and of a
+caller who names one, are counted back from now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from foldhouse.errors import InvalidProperty
+from foldhouse.refresh.publish import REBUILD_BRANCH
+from foldhouse.storage.history import HeadSince, heads, last_as_head, lineage, snapshot_of
+from foldhouse.values import keep as policy
+from foldhouse.values.keep import Keep
+
+KEEP = "foldhouse.history.keep"
+MAX_AGE = "history.expire.max-snapshot-age-ms"
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_REF_AGE = "history.expire.max-ref-age-ms"
+POSITION_TAG = "foldhouse.position."
+OVERDUE_SNAPSHOTS = 1_000
+"""Thinning is overdue once so many snapshots could go."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What an expiry keeps beside what it always keeps. What is `None` is left to the table's properties.
+
+    Args:
+        since_ms: snapshots that were the head at this moment or later, and no others for their age.
+        last: so many of the newest commits behind the head, itself among them.
+        now_ms: the time.
+        in_use_ms: snapshots that were the head within so long, where the table's own policy decides.
+        keep: a policy in place of the table's.
+    """
+
+    since_ms: int | None
+    last: int | None
+    now_ms: int
+    in_use_ms: int = 0
+    keep: Keep | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules in a table's properties.
+
+    Args:
+        keep: the policy.
+        max_age_ms: older snapshots go, whatever the policy; `None` where the property is not set.
+        last: so many of the newest commits stay.
+        max_ref_age_ms: tags and branches that name older snapshots go; `None` where the property is not set.
+    """
+
+    keep: Keep
+    max_age_ms: int | None
+    last: int
+    max_ref_age_ms: int | None
+
+
+def rules_of(properties: Mapping[str, str]) -> Rules:
+    """Read the rules.
+
+    Raises:
+        InvalidProperty: one of them cannot be used.
+    """
+    return Rules(
+        keep=policy.parse(properties.get(KEEP, policy.DEFAULT)),
+        max_age_ms=_number(properties, MAX_AGE),
+        last=_number(properties, MIN_SNAPSHOTS) or 1,
+        max_ref_age_ms=_number(properties, MAX_REF_AGE),
+    )
+
+
+def _rules_of_main(iceberg: IcebergTable) -> Rules:
+    """The rules of a table, where its branch `main` has none of its own."""
+    rules, main = rules_of(iceberg.properties), iceberg.metadata.refs.get(MAIN_BRANCH)
+    if main is None:
+        return rules
+    max_age_ms = main.max_snapshot_age_ms or rules.max_age_ms
+    return replace(rules, max_age_ms=max_age_ms, last=main.min_snapshots_to_keep or rules.last)
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InvalidProperty(f"the property {name} is {text!r}; a whole number above 0 is needed")
+    return int(text)
+
+
+def stays(iceberg: IcebergTable, keeping: Keeping) -> tuple[set[int], frozenset[str]]:
+    """The snapshots that stay for their age, their place or a ref; and the tags and branches that go.
+
+    Raises:
+        InvalidProperty: a rule of the table cannot be used.
+    """
+    metadata, rules = iceberg.metadata, _rules_of_main(iceberg)
+    dropped = frozenset(
+        name for name, ref in metadata.refs.items() if _has_gone_by(iceberg, name, ref, rules, keeping.now_ms)
+    )
+    refs = {name: ref for name, ref in metadata.refs.items() if name not in dropped}
+    found = {ref.snapshot_id for name, ref in refs.items() if not name.startswith(POSITION_TAG)}
+    main = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())]
+    last = rules.last if keeping.last is None else keeping.last
+    found |= {*main[:last], *young(metadata, rules, keeping)}
+    on_main = set(main)
+    for name, ref in refs.items():
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name not in (MAIN_BRANCH, REBUILD_BRANCH):
+            found |= _of_branch(iceberg, ref, on_main, rules_of(iceberg.properties), keeping)
+    return found, dropped
+
+
+def young(metadata: TableMetadata, rules: Rules, keeping: Keeping) -> set[int]:
+    """The snapshots that stay because of when they were the head."""
+    log = heads(metadata)
+    ends = last_as_head(metadata.snapshots, log)
+    if keeping.since_ms is not None:
+        return {one for one, end in ends.items() if end >= keeping.since_ms}
+    now_ms = min(keeping.now_ms, log[-1].since_ms if log else keeping.now_ms)
+    kept = kept_of(log, keeping.keep or rules.keep, now_ms)
+    if rules.max_age_ms is not None:
+        kept = {one for one in kept if ends.get(one, 0) >= keeping.now_ms - rules.max_age_ms}
+    return kept | {one for one, end in ends.items() if end > now_ms - keeping.in_use_ms}
+
+
+def kept_of(log: Sequence[HeadSince], keep: Keep, now_ms: int) -> set[int]:
+    """The snapshots of a log of heads that a policy keeps."""
+    places = keep.places([one.since_ms for one in log], now_ms)
+    return {one for one in (log[place].snapshot_id for place in places) if one is not None}
+
+
+def could_go(iceberg: IcebergTable, now_ms: int) -> int:
+    """How many snapshots the table's own rules would let go now; some may stay because a consumer needs them."""
+    kept, _ = stays(iceberg, Keeping(None, None, now_ms))
+    return sum(one.snapshot_id not in kept for one in iceberg.snapshots())
+
+
+def _has_gone_by(iceberg: IcebergTable, name: str, ref: SnapshotRef, rules: Rules, now_ms: int) -> bool:
+    """Whether a tag or branch is older than it may get; `main`, and what foldhouse sets itself, never is."""
+    if name in (MAIN_BRANCH, REBUILD_BRANCH) or name.startswith(POSITION_TAG):
+        return False
+    most_ms = ref.max_ref_age_ms or rules.max_ref_age_ms
+    snapshot = snapshot_of(iceberg, ref.snapshot_id)
+    return most_ms is not None and snapshot is not None and now_ms - snapshot.timestamp_ms > most_ms
+
+
+def _of_branch(iceberg: IcebergTable, ref: SnapshotRef, on_main: set[int], rules: Rules, keeping: Keeping) -> set[int]:
+    """The snapshots of a branch that stay, down to where it left `main`, by the rules of the branch or the table."""
+    own: list[Snapshot] = []
+    for snapshot in lineage(iceberg, snapshot_of(iceberg, ref.snapshot_id)):
+        if snapshot.snapshot_id in on_main:
+            break
+        own.append(snapshot)
+    last = ref.min_snapshots_to_keep or (rules.last if keeping.last is None else keeping.last)
+    found = {one.snapshot_id for one in own[:last]}
+    if keeping.since_ms is not None:
+        return found | {one.snapshot_id for one in own if one.timestamp_ms >= keeping.since_ms}
+    log = [HeadSince(one.timestamp_ms, one.snapshot_id) for one in reversed(own)]
+    now_ms = min([keeping.now_ms, *(one.since_ms for one in log[-1:])])
+    kept = kept_of(log, keeping.keep or rules.keep, now_ms)
+    most_ms = ref.max_snapshot_age_ms or rules.max_age_ms
+    since_ms = 0 if most_ms is None else keeping.now_ms - most_ms
+    return found | {one.snapshot_id for one in own if one.snapshot_id in kept and one.timestamp_ms >= since_ms}

@@ -1,0 +1,164 @@
+"""What is stamped on a table, and by whose clock: never earlier than what is there, whoever's clock was wrong.
+
+Readers of Iceberg refuse a table whose log of heads goes back in time by more than a minute. So a commit is stamped by
+the clock of its own machine, or 1 ms after the table's last stamp where that is later: whoever meets a table that is
+ahead of his clock takes it no further ahead than 1 ms a commit, and can do with it whatever he could otherwise. Which
+of the two is wrong, a single machine cannot know; `mend` is for a person who does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from pydantic import Field
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate, _apply_table_update
+
+from foldhouse.errors import Unsupported
+from foldhouse.storage import history
+from foldhouse.storage.history import HeadSince, Thinned
+from foldhouse.storage.swap import branch_is, swap, unmoved
+
+_LOG = logging.getLogger(__name__)
+AHEAD_MS = 60_000
+"""Clocks of several machines differ; a table further ahead of a clock than this is said to be ahead."""
+
+
+def clock_ms() -> int:
+    """The clock of this machine, in ms since 1970."""
+    return int(time.time() * 1000)
+
+
+def stamp_ms(metadata: TableMetadata, head: Snapshot | None = None) -> int:
+    """What the next change of a table is stamped with: now, or just after the last stamp."""
+    return max(clock_ms(), metadata.last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
+
+
+def ahead_ms(metadata: TableMetadata) -> int:
+    """How far the last stamp of a table is ahead of the clock; 0 for what may be the difference of two machines."""
+    stamps = [metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.metadata_log[-1:])]
+    ahead = max(stamps) - clock_ms()
+    return ahead if ahead > AHEAD_MS else 0
+
+
+def warn_if_ahead(iceberg: IcebergTable) -> None:
+    """Say in the log that a table is ahead of this clock, and what to do."""
+    ahead = ahead_ms(iceberg.metadata)
+    if ahead:
+        name = ".".join(iceberg.name())
+        _LOG.warning(
+            "%s was last stamped %.0f s ahead of the clock of this machine, so this commit is stamped just after that. "
+            "Set the clock right, or if it is right, run `foldhouse mend-clock %s`",
+            name,
+            ahead / 1000,
+            name,
+        )
+
+
+class Stamped(SetPropertiesUpdate):
+    """No property, and the last stamp of the table no earlier than it was: pyiceberg would take the clock's."""
+
+
+@_apply_table_update.register(Stamped)
+def _(update: Stamped, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    context.add_update(update)
+    return base_metadata.model_copy(update={"last_updated_ms": stamp_ms(base_metadata)})
+
+
+class MovesMain(SetSnapshotRefUpdate):
+    """Points `main` to a snapshot that is there, stamped no earlier than the last stamp."""
+
+
+@_apply_table_update.register(MovesMain)
+def _(update: MovesMain, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    stamp = stamp_ms(base_metadata)
+    plain = SetSnapshotRefUpdate.model_validate(update.model_dump(by_alias=True))
+    moved = _apply_table_update(plain, base_metadata, context)
+    if moved is base_metadata:
+        return moved
+    log = [*moved.snapshot_log[:-1], SnapshotLogEntry(snapshot_id=update.snapshot_id, timestamp_ms=stamp)]
+    return moved.model_copy(update={"snapshot_log": log, "last_updated_ms": stamp})
+
+
+def main_moves_to(iceberg: IcebergTable, snapshot_id: int) -> MovesMain:
+    """The update that makes a snapshot that is there the head."""
+    return MovesMain.model_validate(branch_is(iceberg, snapshot_id).model_dump(by_alias=True))
+
+
+class _Mended(SetPropertiesUpdate):
+    """Sets properties, and takes every stamp that is ahead of the clock back to it, in their order."""
+
+    now_ms: int = Field(exclude=True)
+
+
+@_apply_table_update.register(_Mended)
+def _(update: _Mended, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    now, log = update.now_ms, base_metadata.snapshot_log
+    kept = [entry for entry in log if entry.timestamp_ms <= now]
+    late = [entry for entry in log if entry.timestamp_ms > now]
+    first = max([now - len(late) + 1, *(entry.timestamp_ms + 2 for entry in kept[-1:])])
+    stamps = {(entry.snapshot_id, entry.timestamp_ms): first + place for place, entry in enumerate(late)}
+    last = max(now, first + len(late) - 1)
+
+    def taken_back(one: Any) -> Any:
+        if one.timestamp_ms <= now:
+            return one
+        stamp = stamps.get((getattr(one, "snapshot_id", 0), one.timestamp_ms), last)
+        return one.model_copy(update={"timestamp_ms": stamp})
+
+    context.add_update(update)
+    return base_metadata.model_copy(
+        update={
+            "last_updated_ms": last,
+            "snapshots": [taken_back(one) for one in base_metadata.snapshots],
+            "snapshot_log": [taken_back(entry) for entry in log],
+            "metadata_log": [taken_back(entry) for entry in base_metadata.metadata_log],
+            "properties": {**base_metadata.properties, **update.updates},
+        }
+    )
+
+
+def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
+    """Take the stamps of a table that are ahead of this machine's clock back to it, in one commit without a snapshot.
+
+    When those commits really were made is not known. Time travel to a moment between the last stamp that stays and now
+    is refused from then on; no snapshot and no row changes.
+
+    Returns:
+        How far the table was ahead, in ms; 0 where it was not, and nothing was committed.
+
+    Raises:
+        Unsupported: a server keeps the catalog, and stamps of its tables cannot be changed.
+        CommitConflict: somebody else committed meanwhile; nothing was changed.
+    """
+    now, metadata = clock_ms(), iceberg.metadata
+    ahead = ahead_ms(metadata)
+    if not ahead:
+        return 0
+    name = ".".join(iceberg.name())
+    if not isinstance(catalog, MetastoreCatalog):
+        raise Unsupported(
+            f"{name} is {ahead / 1000:.0f} s ahead of the clock, and its catalog is kept by a server, which lets "
+            "nobody change the time of a commit; commits go on, each stamped just after the last one"
+        )
+    before = [one for one in history.heads(metadata) if one.since_ms <= now]
+    if before and before[-1].snapshot_id is not None:
+        before.append(HeadSince(before[-1].since_ms + 1, None))
+    known = Thinned(history.thinned(metadata).below, tuple(before) or (HeadSince(0, None),))
+    updates = _Mended(updates={history.PROPERTY: history.to_json(known)}, now_ms=now)
+    swap(
+        catalog,
+        iceberg,
+        unmoved(iceberg),
+        (updates,),
+        lambda found: found.properties.get(history.PROPERTY) == history.to_json(known),
+        "the mending of its times",
+    )
+    # pyiceberg's own catalogs log the replaced file by its old time, which a second commit takes back.
+    mend(catalog, catalog.load_table(iceberg.name()))
+    return ahead
