@@ -324,7 +324,9 @@ def test_expire_removes_what_is_old_and_holds_where_tables_stand(shop, folder):
             "snapshots_left": 3,
             "files_deleted": 0,
             "bytes_freed": 0,
+            "files_outside": 0,
             "held": {"foldhouse.position.shop.balances": at},
+            "tags_dropped": [],
         }
     ]
     lines = call("expire", "--lake", folder).stdout.splitlines()

@@ -221,7 +221,7 @@ def test_a_refresh_that_was_cut_off_is_repaired_by_running_it_again(
         liar = fh.Lake(Liar(lake.catalog, failure, landed=landed), lambda: pytest.fail("no JVM is needed"))
         try:
             liar.refresh(folded)
-        except type(failure):
+        except (fh.FoldhouseError, ValueError):
             assert not landed
         lake.refresh(folded)
     assert {row["n"]: row["rows"] for row in lake.to_arrow(folded).to_pylist()} == {1: 1, 2: 1, 3: 1, 5: 2}
