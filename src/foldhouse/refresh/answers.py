@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from foldhouse.refresh.bucket import BucketJob, BucketResult
-from foldhouse.refresh.deletes import sequence_from_json, sequence_to_json
+from foldhouse.refresh.deletes import sequence_of_text, sequence_to_json
 from foldhouse.storage import described
 from foldhouse.storage.described import checked, is_count, parsed
 
@@ -76,7 +76,7 @@ def _result(job: BucketJob, held: set[str], text: Any, keys: bytes | None) -> Bu
 
 def _sequence(job: BucketJob, text: str | None) -> tuple[Any, ...] | None:
     try:
-        return sequence_from_json(text, job.plan.sequence)
+        return None if text is None else sequence_of_text(text, job.plan.sequence)
     except (TypeError, ValueError, RecursionError, pa.ArrowException):
         checked(False, text, "a sequence")
         raise

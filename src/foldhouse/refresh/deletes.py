@@ -22,11 +22,24 @@ def sequence_to_json(sequence: tuple[Any, ...] | None, types: Sequenced) -> str 
 
 
 def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | None:
-    """The inverse of `sequence_to_json`, at the types of now (a column may have been widened since)."""
+    """The inverse of `sequence_to_json` for a text of a summary; see `sequence_of_text`.
+
+    Raises:
+        ForeignCommit: it is nothing that foldhouse wrote.
+    """
     if text is None:
         return None
     with said("foldhouse.deleted-upto", text):
-        return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
+        return sequence_of_text(text, types)
+
+
+def sequence_of_text(text: str, types: Sequenced) -> tuple[Any, ...]:
+    """A sequence at the types of now: a column may have been widened since it was written.
+
+    Raises:
+        ValueError, TypeError: it is none (Arrow's errors are among them).
+    """
+    return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
 
 
 def newest(sequences: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+import traceback
 from collections.abc import Iterator
 
 import polars as pl
@@ -21,6 +22,7 @@ from foldhouse.storage.sqlite import failure_of_catalog
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_AGAIN = "A commit is whole or absent: run it again, what is committed is not repeated"
 _PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, type) and issubclass(kind, Exception))
 
 
@@ -69,10 +71,18 @@ def _of_store(name: str, failure: OSError) -> FoldhouseError:
             f"{name}: a file is missing: {said}. It was expired meanwhile, in which case running again is right, or "
             "it was lost: see `A file of the lake is damaged` in the runbook"
         )
+    if isinstance(failure, ConnectionError) and _is_of_py4j(failure):
+        return SparkLost(f"{name}: the connection to Spark's process was lost: {said}. {_AGAIN}")
     if isinstance(failure, ConnectionError) and failure.filename is None:
-        return SparkLost(f"{name}: a connection was lost: {said}. Nothing was committed; run it again")
+        return StorageError(f"{name}: the connection to the catalog or the store was lost: {said}. {_AGAIN}")
     if failure.errno in _FULL:
-        return StorageError(f"{name}: the disk is full: {said}. Nothing was committed; make room, and run it again")
+        return StorageError(f"{name}: the disk is full: {said}. Make room. {_AGAIN}")
     if failure.errno in _FORBIDDEN:
-        return StorageError(f"{name}: the store is read-only, or refuses: {said}. Nothing was committed")
-    return StorageError(f"{name}: the store cannot be used: {said}. Nothing was committed; run it again")
+        return StorageError(f"{name}: the store is read-only, or refuses: {said}. Make it writable. {_AGAIN}")
+    return StorageError(f"{name}: the store cannot be used: {said}. {_AGAIN}")
+
+
+def _is_of_py4j(failure: BaseException) -> bool:
+    """Whether it was raised on the way to Spark's Java process."""
+    frames = traceback.walk_tb(failure.__traceback__)
+    return any(str(frame.f_globals.get("__name__", "")).startswith("py4j.") for frame, _ in frames)

@@ -27,6 +27,8 @@ _PLAIN = {
 }
 _SIZED = re.compile(r"(decimal)\((\d{1,2}),(\d{1,2})\)|(fixed)[\[(](\d{1,9})[\])]")
 _NESTED = re.compile(r"(list|map|struct)<(.*)>")
+_MOST_BYTES = 2**20
+"""Of a fixed binary value; Arrow counts them with 32 bits, and a row this long is a mistake."""
 _FIELD = re.compile(r"(\w+):(.+)")
 
 
@@ -63,12 +65,16 @@ def _parsed(text: str) -> pa.DataType | None:
     if sized and sized[1]:
         return _decimal(int(sized[2]), int(sized[3]))
     if sized:
-        return pa.binary(int(sized[5]))
+        return _fixed(int(sized[5]))
     return _nested(nested[1], _parts(nested[2])) if nested else None
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType | None:
     return pa.decimal128(precision, scale) if scale <= precision and 0 < precision <= 38 else None
+
+
+def _fixed(size: int) -> pa.DataType | None:
+    return pa.binary(size) if 0 < size <= _MOST_BYTES else None
 
 
 def _nested(shape: str, parts: list[str]) -> pa.DataType | None:
