@@ -19,6 +19,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     NestedField,
@@ -32,7 +33,7 @@ from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
 from foldhouse.values.given import shown
-from foldhouse.values.types import arrow_type
+from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
 
 STATE = "_state"
 """The struct column in which folds keep what their published values do not hold."""
@@ -87,7 +88,10 @@ def _storable(schema: Schema) -> Schema:
 def _type_of(name: str, text: str) -> IcebergType:
     try:
         if "<" not in text:
-            return NestedField.model_validate({"id": 1, "name": name, "type": text, "required": False}).field_type
+            kind = NestedField.model_validate({"id": 1, "name": name, "type": text, "required": False}).field_type
+            if isinstance(kind, FixedType) and not 0 < len(kind) <= MOST_FIXED_BYTES:
+                raise ValueError("too long")
+            return kind
         return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
     except (ValueError, OverflowError, DefinitionError):
         raise DefinitionError(

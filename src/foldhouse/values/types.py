@@ -27,7 +27,7 @@ _PLAIN = {
 }
 _SIZED = re.compile(r"(decimal)\((\d{1,2}),(\d{1,2})\)|(fixed)[\[(](\d{1,9})[\])]")
 _NESTED = re.compile(r"(list|map|struct)<(.*)>")
-_MOST_BYTES = 2**20
+MOST_FIXED_BYTES = 2**20
 """Of a fixed binary value; Arrow counts them with 32 bits, and a row this long is a mistake."""
 _FIELD = re.compile(r"(\w+):(.+)")
 
@@ -74,7 +74,7 @@ def _decimal(precision: int, scale: int) -> pa.DataType | None:
 
 
 def _fixed(size: int) -> pa.DataType | None:
-    return pa.binary(size) if 0 < size <= _MOST_BYTES else None
+    return pa.binary(size) if 0 < size <= MOST_FIXED_BYTES else None
 
 
 def _nested(shape: str, parts: list[str]) -> pa.DataType | None:
