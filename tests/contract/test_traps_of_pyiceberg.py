@@ -31,6 +31,7 @@ from pyiceberg.types import DoubleType, NestedField, StringType
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 import foldhouse as fh
+from foldhouse.refresh.refresh_state import REFRESH_STATE
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices
@@ -421,7 +422,9 @@ def test_what_we_write_into_summaries_cannot_collide_with_icebergs_own(lake: fh.
     lake.refresh(table)
     icebergs = ("added-", "deleted-", "removed-", "total-", "changed-partition-count")
     for info in (*lake.history(stream), *lake.history(table)):
-        assert [k for k in info.summary if not k.startswith(("foldhouse.", *icebergs))] == []
+        assert {k for k in info.summary if not k.startswith(("foldhouse.", *icebergs))} <= {REFRESH_STATE}
+    with pytest.raises(AttributeError):  # the draft's key is none that pyiceberg takes for one of its own
+        _ = Summary(Operation.APPEND).refresh_state  # type: ignore[attr-defined]
 
 
 def test_the_totals_of_a_replace_cannot_be_added_up() -> None:
@@ -537,8 +540,13 @@ def test_a_flipped_bit_in_a_data_file_is_mostly_read_back_as_a_wrong_value(lake:
 
 def test_a_table_named_by_a_path_writes_outside_the_warehouse(lake: fh.Lake, make: Make) -> None:
     make()
-    evil = lake.catalog.create_table(("t", "../../evil"), SCHEMA)
+    with pytest.raises(fh.DefinitionError, match=r"'\.\./\.\./evil' cannot be the name"):
+        lake.catalog.create_table(("t", "../../evil"), SCHEMA)
+    assert files_of(lake, ".parquet") == set()
+    stock = SqlCatalog("foldhouse", **{name: lake.catalog.properties[name] for name in ("uri", "warehouse")})
+    evil = stock.create_table(("t", "../../evil"), SCHEMA)
     evil.append(numbers(1))
+    stock.engine.dispose()
     warehouse = Path(lake.catalog.properties["warehouse"].removeprefix("file://")).resolve()
     (written,) = (warehouse / "..").resolve().rglob("*.parquet")
     assert warehouse not in written.parents

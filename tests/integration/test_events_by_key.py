@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -295,6 +295,24 @@ def test_a_key_whose_last_event_is_taken_away_disappears(lake: fh.Lake) -> None:
             lake.refresh(table)
             assert lake.to_arrow(table)["key"].to_pylist() == ["a"]
         lake.replace(daily, pa.Table.from_pylist(rows[1:], schema), partitions=[second])
+
+
+def test_a_batch_that_is_delivered_again_is_appended_once_unless_it_was_rolled_back(lake: fh.Lake) -> None:
+    """A batch of them is delivered again."""
+    plain = fh.stream("keyed.batches", schema={"key": "string"})
+    batch = pa.table({"key": ["a"]})
+    lake.append(plain, pa.table({"key": ["z"]}))
+    assert lake.append(plain, batch, batch_id="monday").committed
+    assert not lake.append(plain, batch, batch_id="monday").committed
+    lake.compact(plain, min_files=1)
+    lake.expire(plain, older_than=timedelta(), keep_last=1, in_use=timedelta())
+    assert not lake.append(plain, batch, batch_id="monday").committed
+    other = fh.stream("keyed.rolled", schema={"key": "string"})
+    before = lake.append(other, pa.table({"key": ["z"]})).snapshot_id
+    lake.append(other, batch, batch_id="monday")
+    lake.rollback(other, to=before)
+    assert lake.append(other, batch, batch_id="monday").committed
+    assert lake.to_arrow(other).sort_by("key").to_pylist() == [{"key": "a"}, {"key": "z"}]
 
 
 def test_every_row_of_the_page_has_its_test_and_no_other() -> None:

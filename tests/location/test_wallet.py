@@ -152,7 +152,7 @@ def test_a_balance_that_another_writer_edited_is_found_and_the_next_run_refuses_
         fh.ForeignCommit, match=rf"wallet\.balances is derived, but its snapshot {edited.id} \("
     ) as said:
         run(lake)
-    assert "is not foldhouse's; roll it back to its parent" in str(said.value)
+    assert "is not foldhouse's; roll it back to snapshot" in str(said.value)
     lake.rollback(wallet.balances, to=good.id)
     assert check_of(run(lake)).passed
     assert lake.to_arrow(wallet.balances).sort_by("account").to_pylist()[0] == before
