@@ -67,7 +67,7 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
         raise DefinitionError("Spark says of the logic that it is not deterministic; a function in it is not")
     shape = shape_of(plan, places)
     found = origins_of(plan, table.keys)
-    if shape.is_linear and places > 1:
+    if not shape.is_known or (shape.is_linear and places > 1):
         found = {}
     if not shape.is_linear:
         found = {name: origin for name, origin in found.items() if not origin.is_day}
