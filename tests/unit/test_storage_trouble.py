@@ -37,7 +37,7 @@ def test_a_disk_that_is_full_at_any_write_leaves_everything_as_it_was(
         with monkeypatch.context() as patched:
             patched.setattr(PyArrowFile, "create", full)
             if point <= 4:
-                with pytest.raises(fh.StorageError, match=r"c\.totals: the disk is full.*make room"):
+                with pytest.raises(fh.StorageError, match=r"c\.totals: the disk is full.*Make room"):
                     lake.refresh(corrupting.totals)
             else:
                 left[0] -= 4
