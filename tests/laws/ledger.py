@@ -52,12 +52,24 @@ def _rounded(values: list[float | None] | None, divisor: Callable[[list[float]],
         return math.inf if exact > 0 else -math.inf
 
 
+def _as_text(function: Callable[..., float | None]) -> Callable[[list[float | None] | None], str | None]:
+    """As text, because DuckDB takes a NaN that a function returns beside nulls for another null."""
+
+    def said(values: list[float | None] | None) -> str | None:
+        found = function(values)
+        return None if found is None else repr(found)
+
+    return said
+
+
 @functools.cache
 def duck() -> duckdb.DuckDBPyConnection:
     """The one oracle of this process. Its own sums of doubles are not exact, so it is given Python's fractions."""
     connection = duckdb.connect()
     for function in (exact_total, exact_mean):
-        connection.create_function(function.__name__, function, ["DOUBLE[]"], "DOUBLE", null_handling="special")
+        name = function.__name__
+        connection.create_function(f"{name}_text", _as_text(function), ["DOUBLE[]"], "VARCHAR", null_handling="special")
+        connection.execute(f"CREATE MACRO {name}(given) AS CAST({name}_text(given) AS DOUBLE)")
     connection.execute("SET threads = 1")
     atexit.register(connection.close)
     return connection
