@@ -18,7 +18,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from foldhouse.errors import CommitConflict, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CommitConflict, CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.refresh import append as streams
 from foldhouse.refresh.append import Commit
 from foldhouse.refresh.arguments import told
@@ -538,8 +538,13 @@ class Lake:
         name = table if isinstance(table, str) else table.name
         try:
             return self.catalog.load_table(name)
-        except (NoSuchTableError, ValueError):
+        except (NoSuchTableError, ValueError) as failure:
             known = self.tables()
+            if name in known:  # what its row says of it cannot be opened
+                raise CorruptFile(
+                    f"the catalog is damaged: it knows {name}, and cannot open it ({failure}). Restore `catalog.db` from "
+                    "a backup, or move it away and run `foldhouse register`"
+                ) from failure
             lost = is_in_warehouse(self.catalog, name)
             way = f"; its files are in the warehouse: `foldhouse register {name}` has them back" if lost else ""
             raise UnknownTable(
