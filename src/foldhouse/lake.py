@@ -542,8 +542,8 @@ class Lake:
             known = self.tables()
             if name in known:  # what its row says of it cannot be opened
                 raise CorruptFile(
-                    f"the catalog is damaged: it knows {name}, and cannot open it ({failure}). Restore `catalog.db` from "
-                    "a backup, or move it away and run `foldhouse register`"
+                    f"the catalog is damaged: it knows {name}, and cannot open it ({failure}). Restore "
+                    "`catalog.db` from a backup, or move it away and run `foldhouse register`"
                 ) from failure
             lost = is_in_warehouse(self.catalog, name)
             way = f"; its files are in the warehouse: `foldhouse register {name}` has them back" if lost else ""
