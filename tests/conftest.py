@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent.parent
+REMOTE = "FOLDHOUSE_TEST_REMOTE"
+"""The environment variable that has the tests run on a Spark Connect server."""
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
     sys.path.insert(0, str(folder))
 
@@ -39,9 +41,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the whole run; of each process, where it runs in two."""
-    from foldhouse.spark.session import local_session
+    from foldhouse.spark.session import connect_session, local_session
 
-    session = local_session("local[2]")
+    remote = os.environ.get(REMOTE)
+    session = connect_session(remote) if remote else local_session("local[2]")
     yield session
     session.stop()
 

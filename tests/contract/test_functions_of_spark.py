@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from foldhouse.errors import DefinitionError, FoldhouseError
 from foldhouse.refresh.compiled import Compiled, compile_table
+from foldhouse.spark.asked import check_words
 from foldhouse.spark.functions import (
     AGGREGATES,
     CLASS_OF,
@@ -67,7 +68,8 @@ input_file_block_start()|input_file_block_length()|current_timestamp|current_tim
 lag(n) over (partition by k order by t)|ntile(2) over (order by n)
 collect_list(n) over (partition by k order by t)|sum(x) over (partition by k)|first(n) over (partition by k order by t)
 sum(n) over (partition by k order by t rows between 1 preceding and current row)
-lead(s) over (partition by k order by n)
+lead(s) over (partition by k order by n)|avg(n) over (partition by k)
+cast('to' 'day' as date)|date(replace('tox','x','day'))
 """.replace("\n", "|").strip("|")
 ACCEPTED_TEXTS = """timestamp 'epoch'|timestamp '2020-01-01'|date '2020-02-29'|to_date(s)|unix_timestamp(t)
 t > '2020-01-01'|row_number() over (partition by k order by t)
@@ -89,6 +91,38 @@ def test_expressions_that_give_another_answer_are_refused_by_name_in_rows_and_in
 def test_expressions_that_give_the_same_answer_are_accepted(spark: SparkSession) -> None:
     for text in ACCEPTED_TEXTS.split("|"):
         compiled(spark, argument=fh.count(lambda text=text: F.expr(text)))
+
+
+def test_texts_that_are_joined_of_literals_are_refused_over_connect() -> None:
+    for text in ("cast('to'||'day' as date)", "cast('to' /* */ 'day' as date)", "date(concat('to', \"day\"))"):
+        with pytest.raises(DefinitionError, match="may take for the present day"):
+            check_words(text)
+    for text in (
+        "k in ('a','b')",
+        "concat(s, 'a')",
+        "replace(s,'a','b') || 'c'",
+        "to_date('2020-01-01')",
+        "array('a', 'b')",
+    ):
+        check_words(text)
+
+
+SUMS = {"sum(n)": True, "sum(n * 2)": True, "sum(cast(x as decimal(20,2)))": True, "sum(x)": False, "avg(x)": False}
+SUMS |= {"avg(n)": False, "avg(cast(n as decimal(20,0)))": True, "sum(case when n > 1 then x end)": False}
+
+
+def test_sums_and_averages_of_what_adds_up_exactly_are_accepted(spark: SparkSession) -> None:
+    for text, is_exact in SUMS.items():
+        name, _, given = text.removesuffix(")").partition("(")
+
+        def rows(e: DataFrame, name: str = name, given: str = given) -> DataFrame:
+            return e.groupBy("k").agg(F.coalesce(getattr(F, name)(F.expr(given)), F.lit(0)).alias("n"))
+
+        if is_exact:
+            compiled(spark, rows)
+        else:
+            with pytest.raises(DefinitionError, match="adds floats in another order each time"):
+                compiled(spark, rows)
 
 
 REFUSED_ROWS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {

@@ -10,8 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from laws.columns import Choice, is_flat, is_key, quoted, random_columns, rising, selected
-from laws.rows import behind, random_rows
+from laws.columns import Choice, Made, is_flat, is_key, quoted, random_columns, rising, selected
+from laws.rows import HAS_WINDOWS, behind, random_rows, random_window
 
 import foldhouse as fh
 
@@ -116,6 +116,7 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
     rows, rows_sql, types = made
     keys = _keys(chance, types)
     sequence = _sequence(chance, source, types)
+    argument_sql = ""
     flags = [column for column, kind in types.items() if kind == "boolean"]
     others = [column for column, kind in types.items() if is_flat(kind) and column not in keys]
     published: dict[str, str]
@@ -127,6 +128,11 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
         published = {column: types[column] for column in chosen}
     else:
         columns = random_columns(Choice(chance, types, sequence), name[-2:])
+        if has_spark and HAS_WINDOWS and chance.random() < 0.3:
+            argument, kind = random_window(chance, types)
+            given = f"{name[-2:]}_arg"
+            columns[given] = Made(fh.maximum(argument), f"max({quoted(given)})", kind)
+            argument_sql = f"SELECT *, {argument} AS {quoted(given)} FROM source".replace("`", '"')
         sequence = sequence if any(made.is_ordered for made in columns.values()) else []
         fold = fh.fold(**{column: made.fold for column, made in columns.items()})
         grouped = ", ".join(map(quoted, keys))
@@ -141,8 +147,8 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
     null_sequence = " OR ".join(f"{quoted(one)} IS NULL" for one in sequence) or "false"
     counted = "SELECT count(*) FROM source WHERE"
     statements = sql, f"{counted} {null_key}", f"{counted} NOT ({null_key}) AND ({null_sequence})"
-    if rows is not None:
-        statements = tuple(behind(one, rows_sql) for one in statements)
+    for inner in filter(None, (argument_sql, rows_sql)):
+        statements = tuple(behind(one, inner) for one in statements)
     sql, null_keys_sql, null_sequences_sql = statements
     return Defined(
         table=fh.table(
@@ -196,7 +202,7 @@ def _keys(chance: random.Random, types: Mapping[str, str]) -> list[str]:
 
 
 def _sequence(chance: random.Random, source: fh.Stream | Defined, types: Mapping[str, str]) -> list[str]:
-    if isinstance(source, fh.Stream):
+    if isinstance(source, fh.Stream) and types.keys() >= set(source.sequence_by):
         return list(source.sequence_by)
     exact = [name for name, kind in types.items() if is_key(kind) and kind != "boolean"]
     return chance.sample(exact, min(len(exact), chance.choice([1, 1, 2])))

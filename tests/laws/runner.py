@@ -23,6 +23,8 @@ LIKELY: dict[Callable[[History], None], float] = {
     streams.restate: 3,
     streams.write_to_the_stream: 1.5,
     streams.roll_back_the_stream: 1,
+    streams.empty_the_stream: 0.5,
+    streams.correct_a_number: 1,
     streams.create_the_stream_again: 0.3,
     tables.refresh: 6,
     tables.refresh_all: 3,

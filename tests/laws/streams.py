@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 from laws.batches import DAYS, EMPTY, random_batch, table_of
 from laws.crashes import Moment
 from laws.history import History
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import AlwaysTrue, EqualTo
 
 
 def append(history: History) -> None:
@@ -70,6 +71,31 @@ def roll_back_the_stream(history: History) -> None:
         head = history.lake.rollback(history.stream, to=infos[to].id)
         if not history.ledger.knows(history.stream.name, head):  # one that stands in for a snapshot no longer listed
             history.ledger.put(history.stream.name, head, rows)
+
+
+def empty_the_stream(history: History) -> None:
+    """Every event is deleted: what is folded of it is what is folded of nothing."""
+    if history.head(history.stream.name) is not None and history.held().num_rows:
+        history.put(lambda: history.lake.load(history.stream).delete(AlwaysTrue()), EMPTY)
+
+
+def correct_a_number(history: History) -> None:
+    """A number beside which the others vanish is folded, and is corrected to a small one."""
+    column, day = history.stream.partition_column, history.chance.choice(DAYS)
+    if column is None or history.head(history.stream.name) is None:
+        return
+    history.tell(day)
+    held = history.held()
+    others = table_of([row for row in held.to_pylist() if _day(row[column]) != day])
+    batch = random_batch(history.chance, EMPTY, day).to_pylist()
+    for number in (1e17, 1.0):
+        landed = table_of([{**row, "ratio": number} if at == 0 else row for at, row in enumerate(batch)])
+        after = pa.concat_tables([others, landed])
+        history.put(functools.partial(history.lake.replace, history.stream, landed, partitions=[day]), after)
+        for defined in history.tables:
+            if history.head(defined.table.source.name) is not None:
+                history.refresh(defined)
+        history.ledger.check_step()
 
 
 def create_the_stream_again(history: History) -> None:

@@ -24,7 +24,7 @@ from foldhouse.refresh.deliveries import last_deliveries, order_of
 from foldhouse.refresh.pruning import pieces_with_keys
 from foldhouse.spark.failures import in_our_words
 from foldhouse.spark.shape import Origin
-from foldhouse.spark.source import frame_of
+from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
@@ -178,7 +178,7 @@ def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
     schema = logic.layouts[place].arrow
     target = pa.schema([schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]])
     whole = rows.to_arrow().cast(target).combine_chunks()  # Spark drops what comes after an empty chunk
-    return logic.session().createDataFrame(whole)
+    return frame_of_arrow(logic.session(), whole)
 
 
 def _weight(weight: int) -> pl.Expr:
@@ -266,7 +266,7 @@ def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: tuple[Choi
     for number, choice in enumerate(choices):
         mark = f"__chosen{number}"
         names = {name: f"__key{number}_{i}" for i, name in enumerate(choice.columns)}
-        keys = session.createDataFrame(choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
+        keys = frame_of_arrow(session, choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
         keys = F.broadcast(keys.withColumn(mark, F.lit(True)))
         same = [rows[name].eqNullSafe(keys[key]) for name, key in names.items()]
         rows = rows.join(keys, functools.reduce(lambda one, other: one & other, same), "left").drop(*names.values())

@@ -27,6 +27,7 @@ from foldhouse.refresh.placement import placed
 from foldhouse.refresh.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
 from foldhouse.refresh.runners import Recompute, Run
 from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
 from foldhouse.values.definition import Stream
 
@@ -92,7 +93,7 @@ def _routed(route: Route, signed: DataFrame) -> DataFrame:
 
 def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:
     """All rows of the unresolved keys, and for each key a row that only names it."""
-    wanted = run.logic.session().createDataFrame(recompute.keys.to_arrow().combine_chunks())
+    wanted = frame_of_arrow(run.logic.session(), recompute.keys.to_arrow().combine_chunks())
     (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
     full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
     marks = wanted

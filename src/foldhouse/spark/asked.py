@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence, Set
-from typing import Any, NoReturn
+from itertools import pairwise
+from typing import Any, NoReturn, cast
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType
 
 from foldhouse.errors import DefinitionError
 from foldhouse.spark.functions import AGGREGATES, CLASS_OF, DIGITS, FLOATS, FUNCTIONS, ORDERED, REFUSED_NAMES, words
@@ -44,8 +47,17 @@ _WITHOUT_BRACKETS = words("""
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _RAW = re.compile(r"\b[rR]['\"]")
 _CALL_OF_QUOTED = re.compile(r"`\s*\(")
-_WORD = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|([A-Za-z_]\w*)(\s*\()?", re.DOTALL)
+_QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_WORD = re.compile(rf"{_QUOTED.pattern}|([A-Za-z_]\w*)(\s*\()?", re.DOTALL)
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_MADE_TEXT = "makes a text that Spark may take for the present day or time"
+_NO_CONSTANTS = words("""
+    UnresolvedAttribute UnresolvedNamedLambdaVariable UnresolvedStar UnresolvedRegex ExpressionString
+""")
+_EXACT: dict[str, tuple[type[DataType], ...]] = {"sum": (IntegralType, DecimalType), "avg": (DecimalType,)}
+"""Function -> types of numbers that it adds up without rounding."""
+_CONSTANTS = words("array map named_struct struct create_map explode explode_outer posexplode inline stack")
+"""Functions of literals alone that no text comes out of."""
 _GENERATORS = words("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
 """)
@@ -76,8 +88,36 @@ def check_asked(rows: DataFrame, columns: Sequence[str] = ()) -> None:
             _refuse(
                 kind, "cannot be judged over Spark Connect; use a classic session, or write it with other functions"
             )
-    for message in _messages(plan):
-        _check_message(message, {name.lower() for name in columns})
+    known = {name.lower() for name in columns}
+    for _, relation in _relations(plan):
+        exact = _exact_sums(rows, relation)
+        for message in _of_relation(relation):
+            if not (_is_function(message) and message.SerializeToString(deterministic=True) in exact):
+                _check_message(message, known)
+
+
+def _exact_sums(rows: DataFrame, relation: Any) -> Set[bytes]:
+    """The sums and averages of a relation that the server knows to be of numbers that add up in any order."""
+    if not hasattr(relation, "input"):
+        return set()
+    session: Any = rows.sparkSession
+    return {
+        message.SerializeToString(deterministic=True)
+        for message in _of_relation(relation)
+        if _is_function(message) and message.function_name.lower() in _EXACT and len(message.arguments) == 1
+        if isinstance(_type_of(session, relation.input, message.arguments[0]), _EXACT[message.function_name.lower()])
+    }
+
+
+def _type_of(session: Any, relation: Any, expression: Any) -> DataType:
+    """The type of an expression over a relation, as the server says it; of one that it cannot say, none."""
+    from pyspark.sql.connect.proto import Plan, Project, Relation
+
+    asked = Plan(root=Relation(project=Project(input=relation, expressions=[expression])))
+    try:
+        return cast(DataType, session.client.schema(asked).fields[0].dataType)
+    except AnalysisException:
+        return NullType()
 
 
 def _refuse(what: str, why: str) -> NoReturn:
@@ -87,7 +127,9 @@ def _refuse(what: str, why: str) -> NoReturn:
 def _check_message(message: Any, columns: Set[str]) -> None:
     kind = message.DESCRIPTOR.name
     if kind == "UnresolvedFunction":
-        _check_function(message.function_name.lower())
+        _check_function(message.function_name.lower(), len(message.arguments))
+        if _is_made_of_literals(message):
+            _refuse(f"{message.function_name}(...) of literals alone", f"{_MADE_TEXT}; write its value")
     elif kind == "CallFunction":
         _refuse(message.function_name, "is called by name, so that it is not known; call it from pyspark.sql.functions")
     elif kind == "ExpressionString":
@@ -100,7 +142,26 @@ def _check_message(message: Any, columns: Set[str]) -> None:
         _refuse(kind, "cannot be judged over Spark Connect; use a classic session")
 
 
-def _check_function(name: str) -> None:
+def _is_function(message: Any) -> bool:
+    return bool(message.DESCRIPTOR.name == "UnresolvedFunction")
+
+
+def _is_made_of_literals(function: Any) -> bool:
+    """Whether a text may come out of literals: Spark takes a computed `today` for the present day, too."""
+    if _may_be_constant(function.function_name.lower()):
+        return False
+    within = list(_messages(function))
+    texts = any(one.DESCRIPTOR.name == "Literal" and one.HasField("string") for one in within)
+    return texts and not any(one.DESCRIPTOR.name in _NO_CONSTANTS for one in within)
+
+
+def _may_be_constant(name: str) -> bool:
+    return name in _CONSTANTS or name in _OPERATORS or name.startswith(("to_", "make_"))
+
+
+def _check_function(name: str, arguments: int) -> None:
+    if name == "unix_timestamp" and not arguments:
+        _refuse("unix_timestamp()", REFUSED_NAMES["current_timestamp"])
     if name in REFUSED_NAMES:
         _refuse(f"{name}(...)", REFUSED_NAMES[name])
     known = CLASS_OF.get(name, "")
@@ -108,7 +169,7 @@ def _check_function(name: str) -> None:
         advice = ORDERED[known] or "no order of rows, or use a classic session"
         _refuse(f"{name}(...)", f"goes by an order of rows that cannot be judged over Spark Connect; write {advice}")
     if known in FLOATS:
-        _refuse(f"{name}(...)", f"{DIGITS}; over Spark Connect no type is known, so leave it to the fold")
+        _refuse(f"{name}(...)", f"{DIGITS}; over Spark Connect, its type is known of pyspark.sql.functions")
     if name not in FUNCTIONS and name not in _OPERATORS:
         _refuse(f"{name}(...)", "foldhouse does not know to give the same answer each time")
 
@@ -127,6 +188,10 @@ def check_words(text: str, columns: Set[str] = frozenset()) -> None:
     text = _COMMENT.sub(" ", text)
     if _RAW.search(text) or _CALL_OF_QUOTED.search(text):
         _refuse(text, "cannot be judged as text over Spark Connect; use pyspark.sql.functions, or a classic session")
+    literals = [one for one in _WORD.finditer(text) if one[0][0] in "'\""]
+    for one, other in pairwise(literals):
+        if text[one.end() : other.start()].strip() in ("", "||"):
+            _refuse(text[one.start() : other.end()], f"{_MADE_TEXT}; write it as one literal")
     for found in _WORD.finditer(text):
         name = (found[1] or "").lower()
         if not name:
@@ -137,23 +202,55 @@ def check_words(text: str, columns: Set[str] = frozenset()) -> None:
                 text, "cannot be judged as text over Spark Connect; use pyspark.sql.functions, or a classic session"
             )
         elif found[2] and name not in _SYNTAX:
-            _check_function(name)
+            given = _between_brackets(text[found.end() :])
+            _check_function(name, len(given.strip()))
+            if not _may_be_constant(name) and _is_made_of_texts(given):
+                _refuse(f"{name}({given})", f"{_MADE_TEXT}; write its value")
         elif name in _WITHOUT_BRACKETS and name not in columns:
             _refuse(name, REFUSED_NAMES[name])
+
+
+def _between_brackets(text: str) -> str:
+    """What is before the bracket that closes one before the text."""
+    depth = 1
+    for found in re.finditer(rf"{_QUOTED.pattern}|[()]", text, re.DOTALL):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if depth == 0:
+            return text[: found.start()]
+    return text
+
+
+def _is_made_of_texts(given: str) -> bool:
+    """Whether there are literal texts between brackets, and no column."""
+    found = list(_WORD.finditer(given))
+    has_columns = any(one[0][0] == "`" or (one[1] and not one[2] and one[1].lower() not in _SYNTAX) for one in found)
+    return any(one[0][0] in "'\"" for one in found) and not has_columns
+
+
+def _of_relation(message: Any) -> Iterator[Any]:
+    """A protobuf message and all that are in it, but the relations below it."""
+    for one in _parts(message):
+        if one.DESCRIPTOR.name != "Relation":
+            yield one
+            yield from _of_relation(one)
 
 
 def _messages(message: Any) -> Iterator[Any]:
     """A protobuf message and all that are in it."""
     yield message
+    for one in _parts(message):
+        yield from _messages(one)
+
+
+def _parts(message: Any) -> Iterator[Any]:
+    """The protobuf messages that are directly in one."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         if field.message_type.GetOptions().map_entry:
-            values = [one for one in value.values() if hasattr(one, "ListFields")]
+            yield from (one for one in value.values() if hasattr(one, "ListFields"))
         else:
-            values = list(value) if field.is_repeated else [value]
-        for one in values:
-            yield from _messages(one)
+            yield from value if field.is_repeated else [value]
 
 
 def _relations(plan: Any) -> Iterator[tuple[str, Any]]:

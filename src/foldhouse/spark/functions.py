@@ -64,7 +64,7 @@ FLOATS = words("""
 """Aggregates whose last digits depend on the order of rows where they add up floats."""
 
 EXACT_OF_EXACT = words("Sum Average")
-"""Those of them that are exact over integers and decimals; the others compute with floats whatever they are given."""
+"""Those of them that are exact over decimals, the sum over integers too; the others compute with floats always."""
 
 DETERMINISTIC = words("""
     Abs Acos Acosh Add AddMonths AddTime AesDecrypt AggregateExpression Alias And AnsiCast ApproxTopKEstimate

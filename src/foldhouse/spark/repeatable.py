@@ -240,7 +240,12 @@ def _told_by(ordering: Expression) -> Iterator[int]:
 
 
 def _is_exact(aggregate: Expression) -> bool:
-    return aggregate.kind in EXACT_OF_EXACT and bool(aggregate.children) and _is_exact_number(aggregate.children[0])
+    if aggregate.kind not in EXACT_OF_EXACT or not aggregate.children:
+        return False
+    given = aggregate.children[0]
+    if aggregate.kind == "Average":  # Spark adds up whole numbers as floats
+        return given.type.startswith("decimal")
+    return _is_exact_number(given)
 
 
 def _is_exact_number(expression: Expression) -> bool:

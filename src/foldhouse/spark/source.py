@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
@@ -38,6 +39,13 @@ _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
     """A DataFrame without rows, of the given columns of a table."""
     return session.createDataFrame([], _without_ids(spark_schema(layout.schema, columns)))
+
+
+def frame_of_arrow(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows in memory as a DataFrame; a Connect session asks for the types of none."""
+    return (
+        session.createDataFrame(rows) if rows.num_rows else session.createDataFrame([], from_arrow_schema(rows.schema))
+    )
 
 
 def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: Sequence[Piece]) -> DataFrame:
@@ -111,7 +119,7 @@ def _without_deleted(
 ) -> DataFrame:
     taken = {field.name.lower() for field in schema.fields}
     file, row, marked, run, bits = (_unused(name, taken) for name in ("__file", "__row", "__marked", "__run", "__bits"))
-    marks = session.createDataFrame(_marks(pieces, deleted).rename_columns([marked, run, bits]))
+    marks = frame_of_arrow(session, _marks(pieces, deleted).rename_columns([marked, run, bits]))
     rows = _files(session, schema, pieces)
     about = rows.metadataColumn("_metadata")
     placed = rows.select("*", about["file_name"].alias(file), about["row_index"].alias(row))
