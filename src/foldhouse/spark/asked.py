@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence, Set
-from itertools import pairwise
 from typing import Any, NoReturn, cast
 
 from pyspark.errors import AnalysisException
@@ -188,10 +187,9 @@ def check_words(text: str, columns: Set[str] = frozenset()) -> None:
     text = _COMMENT.sub(" ", text)
     if _RAW.search(text) or _CALL_OF_QUOTED.search(text):
         _refuse(text, "cannot be judged as text over Spark Connect; use pyspark.sql.functions, or a classic session")
-    literals = [one for one in _WORD.finditer(text) if one[0][0] in "'\""]
-    for one, other in pairwise(literals):
-        if text[one.end() : other.start()].strip() in ("", "||"):
-            _refuse(text[one.start() : other.end()], f"{_MADE_TEXT}; write it as one literal")
+    for joined in _joined(text):
+        if _SPECIAL.match(joined):
+            _refuse(repr(joined), "is joined of literals, and Spark takes it for the present time; write a date")
     for found in _WORD.finditer(text):
         name = (found[1] or "").lower()
         if not name:
@@ -208,6 +206,16 @@ def check_words(text: str, columns: Set[str] = frozenset()) -> None:
                 _refuse(f"{name}({given})", f"{_MADE_TEXT}; write its value")
         elif name in _WITHOUT_BRACKETS and name not in columns:
             _refuse(name, REFUSED_NAMES[name])
+
+
+def _joined(text: str) -> Iterator[str]:
+    """The texts that come of literals side by side, or with `||` between them."""
+    literals = [one for one in _WORD.finditer(text) if one[0][0] in "'\""]
+    whole, end = "", -1
+    for one in literals:
+        is_next = end >= 0 and text[end : one.start()].strip() in ("", "||")
+        whole, end = (whole if is_next else "") + one[0][1:-1], one.end()
+        yield whole
 
 
 def _between_brackets(text: str) -> str:
