@@ -38,18 +38,15 @@ from foldhouse.kernel.folds import (
     total,
 )
 from foldhouse.lake import Lake, SnapshotInfo
-from foldhouse.refresh.append import Commit
-from foldhouse.refresh.compact import Compacted
-from foldhouse.refresh.expire import Expired
-from foldhouse.refresh.result import PartitionCounts, Refreshed
 from foldhouse.values.definition import Stream, Table, stream, table
 from foldhouse.values.fold import ColumnFold, Fold, fold
+from foldhouse.values.results import Appended, Compacted, Expired, PartitionCounts, Refreshed
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Appended",
     "ColumnFold",
-    "Commit",
     "CommitConflict",
     "Compacted",
     "CorruptFile",

@@ -18,25 +18,18 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
+from foldhouse.calls.arguments import told
 from foldhouse.errors import CommitConflict, CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
-from foldhouse.refresh import append as streams
-from foldhouse.refresh.append import Commit
-from foldhouse.refresh.arguments import told
-from foldhouse.refresh.changelog import changes_between, published, read_rows
-from foldhouse.refresh.compact import Compacted, compact
-from foldhouse.refresh.compiled import Compiled, compile_table
-from foldhouse.refresh.cost import MIN_FILES
-from foldhouse.refresh.evaluate import Logic
-from foldhouse.refresh.evolution import evolve
-from foldhouse.refresh.expire import Expired, expire_history
-from foldhouse.refresh.head import COVERAGE, POSITION, RUN_ID
-from foldhouse.refresh.kinds import check_table
-from foldhouse.refresh.orphans import Orphans, find_orphans
+from foldhouse.heads.head import COVERAGE, POSITION, RUN_ID
+from foldhouse.heads.kinds import check_table
+from foldhouse.heads.row_count import row_count
+from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.reading.changelog import changes_between, published, read_rows
+from foldhouse.reading.left_out import quarantined
+from foldhouse.refresh.bucket.cost import MIN_FILES
 from foldhouse.refresh.publish import publish as publish_rebuild
-from foldhouse.refresh.quarantine import quarantined
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
-from foldhouse.refresh.result import Refreshed, row_count
-from foldhouse.refresh.retention import OVERDUE_SNAPSHOTS, Keeping, could_go
+from foldhouse.refresh.rows.evaluate import Logic
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
@@ -48,9 +41,16 @@ from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.streams import append as streams
+from foldhouse.streams.evolution import evolve
+from foldhouse.upkeep.compact import compact
+from foldhouse.upkeep.expire import expire_history
+from foldhouse.upkeep.orphans import find_orphans
+from foldhouse.upkeep.retention import OVERDUE_SNAPSHOTS, Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.keep import parse as parse_keep
+from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
 from foldhouse.values.window import Coverage, positions_from_json
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Lake:
         return self._session
 
     @told
-    def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Commit:
+    def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Appended:
         """Append events to a stream in one commit.
 
         Exactly once for a `batch_id`: as long as an event of a batch is in the stream, the batch is not appended again,
@@ -184,7 +184,7 @@ class Lake:
     @told
     def replace(
         self, stream: Stream, events: pa.Table, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
-    ) -> Commit:
+    ) -> Appended:
         """Restate whole days of a stream in one commit: afterwards they hold exactly these events.
 
         Replacing days by what they already hold commits nothing. A day without events is recorded as an empty day.

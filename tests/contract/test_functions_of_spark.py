@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.errors import DefinitionError, FoldhouseError
-from foldhouse.refresh.compiled import Compiled, compile_table
-from foldhouse.spark.asked import check_words
-from foldhouse.spark.functions import (
+from foldhouse.logic.asked import check_words
+from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.logic.functions import (
     AGGREGATES,
     CLASS_OF,
     DETERMINISTIC,

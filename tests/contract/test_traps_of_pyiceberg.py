@@ -31,7 +31,7 @@ from pyiceberg.types import DoubleType, NestedField, StringType
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 import foldhouse as fh
-from foldhouse.refresh.refresh_state import REFRESH_STATE
+from foldhouse.heads.refresh_state import REFRESH_STATE
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices

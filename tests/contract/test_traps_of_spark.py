@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 import foldhouse as fh
-from foldhouse.refresh.compiled import compile_table
-from foldhouse.spark.analysed import analysed
-from foldhouse.spark.lineage import analysed_plan, normalised
-from foldhouse.spark.plan import source_name
-from foldhouse.spark.shape import Origin, Shape, origins_of, shape_of
+from foldhouse.logic.analysed import analysed
+from foldhouse.logic.compiled import compile_table
+from foldhouse.logic.lineage import analysed_plan, normalised
+from foldhouse.logic.plan import source_name
+from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 from foldhouse.storage.schema import Layout, schema_of_types
 
 pytestmark = pytest.mark.spark

@@ -29,10 +29,10 @@ from pyiceberg.exceptions import NoSuchTableError
 
 import foldhouse as fh
 from foldhouse.lake import position_of
-from foldhouse.refresh import append as append_module
 from foldhouse.refresh import refresh as refresh_module
-from foldhouse.refresh import routing, spilled
+from foldhouse.refresh.run import routing, spilled
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.streams import append as append_module
 
 pytestmark = pytest.mark.heavy
 

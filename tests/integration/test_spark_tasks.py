@@ -14,7 +14,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.errors import InvalidData
-from foldhouse.refresh import tasks
+from foldhouse.refresh.run import on_spark as tasks
 from foldhouse.storage.live import live_slices
 
 pytestmark = pytest.mark.spark

@@ -22,7 +22,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 import foldhouse as fh
-from foldhouse.refresh.result import row_count
+from foldhouse.heads.row_count import row_count
 from foldhouse.storage.history import snapshot_of
 
 Row = dict[str, Any]

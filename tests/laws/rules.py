@@ -9,28 +9,30 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foldhouse.refresh import deciding, refresh, spilled, tasks
-from foldhouse.refresh.bucket import BucketJob, BucketResult
-from foldhouse.refresh.runners import Run, fold_in_process
+from foldhouse.refresh import refresh
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.refresh.run import deciding, spilled
+from foldhouse.refresh.run import on_spark as tasks
+from foldhouse.refresh.run.in_process import Run, fold_in_process
 
 _NEVER = 10**9
 RULES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "every touched file is written anew": {"cost.DELETED_SHARE": -1},
+    "every touched file is written anew": {"bucket.cost.DELETED_SHARE": -1},
     "nothing is ever written anew": {
-        "cost.DELETED_SHARE": 2,
-        "cost.MANY_SMALL_FILES": _NEVER,
-        "cost.MANY_DELETE_FILES": _NEVER,
+        "bucket.cost.DELETED_SHARE": 2,
+        "bucket.cost.MANY_SMALL_FILES": _NEVER,
+        "bucket.cost.MANY_DELETE_FILES": _NEVER,
     },
     "small files and deletes are merged at once": {
-        "cost.DELETED_SHARE": 2,
-        "cost.MANY_SMALL_FILES": 1,
-        "cost.MANY_DELETE_FILES": 1,
-        "cost.ALWAYS_SMALL_ROWS": 2,
-        "cost.GROWTH": 1,
+        "bucket.cost.DELETED_SHARE": 2,
+        "bucket.cost.MANY_SMALL_FILES": 1,
+        "bucket.cost.MANY_DELETE_FILES": 1,
+        "bucket.cost.ALWAYS_SMALL_ROWS": 2,
+        "bucket.cost.GROWTH": 1,
     },
     # The property of every table that does not have it says so.
-    "copy-on-write": {"written.COPY_ON_WRITE": "", "cost.MANY_SMALL_FILES": _NEVER},
+    "copy-on-write": {"bucket.write.COPY_ON_WRITE": "", "bucket.cost.MANY_SMALL_FILES": _NEVER},
 }
 
 
@@ -60,10 +62,10 @@ def rule_of(seed: int) -> Iterator[str]:
     name = list(RULES)[seed % len(RULES)]
     forced: dict[str, Any] = {f"foldhouse.refresh.{constant}": value for constant, value in RULES[name].items()}
     # By the names of files it would be another history each time.
-    forced["foldhouse.refresh.written.patience_of"] = lambda path: 0.25
+    forced["foldhouse.refresh.bucket.write.patience_of"] = lambda path: 0.25
     with pytest.MonkeyPatch.context() as patch:
         if seed // len(RULES) % 2:
-            forced["foldhouse.refresh.bucket.MOST_ROWS_AT_ONCE"] = 3
+            forced["foldhouse.refresh.bucket.fold.MOST_ROWS_AT_ONCE"] = 3
             name += ", in pieces"
         if seed // len(RULES) // 2 % 2:
             patch.setattr(refresh, "fold_in_process", _spilled)

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
-from foldhouse.refresh.append import Commit
-from foldhouse.refresh.result import PartitionCounts, Refreshed
+from foldhouse.values.results import Appended, PartitionCounts, Refreshed
 from foldhouse.values.window import Coverage
 
 DAILY = dg.DailyPartitionsDefinition("2024-03-01", end_date="2024-06-01", timezone="UTC")
@@ -55,9 +54,9 @@ class FakeLake:
         *,
         partitions: Iterable[date],
         summary: Mapping[str, str] | None = None,
-    ) -> Commit:
+    ) -> Appended:
         asked = self._called(f"replace {stream.name}", partitions)
-        return Commit(stream.name, True, 11, partitions={day: PartitionCounts(5, 4, 3) for day in asked})
+        return Appended(stream.name, True, 11, partitions={day: PartitionCounts(5, 4, 3) for day in asked})
 
     def refresh(self, table: fh.Table) -> Refreshed:
         self._called(f"refresh {table.name}", ())

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh.answers import answered, results_of
-from foldhouse.refresh.bucket import BucketJob, BucketResult
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.refresh.run.answers import answered, results_of
 from foldhouse.storage import described
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices

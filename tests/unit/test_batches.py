@@ -12,12 +12,12 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
-from foldhouse.refresh import append as appending
-from foldhouse.refresh.batches import REPLACED, holds_batch
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.streams import append as appending
+from foldhouse.streams.batches import REPLACED, holds_batch
 
 SCHEMA = {"k": "string", "n": "long"}
 ev = fh.stream("s.ev", schema=SCHEMA)
@@ -247,7 +247,7 @@ def test_two_that_append_one_batch_at_once_append_it_once(lake: fh.Lake, monkeyp
         return done
 
     monkeypatch.setattr(appending, "_prepared", prepared)
-    came: list[fh.Commit] = []
+    came: list[fh.Appended] = []
     both = [threading.Thread(target=lambda: came.append(lake.append(ev, events(1), batch_id="one"))) for _ in range(2)]
     for one in both:
         one.start()
@@ -262,7 +262,7 @@ def test_a_stream_of_many_batches_reads_no_file_to_know_a_new_one(
 ) -> None:
     append_all(lake)
     lake.append(ev, events(9))
-    monkeypatch.setattr("foldhouse.refresh.batches.read_piece", lambda *_: pytest.fail("a data file was read"))
+    monkeypatch.setattr("foldhouse.streams.batches.read_piece", lambda *_: pytest.fail("a data file was read"))
     for number in range(6):
         assert holds_batch(lake.load(ev), f"a batch with a long name, number {number}")
     assert not holds_batch(lake.load(ev), "a batch with a long name, number 7")

@@ -87,7 +87,7 @@ def test_a_row_that_a_new_file_took_along_is_no_change(
     lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, keys: list[Any]
 ) -> None:
     """Rows are told apart as values are: NaN is NaN, null is null, and lists are compared whole."""
-    monkeypatch.setattr("foldhouse.refresh.cost.DELETED_SHARE", -1)
+    monkeypatch.setattr("foldhouse.refresh.bucket.cost.DELETED_SHARE", -1)
     kind = "string" if keys[0] == "" else "long"
     stream = fh.stream(
         "c.odd",

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.cli.lag import in_short, is_behind
-from foldhouse.refresh import head as summary
+from foldhouse.heads import head as summary
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.values.window import Position, positions_to_json
 

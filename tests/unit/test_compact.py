@@ -18,12 +18,12 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
-from foldhouse.refresh import cost
-from foldhouse.refresh.append import stream_coverage
+from foldhouse.refresh.bucket import cost
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.streams.append import stream_coverage
 from foldhouse.values.window import Coverage
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import foldhouse as fh
-from foldhouse.refresh.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
+from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.storage.live import live_slices
 
 MOST_FILES = 10

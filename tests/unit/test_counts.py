@@ -11,8 +11,9 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.cli import main
-from foldhouse.refresh import cost, written
-from foldhouse.refresh.result import row_count
+from foldhouse.heads.row_count import row_count
+from foldhouse.refresh.bucket import cost
+from foldhouse.refresh.bucket import write as written
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of

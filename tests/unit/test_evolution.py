@@ -14,9 +14,9 @@ from evolving import WIDENED, append, rows_of, stream
 from pyiceberg.exceptions import CommitFailedException
 
 import foldhouse as fh
-from foldhouse.refresh.evolution import commit_columns, pending
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.evolve import moved_to
+from foldhouse.streams.evolution import commit_columns, pending
 
 # --- the stream ---
 

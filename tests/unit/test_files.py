@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import append as append_module
 from foldhouse.storage.encoding import Encodings, encodings_of
 from foldhouse.storage.files import Partition, open_file, write_data_file
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
+from foldhouse.streams import append as append_module
 
 ROWS = 150_000  # more than two row groups
 

@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.lake import position_of
-from foldhouse.refresh.between import pieces_between
+from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.storage.commit import BINDING, FileChanges, commit, is_bound
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldhouse.refresh.held import _is_left, _Wanted
+from foldhouse.refresh.bucket.read import _is_left, _Wanted
 
 KEYS = st.lists(st.integers(-20, 20), max_size=60)
 

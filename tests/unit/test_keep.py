@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh.retention import kept_of
 from foldhouse.storage.history import HeadSince
+from foldhouse.upkeep.retention import kept_of
 from foldhouse.values.keep import DEFAULT, parse
 
 WEEKLY = "hourly for 1 day, weekly for ever"

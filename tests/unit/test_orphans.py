@@ -15,9 +15,9 @@ from expiring import COLUMNS, DAYS, a_batch, by_day, by_key, events, named, on_d
 
 import foldhouse as fh
 from foldhouse.cli import main
-from foldhouse.refresh.orphans import named_files
 from foldhouse.storage.files import Partition, write_data_file
 from foldhouse.storage.schema import Layout
+from foldhouse.upkeep.orphans import named_files
 
 
 def folder_of(lake: fh.Lake, table: fh.Stream | fh.Table) -> Path:
@@ -80,7 +80,7 @@ def test_a_file_that_a_commit_under_way_may_have_written_stays(shop: fh.Lake) ->
 def test_a_file_that_is_committed_while_they_are_looked_for_is_none(
     shop: fh.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foldhouse.refresh import orphans
+    from foldhouse.upkeep import orphans
 
     listed = orphans._listed
 
@@ -127,7 +127,7 @@ def test_a_table_whose_folder_is_reached_by_a_link_is_compared_by_where_its_file
 def test_a_file_is_named_however_its_path_is_spelled(
     shop: fh.Lake, monkeypatch: pytest.MonkeyPatch, spelled: str
 ) -> None:
-    from foldhouse.refresh import orphans
+    from foldhouse.upkeep import orphans
 
     by_path = orphans.named_files
     monkeypatch.setattr(
@@ -166,7 +166,7 @@ def test_two_tables_of_one_location_are_refused(shop: fh.Lake, monkeypatch: pyte
     """As a catalog of another kind allows it."""
     shared = shop.load(events)
     load = shop.catalog.load_table
-    monkeypatch.setattr("foldhouse.refresh.orphans.table_names", lambda _: ["x.events", "x.same"])
+    monkeypatch.setattr("foldhouse.upkeep.orphans.table_names", lambda _: ["x.events", "x.same"])
     monkeypatch.setattr(shop.catalog, "load_table", lambda name: shared if name == "x.same" else load(name))
     with pytest.raises(fh.Unsupported, match=r"x\.events and x\.same have the same location"):
         shop.orphans(events)

@@ -12,7 +12,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.kernel.plan import FoldPlan, plan_of
-from foldhouse.refresh.placement import Placement, placed
+from foldhouse.refresh.run.placement import Placement, placed
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import FileRef, Slice
 from foldhouse.storage.schema import Layout

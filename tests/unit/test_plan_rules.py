@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from foldhouse.errors import DefinitionError
-from foldhouse.spark.asked import check_words
-from foldhouse.spark.plan import plan_from_json, source_name
-from foldhouse.spark.repeatable import check_repeatable, check_text
-from foldhouse.spark.shape import Origin, Shape, origins_of, shape_of
+from foldhouse.logic.asked import check_words
+from foldhouse.logic.plan import plan_from_json, source_name
+from foldhouse.logic.repeatable import check_repeatable, check_text
+from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 
 CATALYST = "org.apache.spark.sql.catalyst."
 Tree = list[dict[str, Any]]

@@ -29,7 +29,9 @@ SPILLS = """
 import os, signal, sys
 import pyarrow as pa
 import foldhouse as fh
-from foldhouse.refresh import refresh, routing, spilled
+from foldhouse.refresh import refresh
+from foldhouse.refresh.run import routing
+from foldhouse.refresh.run import spilled
 events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
 totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
 refresh._PLAIN_ROWS_FACTOR, routing.CHUNK_ROWS = -1, 60

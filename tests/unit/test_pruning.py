@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foldhouse.refresh.pruning import pieces_with_days, pieces_with_keys
-from foldhouse.spark.shape import Origin
+from foldhouse.logic.shape import Origin
+from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.files import Partition, write_data_file
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout, schema_of_types

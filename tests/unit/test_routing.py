@@ -12,10 +12,10 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.kernel.plan import WEIGHT, plan_of
-from foldhouse.refresh import routing
-from foldhouse.refresh.bucket import BUCKET
-from foldhouse.refresh.placement import Placement
-from foldhouse.refresh.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, shared
+from foldhouse.refresh.bucket.fold import BUCKET
+from foldhouse.refresh.run import routing
+from foldhouse.refresh.run.placement import Placement
+from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, shared
 from foldhouse.storage.files import Partition, open_file, write_data_file, write_position_deletes
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import deciding, routing, spilled
 from foldhouse.refresh import refresh as refresh_module
+from foldhouse.refresh.run import deciding, routing, spilled
 
 events = fh.stream(
     "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 import foldhouse as fh
-from foldhouse.refresh.refresh_state import REFRESH_STATE
+from foldhouse.heads.refresh_state import REFRESH_STATE
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.properties import WriteProperties, write_properties
 

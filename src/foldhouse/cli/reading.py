@@ -15,8 +15,8 @@ from foldhouse.cli import changelog
 from foldhouse.cli.lag import Lags, in_short, is_behind
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
+from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
-from foldhouse.refresh.result import rows_said
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
 
 ROWS_ON_A_TERMINAL = 20

@@ -13,7 +13,7 @@ import click
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
 from foldhouse.lake import Lake
-from foldhouse.refresh.cost import MIN_FILES
+from foldhouse.refresh.bucket.cost import MIN_FILES
 from foldhouse.storage.register import DUE, Registered
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 

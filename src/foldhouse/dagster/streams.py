@@ -17,8 +17,8 @@ from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, report
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
-from foldhouse.refresh.append import Commit
 from foldhouse.values.definition import Stream
+from foldhouse.values.results import Appended
 
 DAYS_PER_COMMIT = 31
 
@@ -91,7 +91,7 @@ def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group:
     )
 
 
-def commit_metadata(commit: Commit, day: date) -> Metadata:
+def commit_metadata(commit: Appended, day: date) -> Metadata:
     """What the page says of one day that a commit replaced."""
     counts = commit.partitions.get(day)
     return {

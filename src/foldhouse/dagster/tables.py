@@ -12,8 +12,8 @@ from foldhouse.dagster.resources import LakeOpener
 from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
 from foldhouse.lake import Lake
-from foldhouse.refresh.result import PartitionCounts, Refreshed
 from foldhouse.values.definition import Table
+from foldhouse.values.results import PartitionCounts, Refreshed
 
 
 def fold_asset(

@@ -20,7 +20,7 @@ from foldhouse.errors import FoldhouseError, InvalidData
 from foldhouse.kernel.canonical import canonical, holds_floats
 from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, deltas_of, parts_of
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.kernel.ordered import DELETED_UPTO
+from foldhouse.kernel.latest import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
 
 FILE, POSITION = "__file", "__position"

@@ -23,15 +23,15 @@ from typing import Any, overload
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
-from foldhouse.kernel.best import best
-from foldhouse.kernel.collected import collected
+from foldhouse.kernel.collect import collected
 from foldhouse.kernel.custom import Functions, custom_algebra
-from foldhouse.kernel.different import DISTINCT, DISTINCT_EXACT
-from foldhouse.kernel.extreme_rows import MAXIMUM_BY, MINIMUM_BY
-from foldhouse.kernel.extremes import MAXIMUM, MINIMUM
-from foldhouse.kernel.ordered import EARLIEST, EARLIEST_GIVEN, LATEST, LATEST_GIVEN, LATEST_LIVE
-from foldhouse.kernel.sums import AVERAGE, COUNT, TOTAL
-from foldhouse.kernel.updates import LATEST_LIVE_GIVEN
+from foldhouse.kernel.distinct import DISTINCT, DISTINCT_EXACT
+from foldhouse.kernel.latest import EARLIEST, EARLIEST_GIVEN, LATEST, LATEST_GIVEN, LATEST_LIVE
+from foldhouse.kernel.latest_updates import LATEST_LIVE_GIVEN
+from foldhouse.kernel.minimum import MAXIMUM, MINIMUM
+from foldhouse.kernel.minimum_by import MAXIMUM_BY, MINIMUM_BY
+from foldhouse.kernel.top import best
+from foldhouse.kernel.total import AVERAGE, COUNT, TOTAL
 from foldhouse.values.fold import ColumnFold, Expression, RowFold
 from foldhouse.values.given import shown, text, texts, whole
 from foldhouse.values.types import arrow_type

@@ -10,8 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import CommitConflict, UnknownSnapshot
-from foldhouse.refresh.head import check_ours
-from foldhouse.storage.publish import fast_forward
+from foldhouse.heads.head import check_ours
+from foldhouse.storage.branch import fast_forward
 
 REBUILD_BRANCH = "foldhouse-rebuild"
 SPEC = "foldhouse.rebuilt-in-spec"

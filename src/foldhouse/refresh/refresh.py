@@ -26,23 +26,24 @@ from foldhouse.errors import (
     UnknownSnapshot,
     UnknownTable,
 )
-from foldhouse.refresh import head as summary
-from foldhouse.refresh.affected import as_frame, of_keys, of_state, of_window
-from foldhouse.refresh.between import pieces_between
-from foldhouse.refresh.bucket import BucketJob, BucketResult
-from foldhouse.refresh.compiled import Compiled
-from foldhouse.refresh.deletes import newest, sequence_from_json, sequence_to_json
-from foldhouse.refresh.evaluate import Evaluation, Logic
-from foldhouse.refresh.following import check_definition, check_names, columns_since, explained
-from foldhouse.refresh.head import Head, is_ours, last_head, read_head
-from foldhouse.refresh.kinds import check_chain, check_source
+from foldhouse.heads import head as summary
+from foldhouse.heads.head import Head, is_ours, last_head, read_head
+from foldhouse.heads.kinds import check_chain, check_source
+from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
+from foldhouse.heads.row_count import row_count
+from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.source_columns import check_definition, check_names, columns_since, explained
+from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.refresh.by_day import by_partition, partition_counts
 from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
-from foldhouse.refresh.refresh_state import REFRESH_STATE, refresh_state
-from foldhouse.refresh.result import Refreshed, by_partition, partition_counts, row_count
-from foldhouse.refresh.runners import Recompute, Run, fold_in_process
-from foldhouse.refresh.spilled import can_be_spilled, fold_spilled
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic
+from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
+from foldhouse.refresh.run.on_spark import fold_on_spark
+from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
-from foldhouse.refresh.tasks import fold_on_spark
+from foldhouse.refresh.window.affected import as_frame, of_keys, of_state, of_window
+from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.history import lineage, snapshot_of
@@ -50,6 +51,7 @@ from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.results import Refreshed
 from foldhouse.values.window import Coverage, Position, positions_from_json, positions_to_json
 
 _PICKED_ROWS_WEIGHT = 0.1

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import SetDefaultSpecUpdate, TableUpdate
-from sqlalchemy.exc import IntegrityError
 
 from foldhouse.errors import DefinitionChanged
-from foldhouse.refresh.compiled import Compiled
-from foldhouse.refresh.kinds import check_table
+from foldhouse.heads.kinds import check_table
+from foldhouse.logic.compiled import Compiled
 from foldhouse.storage.columns import continues, followed
+from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
@@ -117,15 +115,3 @@ def _shape(compiled: Compiled) -> tuple[Schema, PartitionSpec]:
     table = compiled.table
     schema = schema_of_arrow(compiled.plan.table_schema, table.keys)
     return schema, table_spec(schema, table.keys, table.partition_by, table.buckets)
-
-
-def create_table(
-    catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]
-) -> IcebergTable:
-    """Create a table and its namespace, or load it where somebody else was faster."""
-    with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog says a lost race so
-        catalog.create_namespace(name.rpartition(".")[0])
-    try:
-        return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))
-    except TableAlreadyExistsError:
-        return catalog.load_table(name)

@@ -1,0 +1,143 @@
+"""What the methods of a lake are given, held against the types that they declare."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from foldhouse.calls.trouble import in_our_words
+from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
+from foldhouse.values.definition import Stream, Table
+from foldhouse.values.given import shown, text, texts
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+_LONGEST = timedelta(days=365 * 200)
+_MOST = 2**62
+
+
+def told(method: Method) -> Method:
+    """Have a method of a lake refuse what does not fit its annotations, and raise errors of ours alone.
+
+    A call that does not fit the signature is a `TypeError`, as everywhere in Python.
+    """
+    signature = inspect.signature(method)
+    checks = {name: _CHECKS[str(one.annotation)] for name, one in signature.parameters.items() if _is_checked(one)}
+
+    @functools.wraps(method)
+    def call(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named)
+        for name, check in checks.items():
+            if name in bound.arguments:
+                bound.arguments[name] = check(f"{method.__name__}: {name}", bound.arguments[name])
+        about = next((bound.arguments[name] for name in ("table", "stream") if name in bound.arguments), "the lake")
+        with in_our_words(about if isinstance(about, str) else about.name):
+            return method(*bound.args, **bound.kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _is_checked(one: inspect.Parameter) -> bool:
+    return str(one.annotation) in _CHECKS
+
+
+def _refused(kind: type[FoldhouseError], what: str, value: object, wanted: str) -> FoldhouseError:
+    return kind(f"{what} is {shown(value)}; {wanted} is needed")
+
+
+def _table(what: str, value: Any) -> Any:
+    if not isinstance(value, Table):
+        raise _refused(DefinitionError, what, value, "a declaration made by foldhouse.table")
+    return value
+
+
+def _stream(what: str, value: Any) -> Any:
+    if not isinstance(value, Stream):
+        raise _refused(DefinitionError, what, value, "a declaration made by foldhouse.stream")
+    return value
+
+
+def _source(what: str, value: Any) -> Any:
+    return value if isinstance(value, Stream | Table) else text(f"{what}, a declaration or a name,", value)
+
+
+def _events(what: str, value: Any) -> Any:
+    if not isinstance(value, pa.Table | DataFrame) and not hasattr(value, "mapInArrow"):
+        raise _refused(InvalidData, what, value, "a pyarrow.Table or a Spark DataFrame")
+    return value
+
+
+def _rows(what: str, value: Any) -> Any:
+    if not isinstance(value, pa.Table):
+        raise _refused(InvalidData, what, value, "a pyarrow.Table")
+    return value
+
+
+def _days(what: str, values: Any) -> Any:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise _refused(InvalidData, what, values, "a list of days, such as [date(2024, 3, 4)],")
+    days = list(values)
+    for day in days:
+        if isinstance(day, datetime) or not isinstance(day, date):
+            raise InvalidData(f"{what}: {shown(day)} is not a day; partitions are dates, such as date(2024, 3, 4)")
+    return days
+
+
+def _moment(what: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | str | date | None):
+        raise _refused(UnknownSnapshot, what, value, "a snapshot id, a time, a tag or a branch")
+    return value
+
+
+def _age(what: str, value: Any) -> Any:
+    if not isinstance(value, str | date | timedelta | None):
+        raise _refused(InvalidData, what, value, "an age such as 7d, or a moment,")
+    return _span(what, value) if isinstance(value, timedelta) else value
+
+
+def _span(what: str, value: Any) -> Any:
+    if not isinstance(value, timedelta) or not timedelta() <= value <= _LONGEST:
+        raise _refused(InvalidData, what, value, "a timedelta of 0 days to 200 years")
+    return value
+
+
+def _number(what: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise _refused(InvalidData, what, value, "a whole number of at least 1")
+    return value
+
+
+def _mapping(what: str, value: Any) -> Any:
+    if value is None:
+        return value
+    if not isinstance(value, Mapping):
+        raise _refused(InvalidData, what, value, "a mapping of names to texts")
+    return {text(f"{what} key", name): text(f"{what}[{shown(name)}]", one) for name, one in value.items()}
+
+
+def _optional(what: str, value: Any) -> Any:
+    return None if value is None else text(what, value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "Table": _table,
+    "Stream": _stream,
+    "Source | str": _source,
+    "pa.Table | DataFrame": _events,
+    "pa.Table": _rows,
+    "Iterable[date]": _days,
+    "Iterable[str]": texts,
+    "AsOf": _moment,
+    "OlderThan": _age,
+    "timedelta": _span,
+    "int": _number,
+    "int | None": lambda what, value: None if value is None else _number(what, value),
+    "Mapping[str, str] | None": _mapping,
+    "str | None": _optional,
+}
+"""Annotation -> what its values must be."""

@@ -1,0 +1,1 @@
+"""Heads: what the newest commit of a stored table says of it: its kind, position, coverage and definition."""

@@ -1,0 +1,169 @@
+"""What a derived table's own head says: position, coverage, definition; and whether it is still ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from foldhouse.errors import ForeignCommit
+from foldhouse.heads.refresh_state import REFRESH_STATE
+from foldhouse.storage.commit import is_bound
+from foldhouse.storage.deleted import live_rows
+from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.live import live_slices
+from foldhouse.storage.schema import Layout
+from foldhouse.values.stored import number, said
+from foldhouse.values.window import Coverage, Position, positions_from_json
+
+POSITION = "foldhouse.position"
+COVERAGE = "foldhouse.coverage"
+DEFINITION = "foldhouse.definition"
+RUN_ID = "foldhouse.run-id"
+ROWS_IN = "foldhouse.rows-in"
+ROWS = "foldhouse.rows"
+NULL_KEYS = "foldhouse.null-key-rows"
+NULL_SEQUENCES = "foldhouse.null-sequence-rows"
+DELETED_UPTO = "foldhouse.deleted-upto"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The state of a derived table, read from its current snapshot.
+
+    Args:
+        positions: by source name; empty before the first fold.
+        coverage: which partitions exist.
+        definition_hash: of the declaration it was folded under; `None` before the first fold.
+        null_key_rows: source rows left out so far because a key is null.
+        null_sequence_rows: source rows left out so far because a part of their sequence is null.
+        deleted_upto: the newest sequence of any event that deleted its key, as `sequence_to_json` gives it.
+    """
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    definition_hash: str | None = None
+    null_key_rows: int = 0
+    null_sequence_rows: int = 0
+    deleted_upto: str | None = None
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether the table was folded at all."""
+        return self.definition_hash is not None
+
+
+def read_head(iceberg: IcebergTable) -> Head:
+    """Read a derived table's head.
+
+    A `replace` by others (compaction) passes if the table has as many rows as before; the head below it counts.
+
+    Raises:
+        ForeignCommit: a commit that is not ours changed rows, or repeats what one of ours said.
+    """
+    return _parsed(_newest_of_ours(iceberg))
+
+
+def head_properties(iceberg: IcebergTable) -> dict[str, str]:
+    """What a derived table's head says under `foldhouse.`, and its refresh state; nothing before the first fold.
+
+    Raises:
+        ForeignCommit: a commit that is not ours changed rows.
+    """
+    snapshot = _newest_of_ours(iceberg)
+    said = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary is not None else {}
+    return {name: value for name, value in said.items() if name.startswith("foldhouse.") or name == REFRESH_STATE}
+
+
+def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
+    snapshot = iceberg.current_snapshot()
+    replaced: list[Snapshot] = []
+    while snapshot is not None and not is_ours(snapshot):
+        if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:
+            raise ForeignCommit(_who(iceberg, snapshot))
+        below = snapshot_of(iceberg, snapshot.parent_snapshot_id)
+        if below is None:
+            raise ForeignCommit(_who(iceberg, snapshot))
+        replaced.append(snapshot)
+        snapshot = below
+    for one in replaced:
+        if snapshot is not None and _rows(iceberg, one) != _rows(iceberg, snapshot):
+            raise ForeignCommit(_who(iceberg, one))
+    return snapshot
+
+
+def _rows(iceberg: IcebergTable, snapshot: Snapshot) -> int:
+    """The rows of a snapshot by its files, because what the summary of another tool's commit says is not known."""
+    return _counted(str(iceberg.metadata.table_uuid), snapshot.snapshot_id, _Of(iceberg))
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A table, equal to every other: the cache goes by the table's uuid and the snapshot's id."""
+
+    iceberg: IcebergTable = field(compare=False)
+
+
+@lru_cache(maxsize=256)
+def _counted(uuid: str, snapshot_id: int, of: _Of) -> int:
+    return live_rows(Layout.of(of.iceberg), live_slices(of.iceberg, snapshot_id).values())
+
+
+def check_ours(iceberg: IcebergTable, snapshot: Snapshot) -> None:
+    """Refuse a snapshot of a derived table that we did not commit.
+
+    Raises:
+        ForeignCommit: with who did.
+    """
+    if not is_ours(snapshot):
+        raise ForeignCommit(_who(iceberg, snapshot))
+
+
+def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
+    """What the newest commit of ours behind a branch says, whatever others committed since."""
+    behind = lineage(iceberg, iceberg.snapshot_by_name(branch))
+    return _parsed(next((snapshot for snapshot in behind if is_ours(snapshot)), None))
+
+
+def _parsed(snapshot: Snapshot | None) -> Head:
+    if snapshot is None or snapshot.summary is None:
+        return Head()
+    summary = snapshot.summary.additional_properties
+    for key in (POSITION, COVERAGE, DEFINITION):
+        with said(key, summary.get(key)):
+            _ = summary[key]
+    return Head(
+        positions=positions_from_json(summary[POSITION]),
+        coverage=Coverage.parse(summary[COVERAGE]),
+        definition_hash=summary[DEFINITION],
+        null_key_rows=number(NULL_KEYS, summary.get(NULL_KEYS, "0")),
+        null_sequence_rows=number(NULL_SEQUENCES, summary.get(NULL_SEQUENCES, "0")),
+        deleted_upto=summary.get(DELETED_UPTO),
+    )
+
+
+def is_ours(snapshot: Snapshot) -> bool:
+    """Whether a snapshot of a derived table says of what it is the fold, and was committed by us to say so."""
+    is_said = snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
+    return is_said and is_bound(snapshot)
+
+
+def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
+    name = ".".join(iceberg.name())
+    summary = snapshot.summary
+    what = summary.operation.value if summary else "an unknown operation"
+    counts = summary.additional_properties if summary else {}
+    writer = counts.get("engine-name") or counts.get("app-id") or counts.get("spark.app.id") or "an unnamed writer"
+    when = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    copied = "; it repeats what an earlier commit of foldhouse said" if POSITION in counts else ""
+    ours = next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None)
+    back = "" if ours is None else f"roll it back to snapshot {ours.snapshot_id}, the last of ours, or "
+    return (
+        f"{name} is derived, but its snapshot {snapshot.snapshot_id} ({what} by {writer} at {when}, "
+        f"+{counts.get('added-records', '0')} -{counts.get('deleted-records', '0')} records) is not foldhouse's{copied}"
+        f"; {back}run `foldhouse rebuild {name}`"
+    )

@@ -1,0 +1,103 @@
+"""What a stored table is: a stream, a table folded from one, or another tool's. Checked before every write.
+
+One name means one thing. A fold is never written over events, and events are never written into a fold, whatever a
+declaration calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+
+from foldhouse.errors import DefinitionError
+from foldhouse.heads.head import last_head
+from foldhouse.storage.schema import FOREIGN, KIND, kind_of
+from foldhouse.values.definition import Source, Table
+
+_MADE_AS = {"stream": "a stream of events", "table": "a table that foldhouse folds", FOREIGN: "a table of another tool"}
+
+
+def check_stream(iceberg: IcebergTable) -> IcebergTable:
+    """Return a table that events may be written into.
+
+    Raises:
+        DefinitionError: it is derived, or was made by another tool; nothing was written.
+    """
+    kind, name = kind_of(iceberg), _name(iceberg)
+    if kind == "table":
+        raise DefinitionError(
+            f"{name} is declared as a stream, and the lake's {name} is {_MADE_AS[kind]}: its rows come from its "
+            "sources, and none are written into it. Give the stream another name, or write to a source of the table"
+        )
+    if kind != "stream":
+        raise DefinitionError(
+            f"{name} was not made by foldhouse (it has no property {KIND}), which therefore only reads it. Give the "
+            f"stream another name, or set the table's property {KIND} to 'stream' to have foldhouse write to it"
+        )
+    return iceberg
+
+
+def check_table(iceberg: IcebergTable) -> IcebergTable:
+    """Return a table that a fold may be written into.
+
+    Raises:
+        DefinitionError: it is a stream, or was made by another tool; nothing was written.
+    """
+    kind, name = kind_of(iceberg), _name(iceberg)
+    if kind != "table":
+        raise DefinitionError(
+            f"{name} is declared as a table, and the lake's {name} is {_MADE_AS[kind]}: folding into it would replace "
+            "its rows. Give the declared table another name"
+        )
+    return iceberg
+
+
+def check_source(table: Table, source: Source, iceberg: IcebergTable) -> None:
+    """Refuse a source that is declared as a table and is stored as something else.
+
+    A stream may be declared over anything that is there: the tables of other tools, and those of other declarations.
+
+    Raises:
+        DefinitionError: what is stored under the name is no table of ours.
+    """
+    kind = kind_of(iceberg)
+    if isinstance(source, Table) and kind != "table":
+        raise DefinitionError(
+            f"{table.name} is folded from the table {source.name}, and the lake's {source.name} is {_MADE_AS[kind]}, "
+            "whose rows nothing folded; declare it as a stream, or give the source its own name"
+        )
+
+
+def check_chain(catalog: Catalog, target: IcebergTable, sources: Iterable[IcebergTable]) -> None:
+    """Refuse a table that is among its own sources, or among theirs, as far as the lake's tables say.
+
+    Tables are known by their uuids, so it does not matter how a catalog spells names.
+
+    Raises:
+        DefinitionError: folding would go round in a circle; nothing was written.
+    """
+    wanted, seen = target.metadata.table_uuid, set()
+    path = [(one, _name(one)) for one in sources]
+    while path:
+        iceberg, way = path.pop()
+        if iceberg.metadata.table_uuid == wanted:
+            raise DefinitionError(
+                f"{_name(target)} would be folded from itself (by way of {way}); give it another name, or other sources"
+            )
+        if iceberg.metadata.table_uuid in seen or kind_of(iceberg) != "table":
+            continue
+        seen.add(iceberg.metadata.table_uuid)
+        for name, position in last_head(iceberg).positions.items():
+            try:
+                below = catalog.load_table(name)
+            except NoSuchTableError:
+                continue
+            if str(below.metadata.table_uuid) == position.uuid:
+                path.append((below, f"{way} <- {name}"))
+
+
+def _name(iceberg: IcebergTable) -> str:
+    return ".".join(iceberg.name())

@@ -1,0 +1,120 @@
+"""The plan of a DataFrame as typed nodes, from Spark's analyser; and what such nodes do not hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from foldhouse.logic.plan import Expression, Node, plan_from_json
+from foldhouse.logic.repeatable import LITERAL_ROWS, check_text
+
+_DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
+
+
+def is_classic(rows: DataFrame) -> bool:
+    """Whether the plan of a DataFrame is in a JVM that this process talks to."""
+    return hasattr(rows, "_jdf")
+
+
+def analysed(rows: DataFrame) -> Node:
+    """The analysed plan of a DataFrame of a classic session, in one call to the JVM.
+
+    Raises:
+        DefinitionError: a literal that stands for the present day or time; Spark has replaced it already.
+    """
+    tree: Any = rows._jdf.queryExecution().analyzed()
+    plan = plan_from_json(tree.toJSON())
+    _check_literals(plan, tree)
+    return plan
+
+
+def says_deterministic(rows: DataFrame) -> bool:
+    """What Spark itself says of the whole plan, functions of users' included."""
+    return bool(rows._jdf.queryExecution().analyzed().deterministic())
+
+
+def _check_literals(plan: Node, tree: Any) -> None:
+    """Look up what was written for each literal of a date or time: the parser keeps it beside the value."""
+    for node, there in _pairs(plan, tree):
+        dated = [[_is_dated(one) for one in e.walk()] for e in _in_order(node)]
+        if not any(map(any, dated)):
+            continue
+        expressions = there.expressions()
+        for at, expression in enumerate(_in_order(node)):
+            if any(dated[at]):
+                _check_origins(expression, expressions.apply(at))
+
+
+def _in_order(node: Node) -> list[Expression]:
+    return [one for expressions in node.expressions.values() for one in expressions]
+
+
+def _is_dated(expression: Expression) -> bool:
+    return expression.kind == "Literal" and expression.type in _DATES
+
+
+def _pairs(plan: Node, tree: Any) -> Iterator[tuple[Node, Any]]:
+    """The nodes with what they are in the JVM, which is asked only where a literal is below."""
+    if not any(_is_dated(e) for node in plan.walk() for e in node.everything()):
+        return
+    yield plan, tree
+    for at, child in enumerate(plan.children):
+        yield from _pairs(child, tree.children().apply(at))
+
+
+def _check_origins(expression: Expression, there: Any) -> None:
+    if _is_dated(expression):
+        origin = there.origin()
+        if origin.sqlText().isDefined():
+            check_text(str(origin.sqlText().get())[origin.startIndex().get() : origin.stopIndex().get() + 1])
+        return
+    for at, child in enumerate(expression.children):
+        if any(_is_dated(one) for one in child.walk()):
+            _check_origins(child, there.children().apply(at))
+
+
+def literal_rows(plan: Node, rows: DataFrame) -> str:
+    """A digest of the rows that a plan holds itself, in any order; empty where it holds none.
+
+    Args:
+        plan: the typed nodes.
+        rows: the DataFrame of a classic session that they are of.
+    """
+    session = rows.sparkSession
+    found = [
+        _digest(_frame_of(there, session).toArrow())
+        for node, there in _leaves(plan, rows._jdf.queryExecution().analyzed())
+        if node.kind in LITERAL_ROWS and node.kind != "OneRowRelation"
+    ]
+    return ",".join(found)
+
+
+def _leaves(node: Node, there: Any) -> Iterator[tuple[Node, Any]]:
+    """The leaves that are no sources."""
+    if not node.children:
+        yield node, there
+    elif node.place is None:
+        for at, child in enumerate(node.children):
+            if _has_literal_rows(child):
+                yield from _leaves(child, there.children().apply(at))
+
+
+def _has_literal_rows(node: Node) -> bool:
+    if node.place is not None:
+        return False
+    return not node.children or any(map(_has_literal_rows, node.children))
+
+
+def _frame_of(plan: Any, session: SparkSession) -> DataFrame:
+    jvm: Any = session._jvm
+    made = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
+    return DataFrame(made, session)
+
+
+def _digest(rows: pa.Table) -> str:
+    listed = sorted(repr(row) for row in rows.to_pylist())
+    return hashlib.sha256(repr([str(rows.schema), listed]).encode()).hexdigest()[:16]

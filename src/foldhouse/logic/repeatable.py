@@ -1,0 +1,267 @@
+"""Whether logic gives the same rows for the same input, whenever and wherever it is evaluated; decided without Spark.
+
+An allow-list: every node and every expression of the plan has to be known. What is unknown is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from foldhouse.errors import DefinitionError
+from foldhouse.logic.columns import Columns, columns_of, nodes_of
+from foldhouse.logic.functions import DETERMINISTIC, DIGITS, EXACT_OF_EXACT, FLOATS, ORDERED, REFUSED, words
+from foldhouse.logic.plan import Expression, Node
+
+LITERAL_ROWS = frozenset({"LocalRelation", "LogicalRDD", "OneRowRelation", "Range"})
+"""Leaves whose rows are in the plan itself."""
+
+_NODES = LITERAL_ROWS | words("""
+    Project Filter SubqueryAlias View Union Generate ResolvedHint Repartition RepartitionByExpression
+    RebalancePartitions Sort Join Aggregate Window Distinct Deduplicate Intersect Except Expand WithCTE CTERelationDef
+    CTERelationRef LateralJoin GlobalLimit LocalLimit Offset Tail CollectMetrics MapInPandas MapInArrow
+    PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas FlatMapCoGroupsInArrow
+""")
+_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
+_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_TYPED = re.compile(r"\b(?:date|timestamp\w*)\s*r?(['\"])\s*(?!epoch\b|[+-]?\d)[^'\"]*", re.IGNORECASE)
+"""A literal of a date or time that is no number: what is left are `now`, `today` and their like, however written."""
+_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
+_PARSERS = frozenset({"ParseToDate", "ParseToTimestamp", "TryToTimestamp", "UnixTimestamp", "ToUnixTimestamp"})
+_SORTING = frozenset({"SortArray", "Size", "ArrayMax", "ArrayMin", "ArrayContains"})
+_RANKS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
+"""Window functions that give rows which tie the same answer."""
+_FLOATING = frozenset({"float", "double"})
+_OF_THEIR_VALUES = words("""
+    Add Subtract Multiply Divide IntegralDivide Remainder Pmod UnaryMinus UnaryPositive Abs Coalesce Nvl Nvl2
+    Greatest Least KnownNullable KnownNotNull NullIf NullIfZero ZeroIfNull Round BRound TryAdd TrySubtract
+    TryMultiply TryDivide
+""")
+_WHOLE_NUMBERS = words("""
+    Length OctetLength Size Year Month DayOfMonth DayOfWeek DayOfYear WeekOfYear Quarter Hour Minute Second DateDiff
+    UnixDate UnixSeconds UnixMillis UnixMicros UnixTimestamp Ascii Floor Ceil Murmur3Hash XxHash64 BitwiseAnd
+    BitwiseOr BitwiseXor BitwiseNot BitwiseCount Rank DenseRank RowNumber NTile Count
+""")
+
+
+def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None:
+    """Refuse logic that can give other rows for the same input.
+
+    Args:
+        plan: the analysed plan, its sources under the names `source_name(place)`.
+        unique: per source, columns no two rows have the same values of; none where none are declared.
+
+    Raises:
+        DefinitionError: a clock, a random number, the place of a row, an order that leaves ties, or something unknown.
+    """
+    columns = columns_of(plan, unique)
+    for node in nodes_of(plan):
+        _check_node(node, columns)
+        for expression in node.everything():
+            _check_expression(expression)
+        if node.kind == "Window":
+            _check_window(node, columns)
+        else:
+            _check_aggregates(node, columns)
+
+
+def check_text(text: str) -> None:
+    """Refuse SQL with a literal that stands for the present day or time, which Spark replaces while it parses.
+
+    Raises:
+        DefinitionError: `timestamp 'now'`, `date 'today'` and their like.
+    """
+    found = _TYPED.search(_COMMENT.sub(" ", text))
+    if found:
+        _refuse(found.group(0) + found.group(1), "is another value at another time; take it from a column of events")
+
+
+def _refuse(what: object, why: str) -> NoReturn:
+    raise DefinitionError(f"the logic uses {what}, which {why}. A table has to equal the fold of its source always")
+
+
+def _check_node(node: Node, columns: Columns) -> None:
+    if node.kind == "Sample":
+        _refuse("sample(...)", "keeps a random part of the rows; filter by a hash of a column")
+    if not node.children and node.kind not in _NODES:
+        raise DefinitionError(
+            f"the logic reads {node.facts.get('relation') or node.kind}, which is no source of the table, so that a "
+            "change there would go unnoticed; declare it in source=[...], or write its rows into the definition"
+        )
+    if node.kind not in _NODES:
+        _refuse(node.kind, "foldhouse does not know to give the same rows each time; write it in another way")
+    if node.kind in _LIMITS:
+        _check_limit(node, columns)
+    if node.kind == "Deduplicate":
+        keys = [one.id for one in node.of("keys") if one.id is not None]
+        differing = columns.undecided(node.children[0], keys)
+        if differing:
+            named = ", ".join(map(str, node.of("keys")))
+            _refuse(
+                f"dropDuplicates({named})",
+                f"keeps any one of the rows that differ in {_listed(differing)}; "
+                f"aggregate instead, for example groupBy({named}) with max(struct(...))",
+            )
+
+
+def _check_limit(node: Node, columns: Columns) -> None:
+    below = node
+    while below.kind in _LIMITS or below.kind in ("Project", "SubqueryAlias"):
+        if not below.children:
+            break
+        below = below.children[0]
+    if below.kind != "Sort" or not below.facts.get("global"):
+        _refuse("a limit without an order", "keeps any rows; order by columns that tell all rows apart")
+    differing = columns.undecided(below.children[0], _ordered_by(below.of("order")))
+    if differing:
+        order = ", ".join(map(str, below.of("order")))
+        _refuse(
+            f"a limit after ORDER BY {order}",
+            f"keeps any of the rows that tie there; order by {_listed(differing)} as well",
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _ordered_by(order: Sequence[Expression]) -> list[int]:
+    """The columns that an order goes by as they are."""
+    found = [one.children[0] for one in order if one.kind == "SortOrder" and one.children]
+    return [one.id for one in found if one.kind == "AttributeReference" and one.id is not None]
+
+
+def _check_expression(expression: Expression) -> None:
+    kind = expression.kind
+    if kind in REFUSED:
+        _refuse(expression, REFUSED[kind])
+    is_deterministic = expression.facts.get("udfDeterministic", expression.facts.get("isDeterministic", True))
+    if is_deterministic is not True:
+        _refuse(expression, "says of itself that it is not deterministic; compute its value before the events land")
+    if kind not in DETERMINISTIC and kind not in ORDERED and kind not in FLOATS:
+        _refuse(
+            f"{expression} ({kind})",
+            "foldhouse does not know to give the same answer each time; write it as a UDF, which says so itself",
+        )
+    if kind in _PARSERS or (kind == "Cast" and expression.type in _DATES):
+        _check_special(expression)
+
+
+def _check_special(expression: Expression) -> None:
+    """Spark turns text that no column is part of into the present day or time, where it is cast to a date."""
+    given = expression.children[0] if expression.children else expression
+    literals = [one for one in given.walk() if one.kind == "Literal"]
+    texts = [one.value or "" for one in literals if one.type.startswith(("string", "char", "varchar"))]
+    if not texts or any(one.kind in ("AttributeReference", "NamedLambdaVariable") for one in given.walk()):
+        return
+    if given.kind != "Literal" or any(_SPECIAL.match(text) for text in texts):
+        _refuse(expression, "can be another value at another time; write the day or time itself as a literal")
+
+
+def _check_window(node: Node, columns: Columns) -> None:
+    partition = [one.id for one in node.of("partitionSpec") if one.kind == "AttributeReference" and one.id is not None]
+    order = node.of("orderSpec")
+    differing = columns.undecided(node.children[0], [*partition, *_ordered_by(order)])
+    if not differing:
+        return
+    for expression in node.of("windowExpressions"):
+        for window in (one for one in expression.walk() if one.kind == "WindowExpression"):
+            function, spec = window.children
+            found = next((one for one in function.walk() if one.kind in ORDERED), None)
+            if function.kind in _RANKS:
+                continue
+            if (found is not None and not ORDERED[found.kind]) or _is_frame_of_rows(spec) or (found and order):
+                by = f"ORDER BY {', '.join(map(str, order))}" if order else "no ORDER BY"
+                _refuse(
+                    f"{function} OVER (... {by})",
+                    f"gives any answer among rows that tie there; order by {_listed(differing)} as well",
+                )
+            _check_parts(function, None, [], node, columns)
+
+
+def _is_frame_of_rows(spec: Expression) -> bool:
+    """Whether a window's frame is told by counting rows, other than all of them."""
+    frame = next((one for one in spec.children if one.kind == "SpecifiedWindowFrame"), None)
+    if frame is None:
+        return False
+    kind = frame.facts.get("frameType")
+    is_range = isinstance(kind, dict) and "RangeFrame" in str(kind.get("object"))
+    bounds = {one.kind for one in frame.children}
+    return not is_range and bounds != {"UnboundedPreceding$", "UnboundedFollowing$"}
+
+
+def _check_aggregates(node: Node, columns: Columns) -> None:
+    given = node.of("groupingExpressions")
+    groups = [one.id for one in given if one.kind == "AttributeReference" and one.id is not None]
+    for expressions in node.expressions.values():
+        for expression in expressions:
+            _check_parts(expression, None, groups, node, columns)
+
+
+def _check_parts(
+    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, columns: Columns
+) -> None:
+    """Refuse aggregates over rows that nothing orders, where their order matters."""
+    if expression.kind in ORDERED and not _is_ordered(expression, parent, groups, node, columns):
+        advice = f"write {ORDERED[expression.kind]}" if ORDERED[expression.kind] else "order its window"
+        _refuse(expression, f"goes by the order in which rows are read, and they have none; {advice}")
+    if expression.kind in FLOATS and not _is_exact(expression):
+        _refuse(expression, DIGITS)
+    above = parent if expression.kind == "AggregateExpression" else expression
+    for child in expression.children:
+        _check_parts(child, above, groups, node, columns)
+
+
+def _is_ordered(
+    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, columns: Columns
+) -> bool:
+    if expression.kind.startswith("Collect"):
+        return parent is not None and parent.kind in _SORTING
+    if expression.kind in ("MaxBy", "MinBy"):
+        value, ordering = expression.children
+        by = [*groups, *_told_by(ordering)]
+        below = node.children[0] if node.children else node
+        return all(columns.is_decided(one, by) for one in value.references) or not columns.undecided(below, by)
+    if expression.kind == "ListAgg":
+        by = [*groups, *_ordered_by(expression.children)]
+        return bool(expression.children) and all(columns.is_decided(n, by) for n in expression.children[0].references)
+    return False
+
+
+def _told_by(ordering: Expression) -> Iterator[int]:
+    """The columns whose values an ordering tells for certain."""
+    if ordering.kind == "AttributeReference" and ordering.id is not None:
+        yield ordering.id
+    elif ordering.kind == "CreateNamedStruct":
+        for one in ordering.children[1::2]:
+            yield from _told_by(one)
+
+
+def _is_exact(aggregate: Expression) -> bool:
+    if aggregate.kind not in EXACT_OF_EXACT or not aggregate.children:
+        return False
+    given = aggregate.children[0]
+    if aggregate.kind == "Average":  # Spark adds up whole numbers as floats
+        return given.type.startswith("decimal")
+    return _is_exact_number(given)
+
+
+def _is_exact_number(expression: Expression) -> bool:
+    """Whether a number is no float, for certain."""
+    if expression.type:
+        return expression.type not in _FLOATING
+    if expression.kind in _WHOLE_NUMBERS:
+        return True
+    values: Sequence[Expression] = ()
+    if expression.kind in _OF_THEIR_VALUES:
+        values = expression.children
+    elif expression.kind == "If":
+        values = expression.children[1:]
+    elif expression.kind == "CaseWhen":
+        odd = len(expression.children) % 2
+        values = [*expression.children[1::2], *(expression.children[-1:] if odd else ())]
+    elif expression.kind in ("AggregateExpression", "Sum", "Max", "Min", "WindowExpression"):
+        values = expression.children[:1]
+    return bool(values) and all(_is_exact_number(one) for one in values)

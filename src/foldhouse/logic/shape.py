@@ -1,0 +1,260 @@
+"""How output rows hang together with input rows, as the analysed plan of the logic says it: which rows can meet.
+
+A refresh evaluates the logic over as little as may differ. What it may leave out follows from the plan:
+
+| plan | what a change of a source row can affect |
+|---|---|
+| linear: projections, filters, unions | the output rows of that row alone |
+| cells: joins, aggregations and windows on the same columns | the output rows of the same values of these columns |
+| star: one source joined to others, each on columns of its own | the rows of that one source which refer to it |
+| anything else | everything |
+
+Guessing wrong would make a table wrong, so only what is recognised for certain counts. All of this is decided over the
+typed nodes of `foldhouse.logic.plan`, without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from foldhouse.logic.columns import Columns, columns_of, join_type, nodes_of, outputs_of
+from foldhouse.logic.functions import words
+from foldhouse.logic.plan import Expression, Node
+
+_LINEAR = words("""
+    Project Filter SubqueryAlias View Union Generate ResolvedHint Repartition RepartitionByExpression
+    RebalancePartitions Sort
+""")
+_GROUPING = words("Aggregate Window Distinct Deduplicate")
+_INNER, _LEFT = "Inner", "LeftOuter"
+
+Column = tuple[int, str]
+"""Which source, and which of its columns."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an output column comes from: a source column as it is, or its day; and of which source."""
+
+    column: str
+    is_day: bool = False
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Spoke:
+    """One join of a star: columns of the source in the middle, and what they equal in another source."""
+
+    place: int
+    middle: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a plan.
+
+    Args:
+        is_linear: each output row comes from one input row.
+        cells: per source, the columns whose values never mix; none where there are no such columns.
+        middle, spokes: of a star, the source in the middle and the joins to the others.
+    """
+
+    is_linear: bool = False
+    cells: tuple[tuple[str, ...], ...] = ()
+    middle: int = 0
+    spokes: tuple[Spoke, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a part of the sources can be evaluated alone. Then no rows come of no rows, too."""
+        return self != Shape()
+
+
+LINEAR = Shape(is_linear=True)
+
+
+def shape_of(plan: Node, places: int) -> Shape:
+    """Read the shape from an analysed plan whose sources stand under the names `source_name(place)`.
+
+    Args:
+        plan: Spark's analysed plan.
+        places: how many sources there are.
+    """
+    nodes = list(plan.walk())
+    if any(True for node in nodes for _ in node.subqueries):
+        return Shape()
+    found = [node.place for node in nodes if node.place is not None]
+    leaves = [node for node in nodes if not node.children]
+    if len(leaves) != len(found) or any(place >= places for place in found):
+        return Shape()  # rows that are no source's
+    inner = [node for node in nodes if node.children]
+    if all(node.kind in _LINEAR for node in inner):
+        return Shape(is_linear=True)
+    if not all(_is_known(node) for node in inner) or sorted(found) != list(range(places)):
+        return Shape()
+    columns = columns_of(plan)
+    joins = [node for node in nodes if node.kind == "Join"]
+    links = [_links(join, columns) for join in joins]
+    groupings = [node for node in nodes if node.kind in _GROUPING]
+    cells = _cells(links, places, groupings, columns)
+    if cells:
+        return Shape(cells=cells)
+    return _star(plan, joins, links, groupings, columns)
+
+
+def _is_known(node: Node) -> bool:
+    if node.kind == "Union":
+        return False
+    return node.kind in _LINEAR or node.kind in _GROUPING or (node.kind == "Join" and join_type(node) != "Cross")
+
+
+def origins_of(plan: Node, columns: Sequence[str]) -> dict[str, Origin]:
+    """For each named output column that is a source column as it is, or the day of one: which.
+
+    Args:
+        plan: the analysed plan of a selection, its sources under the names `source_name(place)`.
+        columns: the first output columns, in the order of the selection.
+    """
+    outputs = outputs_of(plan)
+    unions = any(node.kind == "Union" for node in nodes_of(plan))
+    if outputs is None or len(outputs) < len(columns) or unions:
+        return {}
+    known = columns_of(plan)
+    days = _days(plan)
+    answer = {}
+    for name, number in zip(columns, outputs, strict=False):
+        root = known.root(number)
+        is_day = root in days
+        origin = known.origin(days[root]) if is_day else known.origin(root)
+        if origin is not None:
+            answer[name] = Origin(origin[1], is_day, origin[0])
+    return answer
+
+
+def _days(plan: Node) -> dict[int, int]:
+    """Columns that are the day of another column -> that column."""
+    found = {}
+    for node in plan.walk():
+        for alias in (*node.of("projectList"), *node.of("aggregateExpressions")):
+            if alias.kind == "Alias" and alias.id is not None and (day := _day_of(alias.children[0])) is not None:
+                found[alias.id] = day
+    return found
+
+
+def _day_of(made: Expression) -> int | None:
+    is_day = made.kind == "ParseToDate" or (made.kind == "Cast" and made.type == "date")
+    if not is_day or len(made.children) != 1 or made.children[0].kind != "AttributeReference":
+        return None
+    given = made.children[0]
+    return given.id if given.type in ("date", "timestamp", "timestamp_ntz") else None
+
+
+def _links(join: Node, columns: Columns) -> list[tuple[Column, Column]]:
+    """The pairs of source columns that a join equates, its left side first."""
+    left, right = (_places(child) for child in join.children)
+    pairs = []
+    for condition in join.of("condition"):
+        for part in _conjuncts(condition):
+            found = [columns.origin(one.id) for one in _equated(part) if one.id is not None]
+            if len(found) != 2 or found[0] is None or found[1] is None:
+                continue
+            one, other = found[0], found[1]
+            if one[0] in left and other[0] in right:
+                pairs.append((one, other))
+            elif one[0] in right and other[0] in left:
+                pairs.append((other, one))
+    return pairs
+
+
+def _conjuncts(condition: Expression) -> Iterator[Expression]:
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from _conjuncts(child)
+    else:
+        yield condition
+
+
+def _equated(part: Expression) -> tuple[Expression, ...]:
+    is_plain = part.kind == "EqualTo" and all(one.kind == "AttributeReference" for one in part.children)
+    return part.children if is_plain else ()
+
+
+def _places(node: Node) -> set[int]:
+    return {one.place for one in node.walk() if one.place is not None}
+
+
+def _cells(
+    links: Sequence[list[tuple[Column, Column]]], places: int, groupings: Sequence[Node], columns: Columns
+) -> tuple[tuple[str, ...], ...]:
+    """Per source, the columns of the classes that every join equates and every grouping keeps apart."""
+    classes: list[set[Column]] = []
+    for one, other in (pair for join in links for pair in join):
+        touched = [each for each in classes if one in each or other in each]
+        classes = [each for each in classes if each not in touched] + [set().union({one, other}, *touched)]
+    if not links:
+        grouped = [_grouping(node, columns) for node in groupings]
+        classes = [{column} for column in sorted(set.intersection(*grouped))] if grouped else []
+    kept = []
+    for members in classes:
+        in_every_source = all(sum(place == p for p, _ in members) == 1 for place in range(places))
+        in_every_join = all(any(one in members for one, _ in join) for join in links)
+        if in_every_source and in_every_join and all(_groups_by(node, members, columns) for node in groupings):
+            kept.append(dict(members))
+    return tuple(tuple(each[place] for each in kept) for place in range(places)) if kept else ()
+
+
+def _grouping(node: Node, columns: Columns) -> set[Column]:
+    """The source columns a node groups by as they are; what else it groups by splits cells further."""
+    fields = {"Aggregate": "groupingExpressions", "Window": "partitionSpec", "Deduplicate": "keys"}
+    if node.kind == "Distinct":
+        numbers = outputs_of(node) or []
+    else:
+        given = node.of(fields[node.kind])
+        numbers = [one.id for one in given if one.kind == "AttributeReference" and one.id is not None]
+    return {origin for number in numbers if (origin := columns.origin(number)) is not None}
+
+
+def _groups_by(grouping: Node, members: set[Column], columns: Columns) -> bool:
+    """Whether a node keeps the cells of a class apart."""
+    joins = {join_type(node) for node in grouping.walk() if node.kind == "Join"}
+    grouped = _grouping(grouping, columns) & members
+    if not grouped:
+        return False
+    if joins <= {_INNER}:
+        return True
+    return joins <= {_INNER, _LEFT} and any(place == _leftmost(grouping) for place, _ in grouped)
+
+
+def _leftmost(node: Node) -> int:
+    while node.place is None:
+        node = node.children[0]
+    return node.place
+
+
+def _star(
+    root: Node,
+    joins: Sequence[Node],
+    links: Sequence[list[tuple[Column, Column]]],
+    groupings: Sequence[Node],
+    columns: Columns,
+) -> Shape:
+    """One source on the left of every join, the others each joined to it on columns of their own."""
+    middle = _leftmost(root)
+    spokes = []
+    for join, pairs in zip(joins, links, strict=True):
+        right = _places(join.children[1])
+        straight = [(one, other) for one, other in pairs if one[0] == middle]
+        if join_type(join) not in (_INNER, _LEFT) or len(right) != 1 or not straight:
+            return Shape()
+        place = right.pop()
+        if any(node.kind == "Join" for node in join.children[1].walk()):
+            return Shape()
+        spokes.append(Spoke(place, tuple(one[1] for one, _ in straight), tuple(other[1] for _, other in straight)))
+    for node in groupings:  # only over one of the others, by the columns it is joined on
+        places = _places(node)
+        spoke = next((each for each in spokes if places == {each.place}), None)
+        if spoke is None or not {(spoke.place, name) for name in spoke.columns} <= _grouping(node, columns):
+            return Shape()
+    return Shape(middle=middle, spokes=tuple(spokes)) if spokes else Shape()

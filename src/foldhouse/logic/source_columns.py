@@ -1,0 +1,200 @@
+"""Whether a table may go on over a source whose columns changed since it was folded, without being folded anew.
+
+It may where the rows it holds are right at the new columns, too: where what changed is not named by its definition, or
+is handed on as it is (a column more in a fold of whole rows, a wider type). Everything else names `rebuild`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyspark.sql import SparkSession
+
+from foldhouse.errors import DefinitionChanged, DefinitionError
+from foldhouse.kernel.plan import arguments_of
+from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.lineage import analysed_plan, handed_on
+from foldhouse.logic.plan import source_name
+from foldhouse.spark.source import empty_frame
+from foldhouse.storage.schema import Layout
+from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.fold import RowFold
+from foldhouse.values.window import Position
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a source when a table was folded from it, and now.
+
+    Args:
+        then: at the table's position.
+        now: at the source's head.
+    """
+
+    then: Layout
+    now: Layout
+
+    @property
+    def lost(self) -> set[str]:
+        """Columns whose values are gone, or go by another name: dropped, swapped, or made anew by a rebuild."""
+        then, now = _ids(self.then.schema), _ids(self.now.schema)
+        gone = [path for path, number in then.items() if number not in now.values() or now.get(path, number) != number]
+        return {path.partition(".")[0] for path in gone}
+
+    @property
+    def touched(self) -> set[str]:
+        """Columns that were added, dropped, renamed, replaced, or have another type."""
+        then, now = (
+            {f.name: f for f in layout.schema.fields if f.name in layout.visible} for layout in (self.then, self.now)
+        )
+        return {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+
+
+def columns_since(iceberg: IcebergTable, now: Layout, position: Position) -> Columns:
+    """The columns of a source at a position and at its head."""
+    schema = iceberg.schemas().get(-1 if position.schema_id is None else position.schema_id)
+    if schema is None:
+        schema = Layout.of(iceberg, position.snapshot_id).schema
+    return Columns(replace(now, schema_json=schema.model_dump_json()), now)
+
+
+def check_definition(
+    table: Table,
+    folded_under: str | None,
+    compiled: Compiled,
+    columns: Sequence[Columns],
+    compile_at: Callable[[Sequence[Layout]], Compiled],
+    session: Callable[[], SparkSession],
+) -> None:
+    """Refuse a declaration that is not the one a table was folded under, or cannot go on over the present columns.
+
+    Args:
+        table: the declaration.
+        folded_under: the hash of the definition that the table was folded under.
+        compiled: the declaration over the present columns.
+        columns: of each source, then and now.
+        compile_at: compiles the declaration over other columns of its sources.
+        session: gives the Spark session; called only for a table that needs Spark to be understood.
+
+    Raises:
+        DefinitionChanged: the table has to be folded anew.
+    """
+    if not any(one.touched for one in columns):
+        if compiled.definition_hash != folded_under:
+            raise DefinitionChanged(_changed(table, folded_under, compiled))
+        return
+    if compiled.is_plain and not _names(table) <= set(columns[0].then.arrow.names):
+        raise DefinitionChanged(_changed(table, folded_under, compiled))  # it names a column that was not there
+    try:
+        earlier = compile_at([one.then for one in columns])
+    except DefinitionError as failure:
+        raise DefinitionChanged(_changed(table, folded_under, compiled)) from failure
+    if earlier.definition_hash != folded_under:
+        raise DefinitionChanged(_changed(table, folded_under, compiled))
+    used = _used(earlier, compiled, columns, session)
+    for source, one, names in zip(table.sources, columns, used, strict=True):
+        if lost := names & one.lost:
+            raise DefinitionChanged(
+                f"{source.name}.{min(lost)} is not the column that {table.name} was folded from: that one was dropped, "
+                f"renamed, or rebuilt with another type; run `foldhouse rebuild {table.name}` to fold it anew"
+            )
+
+
+def _ids(schema: Schema) -> dict[str, int]:
+    """Every column, nested ones by their path, and its field id."""
+    return {path: schema.find_field(path).field_id for path in schema.column_names}
+
+
+def _changed(table: Table, folded_under: str | None, compiled: Compiled) -> str:
+    return (
+        f"{table.name} was folded under the definition {folded_under}, and is declared as "
+        f"{compiled.definition_hash} now; run `foldhouse rebuild {table.name}` to fold it anew"
+    )
+
+
+def _used(
+    earlier: Compiled, compiled: Compiled, columns: Sequence[Columns], session: Callable[[], SparkSession]
+) -> list[set[str]]:
+    """Of each source, the columns that a table goes by; of those that changed at least.
+
+    Raises:
+        DefinitionChanged: something is computed from a column that changed, or the logic is another by now.
+    """
+    table = compiled.table
+    used = [_told_apart(source, one) for source, one in zip(table.sources, columns, strict=True)]
+    if earlier.is_plain and compiled.is_plain:
+        folded = {str(name) for one in (earlier, compiled) for name in arguments_of(one.fold)}
+        return [used[0] | {*table.keys, *table.sequence_by} | folded]
+    touched = [one.touched for one in columns]
+    then = handed_on(_plan(earlier, [one.then for one in columns], session), touched)
+    now = handed_on(_plan(compiled, [one.now for one in columns], session), touched)
+    if then is None or now is None or then[0] != now[0]:
+        changed = [f"{s.name}: {', '.join(sorted(t))}" for s, t in zip(table.sources, touched, strict=True) if t]
+        raise DefinitionChanged(
+            f"the sources of {table.name} have other columns than when it was folded ({'; '.join(changed)}), and its "
+            f"definition does more with them than to hand them on; run `foldhouse rebuild {table.name}` to fold it anew"
+        )
+    return [one | before | after for one, before, after in zip(used, then[1], now[1], strict=True)]
+
+
+def _told_apart(source: Source, columns: Columns) -> set[str]:
+    """The columns by which the deliveries of an event are told apart: all of them, where there is an `event_id`."""
+    if not isinstance(source, Stream) or not source.event_id:
+        return set()
+    visible = set(columns.then.visible)
+    return {path for path in columns.then.schema.column_names if path.partition(".")[0] in visible}
+
+
+def _plan(compiled: Compiled, layouts: Sequence[Layout], session: Callable[[], SparkSession]) -> str:
+    """The analysed plan of the table's logic, its sources under the names `source_name(place)`."""
+    frames = [
+        empty_frame(session(), layout, list(names)).alias(source_name(place))
+        for place, (layout, names) in enumerate(zip(layouts, compiled.inputs, strict=True))
+    ]
+    return analysed_plan(compiled.signed_rows(frames))
+
+
+def check_names(table: Table, iceberg: IcebergTable) -> None:
+    """Refuse a declaration that names a column which its source no longer has; what `rows` names is left to Spark.
+
+    Raises:
+        DefinitionError: with what became of the column.
+    """
+    if table.rows is not None:
+        return
+    became = _became(iceberg)
+    gone = [became[name] for name in sorted(_names(table)) if name in became]
+    if gone:
+        raise DefinitionError(
+            f"{table.name} names a column that {table.source.name} no longer has: {'; '.join(gone)}. Declare it as it "
+            f"is now, and run `foldhouse rebuild {table.name}`"
+        )
+
+
+def _names(table: Table) -> set[str]:
+    """What a declaration without `rows` names: columns, and expressions as text."""
+    folded = table.fold.columns if isinstance(table.fold, RowFold) else arguments_of(table.fold)
+    return {*table.keys, *table.sequence_by, *(name for name in folded if isinstance(name, str))}
+
+
+def explained(failure: DefinitionError, iceberg: IcebergTable) -> DefinitionError:
+    """A failure with what became of the columns it speaks of that the source no longer has."""
+    became = [what for name, what in _became(iceberg).items() if re.search(rf"\b{re.escape(name)}\b", str(failure))]
+    if not became or any(what in str(failure) for what in became):
+        return failure
+    return type(failure)(f"{failure}\n(In {'.'.join(iceberg.name())}, {'; '.join(became)}.)")
+
+
+def _became(iceberg: IcebergTable) -> dict[str, str]:
+    """The columns a table had once and has no more -> what became of them, in words."""
+    names = {field.field_id: field.name for field in iceberg.schema().fields}
+    earlier = {f.name: f.field_id for _, schema in sorted(iceberg.schemas().items()) for f in schema.fields}
+    return {
+        name: f"{name} was renamed to {names[number]}" if number in names else f"{name} was dropped"
+        for name, number in earlier.items()
+        if name not in names.values()
+    }

@@ -1,0 +1,1 @@
+"""Reading: the changes of a table, and the rows that it leaves out."""

@@ -1,0 +1,322 @@
+"""Buckets: read what they hold, combine it with the signed rows, write what changed.
+
+It runs in Spark's tasks and in process. A task that is retried or run twice leaves files that no commit names, never
+a row twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from foldhouse.kernel.combine import (
+    FILE,
+    POSITION,
+    SIGNED,
+    Combined,
+    added_up,
+    combine_summed,
+    lacking,
+    newest_delete,
+    summed,
+)
+from foldhouse.kernel.deltas import SUMMED
+from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
+from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.refresh.bucket.write import write_bucket
+from foldhouse.storage.files import Partition
+from foldhouse.storage.live import Slice
+from foldhouse.storage.schema import Layout
+
+BUCKET = "__bucket"
+_GROUP = "__group"
+_GROUP_ROWS = 50_000
+MOST_ROWS_AT_ONCE = 1_000_000
+"""Signed rows of some buckets that are folded at once; of more, those of some keys after those of others."""
+KEY_ONLY = "__key_only"
+NULL_KEY = "null"
+NULL_SEQUENCE = "null sequence"
+
+
+@dataclass(frozen=True)
+class BucketResult:
+    """What one bucket came to.
+
+    Args:
+        bucket: which bucket, as `with_bucket` names it.
+        added: files to commit.
+        removed: paths of files that the commit takes out.
+        unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
+        null_key_rows: rows (net) that were left out because a key is null.
+        null_sequence_rows: rows (net) that were left out because it is not known when they come.
+        deleted_upto: the newest sequence of an event that deletes its key, in this bucket or those folded with it.
+        rows_written: new and changed rows of the table.
+        rows_carried: unchanged rows that a rewritten file had to take along.
+        rows_deleted: held rows that were changed or disappeared.
+        rows_live: rows of the bucket afterwards.
+    """
+
+    bucket: str
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    unresolved: pa.Table | None = None
+    null_key_rows: int = 0
+    null_sequence_rows: int = 0
+    deleted_upto: tuple[Any, ...] | None = None
+    rows_written: int = 0
+    rows_carried: int = 0
+    rows_deleted: int = 0
+    rows_live: int = 0
+
+    @property
+    def partition(self) -> Partition:
+        """The Iceberg partition of the bucket."""
+        return partition_of(self.bucket)
+
+
+@dataclass(frozen=True)
+class BucketJob:
+    """What folding the buckets of one table takes; it is sent to Spark's tasks.
+
+    Args:
+        plan: the compiled fold.
+        layout: of the table.
+        slices: partition -> what it holds.
+        deleted_upto: the newest sequence of any delete that was folded before.
+    """
+
+    plan: FoldPlan
+    layout: Layout
+    slices: Mapping[Partition, tuple[Slice, ...]] = field(repr=False)
+    deleted_upto: tuple[Any, ...] | None = None
+
+
+def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the column `__bucket`: the row's Iceberg partition as JSON; a word where a key, or the sequence, is null."""
+    sequence = [pl.col(sequence_column(i)).is_null() for i in range(len(plan.sequence))]
+    is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
+    rows = rows.with_columns(
+        pl.any_horizontal(pl.col(key).is_null() for key in plan.key_names).alias("__has_null"),
+        (pl.any_horizontal(pl.lit(False), *sequence) & is_event).alias("__no_sequence"),
+    )
+    values: list[pl.Series] = []
+    for place, partition_field in enumerate(layout.spec.fields):
+        source = layout.schema.find_field(partition_field.source_id)
+        given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
+        transformed = pl.from_arrow(partition_field.transform.pyarrow_transform(source.field_type)(given))
+        assert isinstance(transformed, pl.Series)
+        values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
+    inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
+    unordered = pl.when(pl.col("__no_sequence")).then(pl.lit(NULL_SEQUENCE)).otherwise(inside)
+    bucket = pl.when(pl.col("__has_null")).then(pl.lit(NULL_KEY)).otherwise(unordered)
+    return rows.with_columns(bucket.alias(BUCKET)).drop("__has_null", "__no_sequence")
+
+
+def partition_of(bucket: str) -> Partition:
+    """The partition that a `__bucket` text names; that of rows which are not folded has no values."""
+    return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
+
+
+def groups_of(
+    rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
+) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
+    """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
+
+    Args:
+        rows: signed rows with their `__bucket`.
+        recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
+        at_least: how many groups are wanted, where there are so many buckets.
+    """
+    frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
+    sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
+    most = min(_GROUP_ROWS, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
+    if members[_GROUP].n_unique() <= 1:
+        return [(rows, recomputed)]
+    given = _by_group(rows, members)
+    again = None if recomputed is None else _by_group(recomputed, members)
+    return [
+        (
+            given.get(group, rows.clear()),
+            None if again is None or recomputed is None else again.get(group, recomputed.clear()),
+        )
+        for group in members[_GROUP].unique(maintain_order=True)
+    ]
+
+
+def _by_group(rows: pl.DataFrame, members: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    parts = rows.join(members, on=BUCKET, how="left").partition_by(_GROUP, as_dict=True, include_key=False)
+    return {group: part for (group,), part in parts.items()}
+
+
+def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
+    """Fold the signed rows of some buckets and write their new files.
+
+    Args:
+        job: the table.
+        rows: signed rows with their `__bucket`, or their partial sums, see `partial_sums`.
+        recomputed: all source rows of the keys that were unresolved, see `combine`, with their `__bucket`.
+    """
+    unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
+    results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
+    if results:
+        rows = rows.filter(~pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
+    places = _places_of(job, rows, recomputed)
+    if places.is_empty():
+        return results
+    held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
+    first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
+    combined = _combined(job, rows, recomputed, places, held, first)
+    if not combined.unresolved.is_empty():
+        blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
+        return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
+    deleted_upto = newest_delete(job.plan, rows)
+    new = _by_bucket(job, combined.rows, places, list(held))
+    for bucket, one in held.items():
+        ends = first[bucket] + len(one.slices)
+        gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
+        written = new.pop(bucket, combined.rows.clear())
+        outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
+        results.append(replace(outcome, deleted_upto=deleted_upto))
+    assert not new, "a row belongs to no bucket"
+    return results
+
+
+def _by_bucket(
+    job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, buckets: Sequence[str]
+) -> dict[str, pl.DataFrame]:
+    """Rows of the table, by the bucket that the place of their key names."""
+    if len(buckets) == 1:
+        return {buckets[0]: rows}
+    parts = by_keys(rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True, include_key=False)
+    return {str(bucket): part for (bucket,), part in parts.items()}
+
+
+def _combined(
+    job: BucketJob,
+    rows: pl.DataFrame,
+    recomputed: pl.DataFrame | None,
+    places: pl.DataFrame,
+    held: Mapping[str, Held],
+    first: Mapping[str, int],
+) -> Combined:
+    """The signed rows of some buckets combined with what they hold: in pieces where they are very many.
+
+    All rows of a key are in one piece.
+    """
+    pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // MOST_ROWS_AT_ONCE)
+    found = []
+    for number in range(pieces):
+        own, full, kept = (
+            frame if frame is None or pieces == 1 else frame.filter(_piece(job.plan, pieces) == number)
+            for frame in (rows, recomputed, places)
+        )
+        assert own is not None
+        assert kept is not None
+        if kept.is_empty():
+            continue
+        keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
+        is_summed = SIGNED in own.columns
+        sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
+        again = None if full is None else full.drop(BUCKET)
+        state = _state_of(job, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
+        found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
+    parts = [(one.rows, one.replaced, one.unresolved) for one in found]
+    return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
+
+
+def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
+    return pl.struct(plan.key_names).hash() % pieces
+
+
+def _state_of(
+    job: BucketJob,
+    held: Mapping[str, Held],
+    first: Mapping[str, int],
+    keys: Mapping[str, pl.DataFrame],
+    sums: pl.DataFrame,
+    recomputed: pl.DataFrame | None,
+) -> pl.DataFrame:
+    """The held rows of some keys, their seldom needed columns only where they are needed.
+
+    Args:
+        job: the table.
+        held: bucket -> what it holds.
+        first: bucket -> what the number of its first file is among those of all buckets.
+        keys: bucket -> the keys wanted.
+        sums: what the signed rows come to.
+        recomputed: the full rows of keys that were unresolved.
+    """
+    plan, seldom = job.plan, job.plan.seldom_needed
+    often = [name for name in plan.table_schema.names if name not in seldom]
+    parts = [part.of_all(first[b]) for b, one in held.items() for part in one.of_keys(keys[b], often)]
+    state = framed(plan, job.layout, parts, often)
+    columns = [*plan.table_schema.names, FILE, POSITION]
+    unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
+    if not seldom or state.is_empty():
+        return state.with_columns(unread).select(columns)
+    places = lacking(plan, state.with_columns(unread), sums, recomputed)
+    found = []
+    for bucket, one in held.items():
+        inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
+        wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
+        found += [part.of_all(first[bucket]) for part in one.at(wanted, seldom)]
+    if not found:
+        return state.with_columns(unread).select(columns)
+    filled = framed(plan, job.layout, found, seldom)
+    return state.join(filled, on=[FILE, POSITION], how="left").select(columns)
+
+
+def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
+    """The buckets in which a key has to be recomputed; nothing of them is written."""
+    return [
+        BucketResult(str(bucket), unresolved=keys.drop(BUCKET).to_arrow())
+        for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
+    ]
+
+
+def _others(
+    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, blocked: pl.DataFrame
+) -> list[BucketResult]:
+    """The buckets in which no key has to be recomputed, folded."""
+    is_other = ~pl.col(BUCKET).is_in(blocked[BUCKET].unique().implode())
+    return fold_buckets(job, rows.filter(is_other), None if recomputed is None else recomputed.filter(is_other))
+
+
+def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
+    weight = int(rows[SUMMED if SIGNED in rows.columns else WEIGHT].sum())
+    if bucket == NULL_KEY:
+        return BucketResult(NULL_KEY, null_key_rows=weight)
+    return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight)
+
+
+def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
+    """The keys, each once, and their buckets."""
+    frames = [f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None]
+    return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
+
+
+def _held(job: BucketJob, bucket: str) -> Held:
+    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()))
+
+
+def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
+    """Write what changed in one bucket: its new and changed rows, and the places of the rows they replace."""
+    counted = BucketResult(
+        bucket,
+        rows_written=rows.height,
+        rows_deleted=gone.height,
+        rows_live=held.rows - gone.height + rows.height,
+    )
+    if rows.is_empty() and gone.is_empty():
+        return counted
+    written = write_bucket(job.layout, job.plan, partition_of(bucket), held, rows, gone)
+    return replace(counted, added=written.added, removed=written.removed, rows_carried=written.rows_carried)

@@ -1,0 +1,121 @@
+"""What changed in one bucket, written: new rows, the positions of those they replace, and files that are due anew.
+
+A task that is retried or run twice leaves files that no commit names, never a row twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from pyiceberg.manifest import DataFile
+
+from foldhouse.kernel.combine import FILE, POSITION
+from foldhouse.kernel.plan import FoldPlan
+from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
+from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.storage.properties import write_properties
+from foldhouse.storage.schema import Layout
+
+WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
+"""Iceberg's own property of a table; with anything else, and without it, rows are deleted by their positions."""
+_MOST_BYTES_A_FILE = 512 * 1024 * 1024
+"""In memory; such a file is read again as a whole once much of it is deleted."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of one bucket that a commit adds and removes.
+
+    Args:
+        added: data files and delete files.
+        removed: paths of data files and delete files.
+        rows_carried: unchanged rows that were written again.
+    """
+
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    rows_carried: int = 0
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """One bucket before anything is written.
+
+    Args:
+        held: what it holds.
+        gone: of each of its files, the sorted positions that are deleted now.
+    """
+
+    held: Held
+    gone: tuple[np.ndarray, ...] = field(repr=False)
+
+    def dead(self, place: int) -> np.ndarray:
+        """The positions of a file that are deleted now or were before, sorted."""
+        before, now = self.held.gone(place), self.gone[place]  # none is deleted twice
+        return np.sort(np.concatenate([before, now]), kind="stable")
+
+
+def write_bucket(
+    layout: Layout, plan: FoldPlan, partition: Partition, held: Held, rows: pl.DataFrame, gone: pl.DataFrame
+) -> Written:
+    """Write what changed in one bucket.
+
+    Args:
+        layout: of the table.
+        plan: of its fold.
+        partition: of the bucket.
+        held: what it holds.
+        rows: its new and changed rows.
+        gone: the places of the rows they replace: `__file` counts the bucket's files.
+    """
+    by_file = {
+        number: places[POSITION].sort().to_numpy()
+        for (number,), places in gone.partition_by(FILE, as_dict=True).items()
+    }
+    bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))
+    files = [
+        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
+        for place, one in enumerate(held.slices)
+    ]
+    delete_files = {path for one in held.slices for path in one.deletes}
+    is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
+    anew = files_to_rewrite(files, rows.height, leaves_deletes=not is_copied)
+    stays = [place for place in range(len(files)) if place not in anew]
+    deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
+    before = rows.height
+    if anew:
+        parts = held.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
+        rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
+    added = _data_files(layout, plan, partition, rows)
+    removed = (*(held.slices[place].file.path for place in anew), *sorted(replaced))
+    return Written((*added, *deletes), removed, rows.height - before)
+
+
+def _deletes(
+    layout: Layout, partition: Partition, bucket: _Bucket, stays: Sequence[int], delete_files: set[str]
+) -> tuple[tuple[DataFile, ...], set[str]]:
+    """The delete file for the files that stay, and the delete files that go."""
+    slices = bucket.held.slices
+    needed = {path for place in stays for path in slices[place].deletes}
+    merges = merging_deletes_pays(len(needed))
+    of_place = bucket.dead if merges else lambda place: bucket.gone[place]
+    positions = [(slices[place].file.path, of_place(place)) for place in stays]
+    positions = [(path, found) for path, found in positions if len(found)]
+    written = (write_position_deletes(layout, partition, positions),) if positions else ()
+    return written, delete_files if merges else delete_files - needed
+
+
+def _data_files(layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.DataFrame) -> tuple[DataFile, ...]:
+    """The rows in files of a size that can be read at once, in the order of their keys."""
+    if rows.is_empty():
+        return ()
+    ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
+    most = min(_MOST_BYTES_A_FILE, write_properties(dict(layout.properties)).target_bytes or _MOST_BYTES_A_FILE)
+    size = -(-ordered.num_rows // -(-ordered.nbytes // most))
+    return tuple(
+        write_data_file(layout, partition, ordered.slice(start, size)) for start in range(0, ordered.num_rows, size)
+    )

@@ -1,0 +1,1 @@
+"""Rows: a table's logic evaluated over its sources, with a sign for what was and what is."""

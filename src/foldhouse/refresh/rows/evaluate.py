@@ -1,0 +1,274 @@
+"""The rows of a table's logic over its sources at one moment, with a sign: in this process, or in Spark.
+
+What a window changes is a sum of evaluations. Linear logic is evaluated over the rows that came (+1) and that went
+(-1). Any other logic is evaluated over the sources as they are (+1) and as they were (-1), each restricted to what may
+differ.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
+from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.shape import Origin
+from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
+from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.source import frame_of, frame_of_arrow
+from foldhouse.storage.files import read_piece
+from foldhouse.storage.live import Piece
+from foldhouse.storage.schema import Layout
+from foldhouse.values.definition import Stream
+from foldhouse.values.window import Coverage
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Rows of a source whose values of some columns are among given ones; null equals null.
+
+    Args:
+        columns: of the source.
+        keys: the wanted values, each once, as a frame whose columns are named so.
+    """
+
+    columns: tuple[str, ...]
+    keys: pl.DataFrame = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a table's logic.
+
+    Args:
+        weight: +1 for what is there, -1 for what was there.
+        pieces: of each source, the rows it goes over.
+        coverage: rows of other partitions of the table are left out.
+        choices: of each source, which of its rows may matter: those that any of its choices admits; all without one.
+        deliveries: of each source with an `event_id`, where other deliveries of the same events may be.
+    """
+
+    weight: int
+    pieces: tuple[Sequence[Piece], ...]
+    coverage: Coverage
+    choices: tuple[tuple[Choice, ...], ...]
+    deliveries: tuple[Sequence[Piece], ...]
+
+
+@dataclass(frozen=True)
+class Logic:
+    """A table's logic with what evaluating it takes.
+
+    Args:
+        compiled: the declaration.
+        layouts: of each source.
+        session: gives the Spark session.
+    """
+
+    compiled: Compiled
+    layouts: tuple[Layout, ...]
+    session: Callable[[], SparkSession] = field(repr=False)
+
+    @property
+    def plan(self) -> FoldPlan:
+        """The compiled fold."""
+        return self.compiled.plan
+
+    @cached_property
+    def _read(self) -> Callable[[int, Piece, tuple[Choice, ...]], pl.DataFrame]:
+        """Reads each piece once, though it stands in the state before and in that after."""
+        known: dict[tuple[int, Piece, tuple[Choice, ...]], pl.DataFrame] = {}
+
+        def read(place: int, piece: Piece, choices: tuple[Choice, ...]) -> pl.DataFrame:
+            weightless = Piece(piece.file, 1, piece.only, piece.without)
+            label = (place, weightless, choices)
+            if label not in known:
+                columns = list(self.compiled.inputs[place])
+                rows = pl.from_arrow(read_piece(self.layouts[place], piece, columns).select(columns))
+                assert isinstance(rows, pl.DataFrame)
+                known[label] = chosen(rows, choices)
+            return known[label]
+
+        return read
+
+
+def empty_rows(plan: FoldPlan) -> pl.DataFrame:
+    """No signed rows."""
+    return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
+
+
+def chosen(rows: pl.DataFrame, choices: tuple[Choice, ...]) -> pl.DataFrame:
+    """The rows that any of the choices admits; all of them without one."""
+    if not choices:
+        return rows
+    numbered = rows.with_row_index("__row")
+    admitted = [
+        by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)["__row"] for c in choices
+    ]
+    return numbered.filter(pl.col("__row").is_in(pl.concat(admitted).implode())).drop("__row")
+
+
+def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[Choice, ...]) -> list[Piece]:
+    """The pieces of a source that can hold rows some choice admits, by partition and column bounds."""
+    if not choices:
+        return list(pieces)
+    kept: dict[Piece, None] = {}
+    for choice in choices:
+        values = {name: choice.keys[name].unique() for name in choice.columns}
+        known = {name: column.to_list() for name, column in values.items() if column.null_count() == 0}
+        origins = {name: Origin(name) for name in known}
+        kept |= dict.fromkeys(pieces_with_keys(pieces, logic.layouts[place].schema, origins, known))
+    return [piece for piece in pieces if piece in kept]
+
+
+def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFrame:
+    """The rows of one source that an evaluation goes over, each event once."""
+    choices = evaluation.choices[place]
+    rows = _rows_of(logic, place, admitted(logic, place, evaluation.pieces[place], choices), choices)
+    source = logic.compiled.table.sources[place]
+    if not isinstance(source, Stream) or not source.event_id:
+        return rows
+    same = (Choice(source.event_id, rows.select(source.event_id).unique()),)
+    pieces = admitted(logic, place, evaluation.deliveries[place], same)
+    deliveries = _rows_of(logic, place, pieces, same)
+    return chosen(last_deliveries(deliveries, source.event_id, order_of(source, deliveries.columns)), choices)
+
+
+def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[Choice, ...]) -> pl.DataFrame:
+    schema = logic.layouts[place].arrow
+    columns = logic.compiled.inputs[place]
+    empty = pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in columns})
+    return pl.concat([empty, *(logic._read(place, piece, choices) for piece in pieces)])
+
+
+def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
+    """The signed rows of some evaluations; only `rows`, where there is one, runs in Spark."""
+    compiled = logic.compiled
+    frames = [empty_rows(logic.plan)]
+    if compiled.is_plain:
+        for evaluation in evaluations:
+            rows = events_here(logic, 0, evaluation).select(plain_columns(compiled))
+            frames.append(_covered(compiled, rows, evaluation.coverage).with_columns(_weight(evaluation.weight)))
+        return pl.concat(frames)
+    signed = []
+    for evaluation in evaluations:
+        sources = [events_here(logic, place, evaluation) for place in range(len(compiled.inputs))]
+        if compiled.shape.is_known and all(one.is_empty() for one in sources):
+            continue  # no rows come of no rows
+        given = [_frame(logic, place, rows) for place, rows in enumerate(sources)]
+        signed.append(_signed(compiled, given, evaluation))
+    if signed:
+        with in_our_words(compiled.table.name):
+            projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
+        assert isinstance(projected, pl.DataFrame)
+        frames.append(projected.cast(dict(frames[0].schema)))  # type: ignore[arg-type]
+    return pl.concat(frames)
+
+
+def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
+    schema = logic.layouts[place].arrow
+    target = pa.schema([schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]])
+    whole = rows.to_arrow().cast(target).combine_chunks()  # Spark drops what comes after an empty chunk
+    return frame_of_arrow(logic.session(), whole)
+
+
+def _weight(weight: int) -> pl.Expr:
+    return pl.lit(weight, dtype=pl.Int64).alias(WEIGHT)
+
+
+def plain_columns(compiled: Compiled) -> list[pl.Expr]:
+    """Keys, arguments and sequence of logic that is plain, out of the columns of its source."""
+    table = compiled.table
+    arguments = [pl.col(str(a)).alias(argument_column(i)) for i, a in enumerate(arguments_of(compiled.fold))]
+    sequence = [pl.col(name).alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
+    return [*map(pl.col, table.keys), *arguments, *sequence]
+
+
+def covers(compiled: Compiled, coverage: Coverage) -> pl.Expr | None:
+    """Whether a row belongs to a partition of the coverage; `None` where every row does."""
+    day = compiled.table.partition_by
+    if day is None or coverage.is_everything:
+        return None
+    return pl.any_horizontal(pl.lit(False), *(pl.col(day).is_between(r.first, r.last) for r in coverage.ranges))
+
+
+def _covered(compiled: Compiled, rows: pl.DataFrame, coverage: Coverage) -> pl.DataFrame:
+    inside = covers(compiled, coverage)
+    return rows if inside is None else rows.filter(inside)
+
+
+def evaluated_on_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> list[DataFrame]:
+    """The signed rows of each evaluation, as Spark DataFrames."""
+    return [_signed(logic.compiled, sources_on_spark(logic, one), one) for one in evaluations]
+
+
+def sources_on_spark(logic: Logic, evaluation: Evaluation) -> list[DataFrame]:
+    """The rows of each source that an evaluation goes over, each event once, as Spark DataFrames."""
+    return [_events_on_spark(logic, place, evaluation) for place in range(len(logic.compiled.inputs))]
+
+
+def _signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation) -> DataFrame:
+    rows = compiled.signed_rows(sources)
+    day = compiled.table.partition_by
+    if day is not None and not evaluation.coverage.is_everything:
+        rows = rows.where(
+            any_of([F.col(day).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
+        )
+    return rows.withColumn(WEIGHT, F.lit(evaluation.weight).cast("long"))
+
+
+def any_of(conditions: Sequence[Column]) -> Column:
+    """Whether any of the conditions holds; false for none."""
+    return functools.reduce(lambda one, other: one | other, conditions, F.lit(False))
+
+
+def _events_on_spark(logic: Logic, place: int, evaluation: Evaluation) -> DataFrame:
+    session, layout = logic.session(), logic.layouts[place]
+    columns, choices = list(logic.compiled.inputs[place]), evaluation.choices[place]
+    pieces = admitted(logic, place, evaluation.pieces[place], choices)
+    rows = _chosen_on_spark(session, frame_of(session, layout, columns, pieces), choices)
+    source = logic.compiled.table.sources[place]
+    if not isinstance(source, Stream) or not source.event_id:
+        return rows
+    ids = rows.select(*source.event_id).distinct()
+    everything = frame_of(session, layout, columns, evaluation.deliveries[place])
+    same = [everything[name].eqNullSafe(ids[name]) for name in source.event_id]
+    deliveries = everything.join(ids, functools.reduce(lambda one, other: one & other, same), "left_semi")
+    once = functools.partial(_last_deliveries_task, source.event_id, order_of(source, columns))
+    events = deliveries.repartition(*source.event_id).mapInArrow(once, deliveries.schema)
+    return _chosen_on_spark(session, events, choices)
+
+
+def _last_deliveries_task(
+    event_id: tuple[str, ...], order: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    given = [batch for batch in batches if batch.num_rows]
+    if given:
+        together = pa.Table.from_batches(given)
+        rows = pl.from_arrow(together)
+        assert isinstance(rows, pl.DataFrame)
+        yield from last_deliveries(rows, event_id, order).to_arrow().cast(together.schema).to_batches()
+
+
+def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: tuple[Choice, ...]) -> DataFrame:
+    if not choices:
+        return rows
+    marks = []
+    for number, choice in enumerate(choices):
+        mark = f"__chosen{number}"
+        names = {name: f"__key{number}_{i}" for i, name in enumerate(choice.columns)}
+        keys = frame_of_arrow(session, choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
+        keys = F.broadcast(keys.withColumn(mark, F.lit(True)))
+        same = [rows[name].eqNullSafe(keys[key]) for name, key in names.items()]
+        rows = rows.join(keys, functools.reduce(lambda one, other: one & other, same), "left").drop(*names.values())
+        marks.append(mark)
+    return rows.where(any_of([F.coalesce(F.col(mark), F.lit(False)) for mark in marks])).drop(*marks)

@@ -1,0 +1,101 @@
+"""What the tasks that fold buckets return to the driver: JSON and Arrow, checked there before anything is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from foldhouse.refresh.bucket.deletes import sequence_of_text, sequence_to_json
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.storage import described
+from foldhouse.storage.described import checked, is_count, parsed
+
+ANSWERS = "said string, unresolved binary"
+"""The columns, as Spark declares them."""
+
+_COUNTS = ("rows_written", "rows_carried", "rows_deleted", "rows_live")
+_NET = ("null_key_rows", "null_sequence_rows")
+_NAMES = {"bucket", "added", "removed", "deleted_upto", *_COUNTS, *_NET}
+
+
+def answered(job: BucketJob, results: Iterable[BucketResult]) -> pa.RecordBatch:
+    """What folding some buckets came to, a row each."""
+    given = list(results)
+    said = [json.dumps(_said(job, one)) for one in given]
+    unresolved = [None if one.unresolved is None else _ipc(one.unresolved) for one in given]
+    return pa.record_batch({"said": pa.array(said, pa.string()), "unresolved": pa.array(unresolved, pa.binary())})
+
+
+def results_of(job: BucketJob, answers: pa.Table) -> list[BucketResult]:
+    """The inverse of `answered`.
+
+    Raises:
+        FoldhouseError: an answer that no task of this job can have given: a file outside of the table, one removed that
+            the table does not hold, a count below zero.
+    """
+    held = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
+    rows = zip(answers["said"].to_pylist(), answers["unresolved"].to_pylist(), strict=True)
+    return [_result(job, held, text, keys) for text, keys in rows]
+
+
+def _said(job: BucketJob, result: BucketResult) -> dict[str, Any]:
+    return {
+        "bucket": result.bucket,
+        "added": [described.to_json(file) for file in result.added],
+        "removed": list(result.removed),
+        "deleted_upto": sequence_to_json(result.deleted_upto, job.plan.sequence),
+        **{name: getattr(result, name) for name in (*_COUNTS, *_NET)},
+    }
+
+
+def _result(job: BucketJob, held: set[str], text: Any, keys: bytes | None) -> BucketResult:
+    said = parsed(text)
+    checked(isinstance(said, dict) and set(said) == _NAMES, said, "the names of its parts")
+    for name in _COUNTS:
+        checked(is_count(said[name]), said[name], name)
+    for name in _NET:  # net of what was taken away
+        checked(type(said[name]) is int and abs(said[name]) < 2**63, said[name], name)
+    checked(isinstance(said["bucket"], str), said["bucket"], "a bucket")
+    removed, added, deleted_upto = said["removed"], said["added"], said["deleted_upto"]
+    checked(isinstance(removed, list) and all(isinstance(one, str) for one in removed), removed, "removed files")
+    checked(held.issuperset(removed), sorted(set(removed) - held), "removed files, which the table does not hold")
+    checked(isinstance(added, list), added, "added files")
+    checked(deleted_upto is None or isinstance(deleted_upto, str), deleted_upto, "a sequence")
+    return BucketResult(
+        said["bucket"],
+        added=tuple(described.from_json(one, job.layout) for one in added),
+        removed=tuple(removed),
+        unresolved=None if keys is None else _keys(job, keys),
+        deleted_upto=_sequence(job, deleted_upto),
+        **{name: said[name] for name in (*_COUNTS, *_NET)},
+    )
+
+
+def _sequence(job: BucketJob, text: str | None) -> tuple[Any, ...] | None:
+    try:
+        return None if text is None else sequence_of_text(text, job.plan.sequence)
+    except (TypeError, ValueError, RecursionError, pa.ArrowException):
+        checked(False, text, "a sequence")
+        raise
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _keys(job: BucketJob, content: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
+            keys = stream.read_all()
+        keys.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError):
+        checked(False, content, "keys to recompute")
+        raise
+    checked(keys.column_names == job.plan.key_names, keys.column_names, "the names of the keys to recompute")
+    return keys

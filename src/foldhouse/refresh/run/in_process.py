@@ -1,0 +1,96 @@
+"""What a runner is given, and the one that brings signed rows to their buckets in this process.
+
+A small window is folded here, because starting Spark's tasks costs more than folding it; a large one is spread over
+them (see `tasks`). One function folds the buckets of both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from foldhouse.errors import InvalidData
+from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.plan import FoldPlan
+from foldhouse.refresh.bucket.fold import (
+    BUCKET,
+    KEY_ONLY,
+    BucketJob,
+    BucketResult,
+    fold_buckets,
+    groups_of,
+    with_bucket,
+)
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """The second half of a fold that met keys it could not resolve.
+
+    Args:
+        keys: the unresolved keys.
+        evaluation: has all rows of these keys among its own.
+        buckets: the buckets of these keys; the others are done.
+    """
+
+    keys: pl.DataFrame
+    evaluation: Evaluation
+    buckets: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One table's fold of one window: everything a runner needs but the way to run it."""
+
+    logic: Logic
+    job: BucketJob
+    evaluations: Sequence[Evaluation]
+    recompute: Recompute | None = None
+
+    @property
+    def plan(self) -> FoldPlan:
+        """The compiled fold."""
+        return self.logic.plan
+
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self.logic.compiled.table.name
+
+
+def fold_in_process(run: Run) -> list[BucketResult]:
+    """Read the pieces with Arrow, run `rows` in Spark where there is one, and fold here."""
+    rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
+    recomputed = None
+    if run.recompute is not None:
+        wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
+        rows, recomputed = rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted)
+    return folded_here(run, rows, recomputed)
+
+
+def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
+    """Fold signed rows with their `__bucket` in this process, several groups of buckets at a time.
+
+    Raises:
+        InvalidData: see `combine`; with the table's name.
+    """
+    try:
+        at_once = os.cpu_count() or 1
+        with ThreadPoolExecutor(max_workers=at_once) as threads:
+            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups_of(rows, recomputed, at_once))
+            return [result for results in folded for result in results]
+    except InvalidData as failure:
+        raise InvalidData(f"{run.name}: {failure}") from failure
+
+
+def recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
+    """All rows of the unresolved keys, and for each key a row that only names it, with their `__bucket`."""
+    rows = evaluated_here(run.logic, [recompute.evaluation])
+    full = by_keys(rows, recompute.keys, run.plan.key_names, "semi").with_columns(pl.lit(False).alias(KEY_ONLY))
+    marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]
+    return with_bucket(run.job.layout, run.plan, pl.concat(marked, how="diagonal"))

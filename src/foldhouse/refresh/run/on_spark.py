@@ -1,0 +1,226 @@
+"""Fold on Spark: one kind of task reads and routes signed rows, another folds the buckets it is given.
+
+Only blobs of signed rows are shuffled (see `routing`), never the table. A task holds one group of buckets at a time,
+and of a bucket that holds no files yet, one piece of its keys.
+
+Guarantee: a task that is retried or run twice leaves files that no commit names, never a row twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from foldhouse.kernel.combine import SIGNED, partial_sums
+from foldhouse.refresh.bucket.deletes import newest
+from foldhouse.refresh.bucket.fold import (
+    BUCKET,
+    KEY_ONLY,
+    BucketJob,
+    BucketResult,
+    fold_buckets,
+    groups_of,
+    partition_of,
+)
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated_on_spark, plain_columns
+from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
+from foldhouse.refresh.run.in_process import Recompute, Run
+from foldhouse.refresh.run.placement import placed
+from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
+from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.source import frame_of_arrow
+from foldhouse.storage.live import without_bounds
+from foldhouse.values.definition import Stream
+
+PIECE_ROWS = 2_000_000
+"""Signed rows that a task folds at once of a bucket without files: some 100 bytes each, and as much again to fold."""
+_ROWS_PER_TASK = 100_000
+
+
+def fold_on_spark(run: Run) -> list[BucketResult]:
+    """Read the pieces, run `rows`, shuffle the signed rows to the tasks of their buckets, and fold there."""
+    tasks = _tasks(run)
+    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), tasks, PIECE_ROWS)
+    buckets = frozenset() if run.recompute is None else run.recompute.buckets
+    route = Route(run.plan, run.job.layout, placement, buckets)
+    read_here = [one for one in run.evaluations if is_read_as_it_is(run.logic, one)]
+    others = [one for one in run.evaluations if not is_read_as_it_is(run.logic, one)]
+    routed = [_read(run, route, read_here, tasks)] if any(one.pieces[0] for one in read_here) else []
+    routed += [_routed(route, frame) for frame in evaluated_on_spark(run.logic, others)]
+    if run.recompute is not None:
+        full = replace(route, recomputed=True)
+        routed += [_routed(full, frame) for frame in _recomputed(run, run.recompute)]
+    if not routed:
+        return []
+    blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
+    ordered = blobs.sortWithinPartitions("group", "sliver")
+    with in_our_words(run.name):
+        folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
+    return results_of(run.job, folded)
+
+
+def is_read_as_it_is(logic: Logic, evaluation: Evaluation) -> bool:
+    """Whether nothing has to be computed between the files and the fold, so that any part of them can be read alone."""
+    source = logic.compiled.table.source
+    is_delivered_once = not (isinstance(source, Stream) and source.event_id)
+    return logic.compiled.is_plain and is_delivered_once and not evaluation.choices[0]
+
+
+def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int) -> DataFrame:
+    """The blobs of evaluations whose files the tasks read themselves."""
+    reading = reading_of(run.logic, evaluations, tasks)
+    numbers = run.logic.session().range(0, len(reading.shares), 1, len(reading.shares))
+    return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
+
+
+def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> Reading:
+    """What so many tasks read of evaluations whose rows are those of the files; see `is_read_as_it_is`."""
+    compiled = logic.compiled
+    pieces = [
+        (without_bounds(piece), covers(compiled, one.coverage), one.weight)
+        for one in evaluations
+        for piece in one.pieces[0]
+    ]
+    signed = plain_columns(compiled)
+    named = {name for column in signed for name in column.meta.root_names()}
+    columns = tuple(name for name in compiled.inputs[0] if name in named)
+    return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks))
+
+
+def _routed(route: Route, signed: DataFrame) -> DataFrame:
+    """The blobs of signed rows that Spark computes."""
+    return signed.mapInArrow(functools.partial(route_task, route), BLOBS)
+
+
+def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:
+    """All rows of the unresolved keys, and for each key a row that only names it."""
+    wanted = frame_of_arrow(run.logic.session(), recompute.keys.to_arrow().combine_chunks())
+    (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
+    full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
+    marks = wanted
+    for column in run.plan.delta_schema:
+        if column.name not in run.plan.key_names:
+            marks = marks.withColumn(column.name, F.lit(None).cast(_spark_text(column.type)))
+    return [full, marks.withColumn(KEY_ONLY, F.lit(True))]
+
+
+def _spark_text(kind: pa.DataType) -> str:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(kind).simpleString()
+
+
+def rows_of_run(run: Run) -> int:
+    """About how many rows are folded."""
+    evaluations = [*run.evaluations, *([run.recompute.evaluation] if run.recompute else [])]
+    return sum(piece.file.rows for one in evaluations for source in one.pieces for piece in source)
+
+
+def _tasks(run: Run) -> int:
+    """How many tasks read, and how many fold: by the rows there are, up to what the session allows a shuffle."""
+    allowed = int(run.logic.session().conf.get("spark.sql.shuffle.partitions") or "200")
+    return min(allowed, 2 + rows_of_run(run) // _ROWS_PER_TASK)
+
+
+def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fold the groups of one task, one after another; see `fold_groups`."""
+    for results in fold_groups(job, piece_rows, batches):
+        yield answered(job, results)
+
+
+def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[BucketResult]]:
+    """Fold groups of buckets, one after another.
+
+    Args:
+        job: the table.
+        piece_rows: how many signed rows are folded at once, see `Placement`.
+        batches: blobs, sorted by group and sliver.
+    """
+    for _, members in itertools.groupby(_received(batches), key=lambda blob: blob.group):
+        yield _together(_folded(job, piece_rows, members))
+
+
+@dataclass(frozen=True)
+class _Blob:
+    group: int
+    sliver: int
+    is_recomputed: bool
+    count: int
+    content: pa.Buffer
+
+
+def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Blob]:
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("group", "sliver", "recomputed", "count")]
+        for number, (group, sliver, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
+            yield _Blob(group, sliver, is_recomputed, count, batch.column("blob")[number].as_buffer())
+
+
+def _folded(job: BucketJob, piece_rows: int, blobs: Iterable[_Blob]) -> Iterator[BucketResult]:
+    """Fold one group: at once, or in pieces of whole slivers where its buckets hold no files that two might rewrite."""
+    held: list[tuple[bool, pl.DataFrame]] = []
+    rows = 0
+    for _, members in itertools.groupby(blobs, key=lambda blob: blob.sliver):
+        if rows >= piece_rows:
+            yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in held])
+            held = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in held]
+            rows = 0
+        for blob in members:
+            held.append((blob.is_recomputed, rows_of_blob(blob.content)))
+            rows += blob.count
+    yield from _fold(job, held)
+
+
+def _of(job: BucketJob, rows: pl.DataFrame, has_files: bool) -> pl.DataFrame:
+    """The rows of the buckets that hold files, or of those that hold none."""
+    if not job.slices:
+        return rows.clear() if has_files else rows
+    names = [name for name in rows[BUCKET].unique() if (partition_of(name) in job.slices) == has_files]
+    return rows.filter(pl.col(BUCKET).is_in(names))
+
+
+def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterator[BucketResult]:
+    changed, full = ([frame for is_full, frame in frames if is_full == wanted] for wanted in (False, True))
+    if not changed and not full:
+        return
+    if any(SIGNED in frame.columns for frame in changed):
+        changed = [one if SIGNED in one.columns else partial_sums(job.plan, one, [BUCKET]) for one in changed]
+        changed = [one.select(changed[0].columns) for one in changed]
+    # Hundreds of blobs become one piece of memory here: what follows would go through them one by one, again and again.
+    rows = pl.concat(changed, rechunk=True) if changed else full[0].clear().drop(KEY_ONLY)
+    for group in groups_of(rows, pl.concat(full, rechunk=True) if full else None):
+        yield from fold_buckets(job, *group)
+
+
+def _together(results: Iterable[BucketResult]) -> list[BucketResult]:
+    """One result a bucket; where a key of any piece is unresolved, nothing was written of the bucket."""
+    pieces: dict[str, list[BucketResult]] = {}
+    for result in results:
+        pieces.setdefault(result.bucket, []).append(result)
+    return [of_bucket[0] if len(of_bucket) == 1 else _one(of_bucket) for of_bucket in pieces.values()]
+
+
+def _one(pieces: Sequence[BucketResult]) -> BucketResult:
+    bucket = pieces[0].bucket
+    unresolved = [piece.unresolved for piece in pieces if piece.unresolved is not None]
+    if unresolved:
+        return BucketResult(bucket, unresolved=pa.concat_tables(unresolved))
+    return BucketResult(
+        bucket,
+        added=tuple(file for piece in pieces for file in piece.added),
+        removed=tuple(path for piece in pieces for path in piece.removed),
+        null_key_rows=sum(piece.null_key_rows for piece in pieces),
+        null_sequence_rows=sum(piece.null_sequence_rows for piece in pieces),
+        deleted_upto=newest(piece.deleted_upto for piece in pieces),
+        rows_written=sum(piece.rows_written for piece in pieces),
+        rows_carried=sum(piece.rows_carried for piece in pieces),
+        rows_deleted=sum(piece.rows_deleted for piece in pieces),
+        rows_live=sum(piece.rows_live for piece in pieces),
+    )

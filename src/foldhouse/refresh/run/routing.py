@@ -1,0 +1,258 @@
+"""The first half of folding in Spark's tasks: source rows become blobs of signed rows, each for one group of buckets.
+
+A blob is rows as an Arrow stream, so that a shuffle moves some hundreds of binary values, and nothing of a row passes
+through the JVM. Rows come out of Spark, where `rows` or a choice has to be computed; otherwise a task reads its share
+of the source's files itself. A task that is repeated yields the same blobs again and writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
+from foldhouse.refresh.bucket.fold import BUCKET, KEY_ONLY, with_bucket
+from foldhouse.refresh.run.placement import Placement
+from foldhouse.storage.deleted import selected_positions
+from foldhouse.storage.files import open_file
+from foldhouse.storage.live import Piece
+from foldhouse.storage.schema import Layout
+
+BLOBS = "task int, group int, sliver int, recomputed boolean, count int, blob binary"
+"""What a routing task yields, as Spark writes it."""
+CHUNK_ROWS = 262_144
+"""Rows that a routing task holds at once, unless one batch or row group has more."""
+CHUNK_BYTES = 64 * 1024 * 1024
+"""Bytes that it holds at once before they are divided among blobs, so that no blob is larger."""
+_FEW_KEYS = 0.5
+_CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
+_GROUP, _SLIVER = "__group", "__sliver"
+
+
+@dataclass(frozen=True)
+class Route:
+    """How signed rows find their way; it is sent to Spark's tasks.
+
+    Args:
+        plan: the compiled fold.
+        layout: of the table.
+        placement: which task folds what.
+        buckets: rows of other buckets are left out; none are without one.
+        recomputed: whether they are the full rows of keys that were unresolved.
+    """
+
+    plan: FoldPlan
+    layout: Layout
+    placement: Placement
+    buckets: frozenset[str] = frozenset()
+    recomputed: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a piece's row groups, with what is made of its rows.
+
+    Args:
+        piece: rows of a file.
+        part: which of the parts.
+        parts: how many there are.
+        wanted: which rows are wanted; all of them without.
+        weight: of each row.
+    """
+
+    piece: Piece
+    part: int
+    parts: int
+    wanted: pl.Expr | None
+    weight: int
+
+    @property
+    def rows(self) -> float:
+        """About how many rows of the file it goes over."""
+        return self.piece.file.rows / self.parts
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What each routing task reads, and the columns it makes of that.
+
+    Args:
+        layout: of the source.
+        columns: of the source, that are read.
+        signed: the keys, arguments and sequence as the kernel takes them.
+        shares: task -> its shares.
+    """
+
+    layout: Layout
+    columns: tuple[str, ...]
+    signed: tuple[pl.Expr, ...]
+    shares: tuple[tuple[Share, ...], ...] = field(repr=False)
+
+    def narrowed(self, names: Sequence[str]) -> Reading:
+        """The same rows with some of the columns that are made of them."""
+        signed = tuple(column for column in self.signed if column.meta.output_name() in names)
+        needed = {name for column in signed for name in column.meta.root_names()}
+        return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
+
+
+def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Signed rows that Spark computed, as blobs."""
+    for rows in _fewer(route, (_frame(table) for table in _gathered(batches))):
+        yield from blobs_of(route, rows)
+
+
+def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The signed rows of a task's shares, as blobs; the batches hold the numbers of the tasks."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            frames = (rows for share in reading.shares[number] for rows in rows_of_share(reading, share))
+            for rows in _fewer(route, frames):
+                yield from blobs_of(route, rows)
+
+
+def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+    """Signed rows in any order, or partial sums of them, as blobs."""
+    size = max(1, math.ceil(rows.height * CHUNK_BYTES / max(rows.estimated_size(), CHUNK_BYTES)))
+    for chunk in rows.iter_slices(size):
+        typed = chunk if SIGNED in chunk.columns else typed_rows(route.plan, chunk, recomputed=route.recomputed)
+        found = with_bucket(route.layout, route.plan, typed)
+        if route.buckets:
+            found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
+        if not found.is_empty():
+            yield _blobs(route, found)
+
+
+def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
+    """Signed rows with the columns and types that the kernel takes."""
+    types = {column.name: polars_type(column.type) for column in plan.delta_schema}
+    return rows.select([*types, *([KEY_ONLY] if recomputed else [])]).cast(types)
+
+
+def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Signed rows as they are, or as the sums of their keys, as long as these are clearly fewer."""
+    summing = route.plan.adds_up and not route.recomputed
+    held: list[pl.DataFrame] = []
+    taken = 0
+    for rows in frames:
+        if not summing:
+            yield rows
+            continue
+        held.append(partial_sums(route.plan, typed_rows(route.plan, rows, recomputed=route.recomputed)))
+        taken += rows.height
+        if sum(one.height for one in held) >= CHUNK_ROWS:
+            held = [sums_together(route.plan, held)]
+            summing = held[0].height <= _FEW_KEYS * taken
+        if sum(one.height for one in held) >= CHUNK_ROWS:
+            yield held.pop()
+            taken = 0
+    if held:
+        yield sums_together(route.plan, held)
+
+
+def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
+    """The rows of a blob, with their `__bucket`."""
+    with pa.ipc.open_stream(blob) as stream:
+        return _frame(stream.read_all())
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    rows = pl.from_arrow(table)
+    assert isinstance(rows, pl.DataFrame)
+    return rows
+
+
+def _blobs(route: Route, rows: pl.DataFrame) -> pa.RecordBatch:
+    names = rows[BUCKET].unique()
+    groups = pl.Series([route.placement.group(name) for name in names], dtype=pl.Int32)
+    group = pl.col(BUCKET).replace_strict(names, groups, return_dtype=pl.Int32)
+    placed = rows.with_columns(group.alias(_GROUP), route.placement.sliver(route.plan).alias(_SLIVER))
+    parts = placed.partition_by(_GROUP, _SLIVER, include_key=False, as_dict=True)
+    numbers = [group for group, _ in parts]
+    return pa.record_batch(
+        {
+            "task": pa.array([route.placement.tasks[number] for number in numbers], pa.int32()),
+            "group": pa.array(numbers, pa.int32()),
+            "sliver": pa.array([sliver for _, sliver in parts], pa.int32()),
+            "recomputed": pa.array([route.recomputed] * len(parts), pa.bool_()),
+            "count": pa.array([part.height for part in parts.values()], pa.int32()),
+            "blob": pa.array([_blob(part) for part in parts.values()], pa.binary()),
+        }
+    )
+
+
+def _blob(rows: pl.DataFrame) -> bytes:
+    table, sink = rows.to_arrow(), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_CODEC) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches, several together, so that blobs are few."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def rows_of_share(reading: Reading, share: Share) -> Iterator[pl.DataFrame]:
+    """The signed rows of a share, some row groups at a time, always in the same order."""
+    for table in _chunks(reading, share):
+        rows = _frame(table)
+        if share.wanted is not None:
+            rows = rows.filter(share.wanted)
+        yield rows.select(*reading.signed, pl.lit(share.weight, dtype=pl.Int64).alias(WEIGHT))
+
+
+def _chunks(reading: Reading, share: Share) -> Iterator[pa.Table]:
+    """The rows a share means, some row groups at a time."""
+    file = open_file(reading.layout, share.piece.file.path)
+    sizes = [file.footer.row_group(number).num_rows for number in range(file.footer.num_row_groups)]
+    starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    positions = selected_positions(reading.layout, share.piece)
+    first, end = (len(sizes) * part // share.parts for part in (share.part, share.part + 1))
+    while first < end:
+        upto = first + 1
+        while upto < end and starts[upto + 1] - starts[first] <= CHUNK_ROWS:
+            upto += 1
+        if positions is None:
+            yield file.read(reading.layout, reading.columns, range(first, upto))
+        else:
+            low, high = np.searchsorted(positions, [starts[first], starts[upto]])
+            yield file.read_at(reading.layout, reading.columns, positions[low:high])[0]
+        first = upto
+
+
+def shared(pieces: Sequence[tuple[Piece, pl.Expr | None, int]], tasks: int) -> tuple[tuple[Share, ...], ...]:
+    """Divide pieces among tasks so that all have about as many rows; large ones are parted.
+
+    Args:
+        pieces: a piece, which of its rows are wanted, and their weight.
+        tasks: among how many.
+    """
+    most = max(1.0, sum(piece.file.rows for piece, _, _ in pieces) / tasks)
+    shares = [
+        Share(piece, part, parts, wanted, weight)
+        for piece, wanted, weight in pieces
+        for parts in [max(1, round(piece.file.rows / most))]
+        for part in range(parts)
+    ]
+    chosen: list[list[Share]] = [[] for _ in range(tasks)]
+    loads = [0.0] * tasks
+    for share in sorted(shares, key=lambda share: -share.rows):
+        least = loads.index(min(loads))
+        chosen[least].append(share)
+        loads[least] += share.rows
+    return tuple(tuple(of_task) for of_task in chosen if of_task)

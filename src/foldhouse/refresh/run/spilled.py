@@ -1,0 +1,142 @@
+"""Fold a large window in this process: what Spark's tasks do, with files in a temporary folder as the shuffle.
+
+One machine reads, divides and folds millions of rows in less time than it takes to hand them to the JVM and back. Held
+in memory are a few chunks of rows, and then of each thread one group of buckets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import InvalidData
+from foldhouse.refresh.bucket.fold import BUCKET, BucketResult, with_bucket
+from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
+from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here
+from foldhouse.refresh.run.on_spark import fold_groups, is_read_as_it_is, reading_of, rows_of_run
+from foldhouse.refresh.run.placement import placed
+from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, typed_rows
+from foldhouse.storage.private import private_folder
+
+MOST_BYTES_IN_MEMORY = 512 * 1024 * 1024
+"""Of rows that decide; folding them takes some three times as much."""
+PIECE_ROWS = 1_000_000
+"""Signed rows of a group that a thread folds at once."""
+
+
+def can_be_spilled(run: Run) -> bool:
+    """Whether the rows are those of the files as they are, so that nothing has to see all of them at once."""
+    return all(is_read_as_it_is(run.logic, one) for one in run.evaluations)
+
+
+def fold_spilled(run: Run) -> list[BucketResult]:
+    """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
+
+    The folder is gone afterwards, whatever happens; that of a killed process is removed by the next. Files of a fold
+    that fails or is run again are named by no commit. Where few rows of the window decide, and these fit in memory,
+    there is no folder.
+
+    Raises:
+        InvalidData: see `combine`; with the table's name.
+    """
+    at_once = os.cpu_count() or 1
+    reading = reading_of(run.logic, run.evaluations, 4 * at_once)
+    with ThreadPoolExecutor(at_once) as threads:
+        if not decide_alone(run.plan, reading):
+            return _through_a_folder(run, threads, partial(_read_all, reading))
+        deciding = decisive_rows(run.plan, reading, threads)
+        held = list(_until(deciding, MOST_BYTES_IN_MEMORY))
+        if sum(rows.estimated_size() for rows in held) > MOST_BYTES_IN_MEMORY:
+            return _through_a_folder(run, threads, partial(_take_all, chain(held, deciding)))
+    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(held)))
+    if run.recompute is None:
+        return folded_here(run, rows)
+    wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
+    return folded_here(run, rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted))
+
+
+def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:
+    """Frames until they are larger than so many bytes."""
+    size = 0.0
+    for rows in frames:
+        yield rows
+        size += rows.estimated_size()
+        if size > most_bytes:
+            return
+
+
+def _through_a_folder(
+    run: Run, threads: ThreadPoolExecutor, divide: Callable[[Route, _Spill, ThreadPoolExecutor], None]
+) -> list[BucketResult]:
+    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), os.cpu_count() or 1, PIECE_ROWS)
+    route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
+    with (
+        private_folder() as folder,
+        contextlib.closing(_Spill(folder)) as spill,
+    ):
+        try:
+            divide(route, spill, threads)
+            if run.recompute is not None:
+                spill.take(blobs_of(replace(route, recomputed=True), recomputed_here(run, run.recompute)))
+            spill.close()
+            folded = threads.map(lambda path: _folded(run, path), spill.groups)
+            return [result for results in folded for result in results]
+        except InvalidData as failure:
+            raise InvalidData(f"{run.name}: {failure}") from failure
+
+
+def _read_all(reading: Reading, route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
+    list(threads.map(lambda task: spill.take(read_task(route, reading, [task])), tasks))
+
+
+def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+    for rows in frames:
+        spill.take(blobs_of(route, rows))
+
+
+class _Spill:
+    """The blobs of each group in a file of its own; several threads write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def groups(self) -> list[Path]:
+        """The files, one a group."""
+        return [self._path(group) for group in sorted(self._writers)]
+
+    def _path(self, group: int) -> Path:
+        return self._folder / f"{group}.arrows"
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write blobs, each to the file of its group."""
+        for batch in batches:
+            for place, group in enumerate(batch.column("group").to_pylist()):
+                with self._lock:
+                    if group not in self._writers:
+                        self._writers[group] = pa.ipc.new_stream(str(self._path(group)), batch.schema)
+                    self._writers[group].write_batch(batch.slice(place, 1))
+
+    def close(self) -> None:
+        """Finish the files, once or again."""
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _folded(run: Run, path: Path) -> list[BucketResult]:
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+        blobs = sorted(stream, key=lambda batch: batch.column("sliver")[0].as_py())
+        return [result for results in fold_groups(run.job, PIECE_ROWS, blobs) for result in results]

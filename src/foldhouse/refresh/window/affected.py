@@ -1,0 +1,205 @@
+"""Which evaluations of a table's logic a window comes to, over as few rows as the logic's shape allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.plan import polars_type
+from foldhouse.refresh.rows.evaluate import Choice, Evaluation, Logic, admitted, chosen
+from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
+from foldhouse.storage.files import read_piece
+from foldhouse.storage.live import Piece, Slice, pieces_of
+from foldhouse.values.definition import Stream
+from foldhouse.values.window import Coverage
+
+Slices = Mapping[str, Slice]
+States = tuple[list[Piece], ...]
+Choices = tuple[tuple[Choice, ...], ...]
+
+_MOST_ROWS = 2_000_000
+"""Above so many rows to look through here, everything is evaluated: finding out what may differ costs as much."""
+
+
+def of_window(
+    logic: Logic,
+    deltas: Sequence[list[Piece]],
+    before: Sequence[Slices],
+    after: Sequence[Slices],
+    coverage: Coverage,
+) -> list[Evaluation]:
+    """What changed between two moments of the sources, for the partitions that are covered.
+
+    Args:
+        logic: the table's.
+        deltas: of each source, the rows that came and went.
+        before: of each source, its slices at the table's position.
+        after: of each source, its slices now.
+        coverage: the partitions of the table.
+    """
+    states = {1: tuple(pieces_of(s.values()) for s in after), -1: tuple(pieces_of(s.values()) for s in before)}
+    if not any(deltas):
+        return []
+    choices = _choices(logic, deltas, states)
+    found = []
+    for weight, state in states.items():
+        pieces = tuple(
+            _linear_pieces(logic, place, [p for p in delta if p.weight == weight], coverage)
+            if _is_linear(logic, place)
+            else state[place]
+            for place, delta in enumerate(deltas)
+        )
+        if any(pieces) or not logic.compiled.shape.is_known:
+            found.append(Evaluation(weight, pieces, coverage, choices, state))
+    return found
+
+
+def of_state(logic: Logic, after: Sequence[Slices], coverage: Coverage) -> Evaluation:
+    """All there is, for the partitions of a coverage."""
+    state = tuple(pieces_of(slices.values()) for slices in after)
+    pieces = tuple(
+        _linear_pieces(logic, place, found, coverage) if logic.compiled.shape.is_linear else found
+        for place, found in enumerate(state)
+    )
+    return Evaluation(1, pieces, coverage, _unchosen(logic), state)
+
+
+def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evaluation:
+    """All rows of some keys of the table, and as few others as the origins of its keys allow.
+
+    Args:
+        logic: the table's.
+        after: of each source, its slices now.
+        keys: the wanted keys, as the table names them.
+    """
+    compiled, state = logic.compiled, tuple(pieces_of(slices.values()) for slices in after)
+    plain = {name: origin for name, origin in compiled.origins.items() if not origin.is_day}
+    choices: list[tuple[Choice, ...]] = list(_unchosen(logic))
+    pieces = list(state)
+    if compiled.shape.is_linear and len(state) == 1:
+        values = {name: keys[name].unique().to_list() for name in keys.columns}
+        pieces[0] = pieces_with_keys(state[0], logic.layouts[0].schema, compiled.origins, values)
+        if plain:
+            choices[0] = (_renamed(keys, {name: origin.column for name, origin in plain.items()}),)
+    elif compiled.shape.cells:
+        cells = compiled.shape.cells
+        at = {name: cells[o.place].index(o.column) for name, o in plain.items() if o.column in cells[o.place]}
+        if at:
+            choices = [(_renamed(keys, {name: columns[i] for name, i in at.items()}),) for columns in cells]
+    elif compiled.shape.spokes:
+        middle = compiled.shape.middle
+        named = {name: origin.column for name, origin in plain.items() if origin.place == middle}
+        if named:
+            choices[middle] = (_renamed(keys, named),)
+    return Evaluation(1, tuple(pieces), Coverage.everything(), tuple(choices), state)
+
+
+def _renamed(keys: pl.DataFrame, names: Mapping[str, str]) -> Choice:
+    """Keys under the names of source columns; two keys of one column have to agree."""
+    columns = tuple(dict.fromkeys(names.values()))
+    for column in columns:
+        same = [name for name, origin in names.items() if origin == column]
+        keys = keys.filter(pl.all_horizontal(pl.lit(True), *(pl.col(n) == pl.col(same[0]) for n in same[1:])))
+    first = {column: next(name for name, origin in names.items() if origin == column) for column in columns}
+    return Choice(columns, keys.select([pl.col(name).alias(column) for column, name in first.items()]).unique())
+
+
+def _unchosen(logic: Logic) -> Choices:
+    return ((),) * len(logic.compiled.inputs)
+
+
+def event_id_of(logic: Logic, place: int) -> tuple[str, ...]:
+    """The columns by which deliveries of a source are the same event; none where each is an event."""
+    source = logic.compiled.table.sources[place]
+    return source.event_id if isinstance(source, Stream) else ()
+
+
+def _is_linear(logic: Logic, place: int) -> bool:
+    """Whether the rows of a source that came and went are all that matters of it."""
+    return logic.compiled.shape.is_linear and not event_id_of(logic, place)
+
+
+def _linear_pieces(logic: Logic, place: int, pieces: list[Piece], coverage: Coverage) -> list[Piece]:
+    """The pieces that can hold rows of covered partitions."""
+    compiled = logic.compiled
+    origin = compiled.origins.get(compiled.table.partition_by or "")
+    if origin is None or len(compiled.inputs) > 1:
+        return pieces
+    return pieces_with_days(pieces, logic.layouts[place].schema, origin, coverage)
+
+
+def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
+    """What may differ between two states of the sources."""
+    shape, places = logic.compiled.shape, range(len(deltas))
+    looked_through = sum(piece.file.rows for delta in deltas for piece in delta)
+    if looked_through > _MOST_ROWS or not any(states[-1]):
+        return _unchosen(logic)
+    if shape.is_linear:
+        ids = [event_id_of(logic, place) for place in places]
+        return tuple((_changed(logic, p, deltas[p], states, ids[p]),) if ids[p] else () for p in places)
+    if shape.cells:
+        found = [_changed(logic, place, deltas[place], states, shape.cells[place]).keys for place in places]
+        names = shape.cells[0]
+        keys = pl.concat([frame.rename(dict(zip(frame.columns, names, strict=True))) for frame in found]).unique()
+        return tuple((Choice(c, keys.rename(dict(zip(names, c, strict=True)))),) for c in shape.cells)
+    if shape.spokes:
+        return _star_choices(logic, deltas, states)
+    return _unchosen(logic)
+
+
+def _star_choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
+    shape, middle = logic.compiled.shape, logic.compiled.shape.middle
+    linked = tuple(dict.fromkeys(name for spoke in shape.spokes for name in spoke.middle))
+    wanted = [_changed(logic, middle, deltas[middle], states, linked)]
+    for spoke in shape.spokes:
+        keys = _changed(logic, spoke.place, deltas[spoke.place], states, spoke.columns).keys
+        wanted.append(Choice(spoke.middle, keys.rename(dict(zip(spoke.columns, spoke.middle, strict=True)))))
+    choices = list(_unchosen(logic))
+    choices[middle] = tuple(choice for choice in wanted if not choice.keys.is_empty())
+    if not choices[middle]:  # nothing differs: no row of the middle, and so no row at all
+        choices[middle] = (wanted[0],)
+    pieces = {place: admitted(logic, middle, state[middle], choices[middle]) for place, state in states.items()}
+    if sum(piece.file.rows for state in pieces.values() for piece in state) <= _MOST_ROWS:
+        rows = pl.concat([_values(logic, middle, state, linked, choices[middle]) for state in pieces.values()])
+        for spoke in shape.spokes:
+            values = rows.select([pl.col(m).alias(c) for m, c in zip(spoke.middle, spoke.columns, strict=True)])
+            choices[spoke.place] = (Choice(spoke.columns, values.unique()),)
+    return tuple(choices)
+
+
+def _changed(
+    logic: Logic, place: int, delta: list[Piece], states: Mapping[int, States], columns: tuple[str, ...]
+) -> Choice:
+    """The values that some columns have in the rows of a source that changed, other deliveries of their events too."""
+    ids = event_id_of(logic, place)
+    if not ids:
+        return Choice(columns, _values(logic, place, delta, columns))
+    events = Choice(ids, _values(logic, place, delta, ids))
+    if set(columns) <= set(ids):
+        return Choice(columns, events.keys.select(columns).unique())
+    deliveries = [admitted(logic, place, state[place], (events,)) for state in states.values()]
+    found = [_values(logic, place, pieces, columns, (events,)) for pieces in deliveries]
+    return Choice(columns, pl.concat(found).unique())
+
+
+def _values(
+    logic: Logic, place: int, pieces: Sequence[Piece], columns: tuple[str, ...], choices: tuple[Choice, ...] = ()
+) -> pl.DataFrame:
+    """The different values of some columns in the pieces' rows that the choices admit."""
+    layout = logic.layouts[place]
+    needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
+    found = [pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})]
+    for piece in pieces:
+        rows = pl.from_arrow(read_piece(layout, piece, needed).select(needed))
+        assert isinstance(rows, pl.DataFrame)
+        found.append(chosen(rows, choices).select(columns).unique())
+    return pl.concat(found).unique()
+
+
+def as_frame(keys: pa.Table) -> pl.DataFrame:
+    """Keys of the table as Polars holds them."""
+    frame = pl.from_arrow(keys)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,54 @@
+"""The pieces of a source that changed between two snapshots, where our own compactions are known to change no row."""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from foldhouse.heads.head import RUN_ID
+from foldhouse.storage.commit import is_bound
+from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.live import Piece, difference, live_slices
+
+
+def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Piece]:
+    """What was taken away (-1) and what was added (+1) in `(after, upto]`.
+
+        append, append, compaction, append  ->  the files of the three appends
+
+    The difference of the two states says the same: the rows of rewritten files stand on both sides there, and cancel
+    once they are read. That is what happens to compactions by others, and where the history between the two
+    snapshots is gone or does not lead from one to the other.
+
+    Args:
+        iceberg: the source.
+        after: a snapshot id; `None` for the empty table.
+        upto: a snapshot id.
+
+    Raises:
+        UnknownSnapshot: one of them is not there (any more).
+    """
+    pieces: list[Piece] = []
+    start = after
+    for compaction in _compactions(iceberg, after, upto):
+        pieces += difference(live_slices(iceberg, start), live_slices(iceberg, compaction.parent_snapshot_id))
+        start = compaction.snapshot_id
+    return pieces + difference(live_slices(iceberg, start), live_slices(iceberg, upto))
+
+
+def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Snapshot]:
+    """Our compactions on the way from one snapshot to another, oldest first; none where there is no way."""
+    found: list[Snapshot] = []
+    for snapshot in lineage(iceberg, snapshot_of(iceberg, upto)):
+        if snapshot.snapshot_id == after:
+            return found[::-1]
+        if _is_our_compaction(snapshot) and snapshot_of(iceberg, snapshot.parent_snapshot_id) is not None:
+            found.append(snapshot)
+    return found[::-1] if after is None else []
+
+
+def _is_our_compaction(snapshot: Snapshot) -> bool:
+    summary = snapshot.summary
+    if summary is None or summary.operation != Operation.REPLACE or RUN_ID not in summary.additional_properties:
+        return False
+    return is_bound(snapshot)  # another tool's `replace` may repeat what we said, and change rows

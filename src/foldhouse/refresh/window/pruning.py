@@ -1,0 +1,118 @@
+"""Which pieces may hold certain days or keys, by the files' column bounds. Never leaves out a piece that might."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from foldhouse.logic.shape import Origin
+from foldhouse.storage.live import FileRef, Piece
+from foldhouse.values.window import Coverage
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_US = 86_400_000_000
+
+
+def pieces_with_days(pieces: Sequence[Piece], schema: Schema, origin: Origin | None, coverage: Coverage) -> list[Piece]:
+    """The pieces that may hold rows of covered days; all of them where the day's origin is unknown."""
+    if origin is None or coverage.is_everything:
+        return list(pieces)
+    kept = []
+    for piece in pieces:
+        days = _days_of(piece.file, schema, origin)
+        if days is None or coverage.overlaps(*days):
+            kept.append(piece)
+    return kept
+
+
+def _days_of(file: FileRef, schema: Schema, origin: Origin) -> tuple[date, date] | None:
+    field = schema.find_field(origin.column)
+    if not (isinstance(field.field_type, DateType) or (origin.is_day and _is_timestamp(field.field_type))):
+        return None
+    bounds = _bounds(file, field.field_id, field.field_type)
+    if bounds is None:
+        return None
+    per_day = 1 if isinstance(field.field_type, DateType) else _DAY_US
+    try:
+        first, last = (date.fromordinal(_EPOCH + value // per_day) for value in bounds)
+    except (ValueError, OverflowError):  # outside of the calendar: nothing is known
+        return None
+    return first, last
+
+
+def _is_timestamp(kind: IcebergType) -> bool:
+    return isinstance(kind, TimestampType | TimestamptzType)
+
+
+def pieces_with_keys(
+    pieces: Sequence[Piece], schema: Schema, origins: dict[str, Origin], keys: Mapping[str, Sequence[Any]]
+) -> list[Piece]:
+    """The pieces that may hold rows of some keys.
+
+    Args:
+        pieces: of the source.
+        schema: the source's schema.
+        origins: key column -> source column; keys without one do not prune.
+        keys: key column -> its values among the wanted keys.
+    """
+    kept = list(pieces)
+    for name, values in keys.items():
+        origin = origins.get(name)
+        if origin is None or not values:
+            continue
+        if all(isinstance(value, date) and not isinstance(value, datetime) for value in values):
+            kept = pieces_with_days(kept, schema, origin, Coverage.of(values))
+            continue
+        field = schema.find_field(origin.column)
+        if origin.is_day or not _is_comparable(field.field_type):
+            continue
+        wanted = sorted({_comparable(value) for value in values})
+        kept = [p for p in kept if _overlaps(_bounds(p.file, field.field_id, field.field_type), wanted)]
+    return kept
+
+
+def _is_comparable(kind: IcebergType) -> bool:
+    return isinstance(kind, IntegerType | LongType | StringType | DecimalType | TimestampType | TimestamptzType)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return value.encode() if isinstance(value, str) else value
+
+
+def _overlaps(bounds: tuple[Any, Any] | None, wanted: list[Any]) -> bool:
+    if bounds is None:
+        return True
+    lower, upper = map(_comparable, bounds)
+    at = bisect_left(wanted, lower)
+    return at < len(wanted) and bool(wanted[at] <= upper)
+
+
+def _bounds(file: FileRef, field_id: int, kind: IcebergType) -> tuple[Any, Any] | None:
+    lower, upper = file.lower.get(field_id), file.upper.get(field_id)
+    if lower is None or upper is None or isinstance(kind, FloatType | DoubleType | BinaryType | FixedType):
+        return None
+    assert isinstance(kind, PrimitiveType)
+    return from_bytes(kind, lower), from_bytes(kind, upper)

@@ -1,0 +1,25 @@
+"""A table created in a catalog, with its namespace, whoever else does so at the same moment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from sqlalchemy.exc import IntegrityError
+
+
+def create_table(
+    catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]
+) -> IcebergTable:
+    """Create a table and its namespace, or load it where somebody else was faster."""
+    with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog says a lost race so
+        catalog.create_namespace(name.rpartition(".")[0])
+    try:
+        return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))
+    except TableAlreadyExistsError:
+        return catalog.load_table(name)

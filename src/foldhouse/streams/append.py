@@ -1,0 +1,339 @@
+"""Events into streams: append, and the restatement of whole partitions.
+
+Guarantee: exactly once a call. Each call is one commit; replacing a partition by what it already holds commits nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import TableUpdate
+from pyspark.sql import DataFrame
+
+from foldhouse.errors import CommitConflict, InvalidData
+from foldhouse.heads.head import COVERAGE, RUN_ID
+from foldhouse.heads.kinds import check_stream
+from foldhouse.heads.remembered import newest_coverage
+from foldhouse.storage import described
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.create import create_table
+from foldhouse.storage.evolve import evolved
+from foldhouse.storage.files import Partition, read_piece, write_data_file
+from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.properties import write_properties
+from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, day_spec, schema_of_types
+from foldhouse.streams.batches import BATCH, REPLACED, batches_in, holds_batch, stamped
+from foldhouse.streams.evolution import commit_columns, pending
+from foldhouse.values.definition import Stream
+from foldhouse.values.results import Appended, PartitionCounts
+from foldhouse.values.window import Coverage
+
+_EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+_ATTEMPTS = 10
+_FEWEST_ROWS_A_FILE = 250_000
+_MOST_ROWS_A_FILE = 4_000_000
+
+
+def load_stream(
+    catalog: Catalog, stream: Stream, *, keeps_batches: bool = False
+) -> tuple[IcebergTable, tuple[TableUpdate, ...]]:
+    """The stream's table, created where it does not exist yet, and what its declaration adds to it and widens.
+
+    Args:
+        catalog: where it is registered.
+        stream: the declaration.
+        keeps_batches: whether it is to have a column for the ids of batches.
+
+    Raises:
+        DefinitionError: the declaration says a column that the table cannot have as it is, or the table is no stream.
+    """
+    iceberg = _stored(catalog, stream)
+    if iceberg is None:
+        schema = schema_of_types(dict(stream.schema))
+        properties = {**TABLE_PROPERTIES, KIND: "stream", "comment": stream.description}
+        spec = day_spec(schema, stream.partition_column)
+        iceberg = check_stream(create_table(catalog, stream.name, schema, spec, properties))
+    return iceberg, pending(iceberg, stream, keeps_batches=keeps_batches)
+
+
+def _stored(catalog: Catalog, stream: Stream) -> IcebergTable | None:
+    try:
+        return check_stream(catalog.load_table(stream.name))
+    except NoSuchTableError:
+        return None
+
+
+def append(
+    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str
+) -> Appended:
+    """Append events in one commit; before it, in one of their own, the columns that the declaration adds and widens.
+
+    Args:
+        catalog: where the stream is registered.
+        stream: the declaration.
+        events: Arrow table or Spark DataFrame with the stream's columns.
+        batch_id: the caller's name for this batch; a batch of which an event is in the stream is not appended again.
+        run_id: for the summary.
+
+    Raises:
+        DefinitionError: the declaration says a column that the stream cannot have as it is, or the table of its name
+            is no stream; nothing was written.
+        InvalidData: columns are missing, unknown or of another type; nothing was written.
+        CommitConflict: others committed again and again, or made the stream anew; nothing was appended.
+    """
+    held = _stored(catalog, stream) if batch_id is not None else None
+    if held is not None and batch_id is not None and holds_batch(held, batch_id):
+        return Appended(stream.name, False, held.metadata.current_snapshot_id)
+    iceberg, written = _prepared(catalog, stream, events, batch_id)
+    rows = sum(f.record_count for f in written)
+    for _ in range(_ATTEMPTS):
+        if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
+            return Appended(stream.name, False, iceberg.metadata.current_snapshot_id)
+        properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
+        try:
+            snapshot_id = commit(catalog, iceberg, FileChanges(written, operation=Operation.APPEND), properties)
+            return Appended(stream.name, True, snapshot_id, rows_added=rows)
+        except CommitConflict:
+            iceberg = _same_stream(catalog, stream, iceberg)
+    raise CommitConflict(f"{stream.name} was committed to by others {_ATTEMPTS} times in a row; nothing was appended")
+
+
+def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> IcebergTable:
+    """The stream read again, for files that were written for it as it was."""
+    found = _stored(catalog, stream)
+    if found is None or found.metadata.table_uuid != earlier.metadata.table_uuid:
+        raise CommitConflict(f"{stream.name} was dropped meanwhile; nothing was appended, and starting over is safe")
+    return found
+
+
+def _prepared(
+    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None
+) -> tuple[IcebergTable, list[DataFile]]:
+    """The stream with the columns that are declared now, and the events in files that no commit names yet."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
+        layout = Layout.of(evolved(iceberg, updates))
+        written = (
+            _written_by_spark(layout, stream, events, batch_id)
+            if isinstance(events, DataFrame)
+            else _written(layout, stream, events, batch_id, os.cpu_count() or 1)
+        )
+        try:
+            return commit_columns(catalog, iceberg, updates), written
+        except CommitConflict:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def replace_partitions(
+    catalog: Catalog, stream: Stream, events: pa.Table, days: Sequence[date], run_id: str, extra: Mapping[str, str]
+) -> Appended:
+    """Make the events of some days exactly the given ones, in one commit, and record the days as covered.
+
+    Args:
+        catalog: where the stream is registered.
+        stream: the declaration; it must be partitioned by day.
+        events: all events of these days; a day without any becomes, and is recorded as, an empty day.
+        days: which days.
+        run_id: for the summary.
+        extra: more for the summary, keys under `foldhouse.`.
+
+    Raises:
+        InvalidData: an event of another day, or columns that do not fit; nothing was written.
+        CommitConflict: somebody else committed meanwhile; nothing was written, and starting over is safe.
+    """
+    if stream.partition_column is None:
+        raise InvalidData(f"{stream.name} is not partitioned, so that no partition of it can be replaced")
+    iceberg, updates = load_stream(catalog, stream)
+    layout = Layout.of(evolved(iceberg, updates))
+    new = _by_day(stream, checked(stream, layout, events))
+    strange = sorted(set(new) - set(days), key=str)
+    if strange:
+        raise InvalidData(
+            f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here"
+        )
+    iceberg = commit_columns(catalog, iceberg, updates)
+    held = _held_by_day(iceberg)
+    covered = stream_coverage(iceberg)
+    coverage = covered.union(Coverage.of(days))
+    changed = [day for day in days if not _same(layout, held.get(day, []), new.get(day))]
+    counts = {day: _counts(held.get(day, []), new.get(day), day in changed) for day in days}
+    if not changed and coverage == covered:
+        return Appended(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
+    batches = {day: batches_in(iceberg, held.get(day, [])) for day in changed}
+    added = [write_data_file(layout, _partition(d), stamped(layout, new[d], batches[d])) for d in changed if d in new]
+    gone = [one for day in changed for one in held.get(day, [])]
+    left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
+    removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
+    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | ({REPLACED: json.dumps(left)} if left else {})
+    operation = Operation.OVERWRITE if removed else Operation.APPEND
+    snapshot_id = commit(catalog, iceberg, FileChanges(added, removed, operation), properties)
+    return Appended(
+        table=stream.name,
+        committed=True,
+        snapshot_id=snapshot_id,
+        rows_added=sum(f.record_count for f in added),
+        rows_removed=sum(one.file.rows for one in gone),
+        partitions=counts,
+    )
+
+
+def stream_coverage(iceberg: IcebergTable) -> Coverage:
+    """The days that were landed in a stream, empty ones included; the newest of our commits says."""
+    said = newest_coverage(iceberg, iceberg.current_snapshot())
+    return Coverage() if said is None else Coverage.parse(said)
+
+
+def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
+    """The events in the stream's columns and types.
+
+    A column that is stored and not declared may be left out, where the declaration is behind the stream: it is null.
+
+    Raises:
+        InvalidData: columns are missing or unknown, or a value does not fit its type.
+    """
+    declared = {name for name, _ in stream.schema}
+    missing = [n for n in layout.visible if n in declared and n not in events.column_names]
+    unknown = [name for name in events.column_names if name not in layout.visible]
+    if missing or unknown:
+        found = [f"lack {', '.join(missing)}"] if missing else []
+        found += [f"also have {', '.join(unknown)}"] if unknown else []
+        raise InvalidData(
+            f"{stream.name} has the columns {', '.join(layout.visible)}; the events {' and '.join(found)}"
+        )
+    _check_values(stream, events)
+    columns = []
+    for target in layout.arrow:
+        if target.name not in events.column_names:
+            columns.append(pa.nulls(events.num_rows, target.type))
+            continue
+        try:
+            columns.append(events[target.name].cast(target.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
+            given = events.schema.field(target.name).type
+            raise InvalidData(
+                f"{stream.name}.{target.name} is {target.type}; the events hold {given}: {failure}"
+            ) from failure
+    return pa.table(columns, schema=layout.arrow)
+
+
+def _check_values(stream: Stream, events: pa.Table) -> None:
+    """Refuse two columns of one name, and bytes that are no values of their type, such as texts that are not UTF-8."""
+    twice = {name for name in events.column_names if events.column_names.count(name) > 1}
+    if twice:
+        raise InvalidData(f"{stream.name}: the events have the column {min(twice)!r} twice")
+    try:
+        events.validate(full=True)
+    except pa.ArrowInvalid as failure:
+        raise InvalidData(f"{stream.name}: the events are not valid Arrow data: {failure}") from failure
+
+
+def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
+    """Refuse days that no calendar of Python, SQL or Iceberg's other readers has."""
+    ends = pc.min_max(days.cast(pa.int32())).as_py()
+    for number in (ends["min"], ends["max"]):
+        if number is not None and not _FIRST_DAY <= number <= _LAST_DAY:
+            raise InvalidData(
+                f"{stream.name}.{stream.partition_column}: an event is {number} days from 1970-01-01; days are from "
+                f"{date.min} to {date.max}. Nothing was written"
+            )
+
+
+def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
+    days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
+    if days is not None:
+        _check_days(stream, days)
+    if days is None:
+        return {None: events} if events.num_rows else {}
+    if pc.count_distinct(days, mode="all").as_py() <= 1:
+        return {days[0].as_py(): events} if events.num_rows else {}
+    order = pc.sort_indices(days)  # a stable sort: a day's events stay in their order
+    counts = pc.value_counts(days.combine_chunks().take(order)).to_pylist()  # in the order of appearance
+    ordered, found, begin = events.take(order), {}, 0
+    for one in counts:
+        found[one["values"]] = ordered.slice(begin, one["counts"])
+        begin += one["counts"]
+    return found
+
+
+def _partition(day: date | None) -> Partition:
+    return Partition((None if day is None else (day - _EPOCH).days,))
+
+
+def _written(
+    layout: Layout, stream: Stream, events: pa.Table, batch_id: str | None, at_once: int = 1
+) -> list[DataFile]:
+    """The events of each day in files of their own, several where that keeps several threads busy."""
+    by_day = _by_day(stream, checked(stream, layout, events))
+    has_days = stream.partition_column is not None
+    batches = () if batch_id is None else (batch_id,)
+    most = write_properties(dict(layout.properties)).target_bytes
+    parts = [
+        (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches))
+        for day, rows in by_day.items()
+        for size in [-(-rows.num_rows // max(_files(rows.num_rows, at_once), -(-rows.nbytes // most) if most else 1))]
+        for begin in range(0, rows.num_rows, size)
+    ]
+    if at_once == 1 or len(parts) == 1:
+        return [write_data_file(layout, partition, rows) for partition, rows in parts]
+    with ThreadPoolExecutor(max_workers=at_once) as threads:
+        return list(threads.map(lambda part: write_data_file(layout, *part), parts))
+
+
+def _files(rows: int, at_once: int) -> int:
+    return max(min(at_once, rows // _FEWEST_ROWS_A_FILE), -(-rows // _MOST_ROWS_A_FILE), 1)
+
+
+def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame, batch_id: str | None) -> list[DataFile]:
+    rows = events
+    if stream.partition_column is not None:
+        rows = rows.repartition(events[stream.partition_column].cast("date"))
+    written = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id), "file string").toArrow()
+    return [described.from_json(described.parsed(text), layout) for text in written["file"].to_pylist()]
+
+
+def _write_task(
+    layout: Layout, stream: Stream, batch_id: str | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    given = [batch for batch in batches if batch.num_rows]
+    if given:
+        files = _written(layout, stream, pa.Table.from_batches(given), batch_id)
+        yield pa.record_batch({"file": pa.array([json.dumps(described.to_json(f)) for f in files], pa.string())})
+
+
+def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:
+    held: dict[date, list[Slice]] = {}
+    for one in live_slices(iceberg, iceberg.metadata.current_snapshot_id).values():
+        if one.file.partition and one.file.partition[0] is not None:
+            held.setdefault(_EPOCH + timedelta(days=int(one.file.partition[0])), []).append(one)
+    return held
+
+
+def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
+    rows = 0 if new is None else new.num_rows
+    if sum(one.file.rows for one in held) != rows:
+        return False
+    if new is None or not held:
+        return rows == 0 and not held
+    now = pa.concat_tables([read_piece(layout, piece, layout.visible) for piece in pieces_of(held)])
+    given = new.select(layout.visible)
+    return bool(now.cast(given.schema).equals(given))
+
+
+def _counts(held: list[Slice], new: pa.Table | None, is_changed: bool) -> PartitionCounts:
+    rows = 0 if new is None else new.num_rows
+    return PartitionCounts(rows, rows if is_changed else 0, sum(one.file.rows for one in held) if is_changed else 0)

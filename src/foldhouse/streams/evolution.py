@@ -1,0 +1,199 @@
+"""The columns of a stream over time: what its declaration adds and widens, and renames and drops that are said.
+
+Guarantee: exactly once. One evolution is one commit of metadata alone, a compare-and-swap on the schema that was read;
+said again, it finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
+
+from foldhouse.errors import DefinitionError, UnknownTable
+from foldhouse.heads.kinds import check_stream
+from foldhouse.storage.clock import Stamped
+from foldhouse.storage.columns import Evolution, followed, without
+from foldhouse.storage.evolve import evolved, moved_to
+from foldhouse.storage.schema import BATCH_ID, schema_of_types
+from foldhouse.storage.swap import swap
+from foldhouse.streams.batches import whole_bounds, with_batches
+from foldhouse.values.definition import Stream
+
+
+def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = False) -> tuple[TableUpdate, ...]:
+    """What a declaration adds to, and widens in, the stream that is stored; nothing is committed.
+
+    Args:
+        iceberg: the stream as it is stored.
+        stream: its declaration.
+        keeps_batches: whether it is to have a column for the ids of batches.
+
+    Raises:
+        DefinitionError: the declaration says a column that cannot be had without renaming, dropping or narrowing.
+    """
+    stored = iceberg.schema()
+    gone = [_what_became(iceberg, name) for name, _ in stream.schema if _has_left(iceberg, name)]
+    if gone:
+        raise DefinitionError(
+            f"{stream.name} is declared with a column that it no longer has: {'; '.join(gone)}. Declare it as it is, "
+            "or call lake.evolve(stream) once to have a new and empty column of that name"
+        )
+    declared = _declared(iceberg, stream, stored).schema
+    if not keeps_batches:
+        return moved_to(iceberg, declared)
+    return (*moved_to(iceberg, with_batches(iceberg, declared)), *whole_bounds(iceberg))
+
+
+def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> tuple[str, ...]:
+    """Bring a stream to its declaration: renames and drops that are said, and what the declaration adds and widens.
+
+    Args:
+        catalog: where the stream is registered.
+        stream: the declaration, as it should be afterwards.
+        rename: old column -> new column.
+        drop: columns to leave out from now on.
+
+    Returns:
+        What changed, a few words a column; nothing where all of it was so already.
+
+    Raises:
+        UnknownTable: there is no such stream yet.
+        DefinitionError: a change that cannot be made; nothing was committed.
+        CommitConflict: somebody else changed the schema meanwhile; starting over is safe.
+    """
+    try:
+        iceberg = check_stream(catalog.load_table(stream.name))
+    except NoSuchTableError:
+        raise UnknownTable(
+            f"{stream.name} does not exist in the lake yet; the first append makes it as declared"
+        ) from None
+    _check_declared(stream, rename, drop)
+    rename = {old: new for old, new in rename.items() if not _is_renamed(iceberg, old, new)}
+    drop = [name for name in drop if not _has_left(iceberg, name)]
+    _check_stored(iceberg, stream, rename, drop)
+    said = without(iceberg.schema(), rename, drop)
+    declared = _declared(iceberg, stream, said.schema)
+    commit_columns(catalog, iceberg, moved_to(iceberg, declared.schema))
+    return (*said.changes, *declared.changes)
+
+
+def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:
+    """Commit a change of schema alone, and give the table as it is then; no update is no commit.
+
+    Raises:
+        CommitConflict: somebody else changed the schema meanwhile; nothing was written.
+    """
+    if not updates:
+        return iceberg
+    wanted = evolved(iceberg, updates).schema().as_struct()
+    swap(
+        catalog,
+        iceberg,
+        (
+            AssertTableUUID(uuid=iceberg.metadata.table_uuid),
+            AssertCurrentSchemaId(current_schema_id=iceberg.metadata.current_schema_id),
+            AssertLastAssignedFieldId(last_assigned_field_id=iceberg.metadata.last_column_id),
+        ),
+        (*updates, Stamped(updates={})),
+        lambda now: now.schema().as_struct() == wanted,
+        "a change of columns",
+    )
+    return catalog.load_table(iceberg.name())
+
+
+def _declared(iceberg: IcebergTable, stream: Stream, stored: Schema) -> Evolution:
+    """The stored columns with what the declaration adds and widens."""
+    wanted = schema_of_types(dict(stream.schema))
+    evolution = followed(stored, wanted, iceberg.metadata.last_column_id, keeps_missing=True)
+    declared = {name for name, _ in stream.schema}
+    refused = [f"{words} (a type is only ever widened)" for words in evolution.refused]
+    by_case = {field.name.lower(): field.name for field in stored.fields}
+    refused += [
+        f"{name} is declared, and {by_case[name.lower()]} is stored, which differs by upper and lower case alone"
+        for name in sorted(declared)
+        if by_case.get(name.lower(), name) != name
+    ]
+    refused += [
+        f"{field.name} may not be null, and is not declared"
+        for field in stored.fields
+        if field.required and field.name not in declared
+    ]
+    if refused:
+        raise DefinitionError(
+            f"{stream.name}: {'; '.join(refused)}. Declare it as it is stored, or give the new column another name"
+        )
+    return evolution
+
+
+def _check_declared(stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> None:
+    """Refuse what the declaration contradicts: it says the stream as it should be afterwards."""
+    declared = {column for column, _ in stream.schema}
+    for old in (*rename, *drop):
+        if old in declared:
+            raise DefinitionError(
+                f"{stream.name}: {old!r} is to be renamed or dropped, and is still declared; take it out of the "
+                "declaration first"
+            )
+    for old, new in rename.items():
+        if new not in declared:
+            raise DefinitionError(f"{stream.name}: {old!r} is to be renamed to {new!r}, which is not declared")
+        if list(rename.values()).count(new) > 1:
+            raise DefinitionError(f"{stream.name}: two columns are to be renamed to {new!r}")
+    if both := set(rename) & set(drop):
+        raise DefinitionError(f"{stream.name}: {min(both)!r} is to be renamed and dropped; say one of the two")
+
+
+def _check_stored(iceberg: IcebergTable, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> None:
+    """Refuse columns that are not there, names that are taken, and what would take away what the stream goes by."""
+    stored = [field.name for field in iceberg.schema().fields]
+    ruling = _ruling(iceberg, stream)
+    for old in (*rename, *drop):
+        if old not in stored:
+            raise DefinitionError(f"{stream.name} has no column {old!r} to rename or drop; it has {', '.join(stored)}")
+        if old in ruling or rename.get(old) in ruling:
+            raise DefinitionError(
+                f"{stream.name} goes by {old!r}, a column of its keys, sequence, event time, event id, partition or "
+                "batches, which are neither renamed nor dropped: what is folded goes by them; make a new stream instead"
+            )
+    for old, new in rename.items():
+        if new in stored:
+            raise DefinitionError(f"{stream.name}: {old!r} cannot become {new!r}, which another column is called")
+
+
+def _ruling(iceberg: IcebergTable, stream: Stream) -> set[str]:
+    """The columns a stream goes by: those its declaration names, and those that partition and tell batches apart."""
+    named = {*stream.keys, *stream.sequence_by, *stream.event_id, stream.event_time, stream.partition_column} - {None}
+    sources = {field.source_id for field in iceberg.spec().fields}
+    partitioned = {f.name for f in iceberg.schema().fields if f.field_id in sources}
+    return {str(one) for one in named} | partitioned | {BATCH_ID}
+
+
+def _earlier_id(iceberg: IcebergTable, name: str) -> int | None:
+    """The field id that a column of this name had last, in any schema the table ever had."""
+    for _, schema in sorted(iceberg.schemas().items(), reverse=True):
+        for field in schema.fields:
+            if field.name == name:
+                return field.field_id
+    return None
+
+
+def _has_left(iceberg: IcebergTable, name: str) -> bool:
+    held = {field.name for field in iceberg.schema().fields}
+    return name not in held and _earlier_id(iceberg, name) is not None
+
+
+def _is_renamed(iceberg: IcebergTable, old: str, new: str) -> bool:
+    """Whether the column that was `old` is `new` already, so that saying it again changes nothing."""
+    now = {field.name: field.field_id for field in iceberg.schema().fields}
+    return old not in now and new in now and now[new] == _earlier_id(iceberg, old)
+
+
+def _what_became(iceberg: IcebergTable, name: str) -> str:
+    now = {field.field_id: field.name for field in iceberg.schema().fields}
+    renamed = now.get(_earlier_id(iceberg, name) or 0)
+    return f"{name} was renamed to {renamed}" if renamed else f"{name} was dropped"

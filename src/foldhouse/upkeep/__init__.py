@@ -1,0 +1,1 @@
+"""Upkeep: files compacted, snapshots expired and thinned, orphans removed."""

@@ -1,0 +1,212 @@
+"""Compaction: the live rows of small and much-deleted files, written anew as few files of a sensible size.
+
+    T before == T after, row by row; changes(before, after) == nothing
+
+Guarantee: the operation is `replace`, and the summary repeats what the head said, so that no reader and no consumer
+sees a change. A crash before the commit leaves files that no snapshot names; running it again is safe.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Operation
+
+from foldhouse.errors import CommitConflict
+from foldhouse.heads.head import COVERAGE, ROWS_IN, RUN_ID, head_properties
+from foldhouse.refresh.bucket.cost import TARGET_BYTES, compacting_pays, is_small, is_worn
+from foldhouse.refresh.publish import SPEC
+from foldhouse.storage.commit import BINDING, FileChanges, commit
+from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.files import Partition, read_piece, write_data_file
+from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.properties import write_properties
+from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.streams.append import stream_coverage
+from foldhouse.values.results import Compacted
+
+_ATTEMPTS = 5
+_OF_ONE_RUN = (RUN_ID, ROWS_IN, SPEC, BINDING)
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    """Some files of one partition, and the files that hold their live rows now."""
+
+    slices: tuple[Slice, ...]
+    added: tuple[DataFile, ...]
+
+    @property
+    def removed(self) -> frozenset[str]:
+        return frozenset(path for one in self.slices for path in (one.file.path, *one.deletes))
+
+
+def compact(
+    catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int | None, min_files: int, run_id: str
+) -> Compacted:
+    """Write small and much-deleted files of a table or stream anew, in one commit.
+
+    What others commit meanwhile does not undo the work: files that are still live as they were read are replaced all
+    the same, the others are left as they are.
+
+    Args:
+        catalog: where the table is registered.
+        load: reads it.
+        target_bytes: the size of file aimed at, compressed; `None` for what the table's property says, or 128 MiB.
+        min_files: fewer data and delete files of a partition are not written anew for their number alone.
+        run_id: for the summary.
+
+    Raises:
+        InvalidProperty: a property of the table cannot be used; nothing was written.
+        ForeignCommit: somebody else changed rows of a derived table.
+        CommitConflict: others committed again and again; nothing was written.
+    """
+    started = time.monotonic()
+    iceberg = load()
+    _properties(iceberg, run_id)
+    layout = Layout.of(iceberg)
+    target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or TARGET_BYTES
+    done = [
+        _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes))
+        for group in _worth_it(iceberg, layout, target_bytes, min_files)
+    ]
+    for _ in range(_ATTEMPTS):
+        if not done:
+            return _compacted(iceberg, None, done, started)
+        changes = FileChanges(
+            added=[data_file for one in done for data_file in one.added],
+            removed=frozenset(path for one in done for path in one.removed),
+            operation=Operation.REPLACE,
+        )
+        try:
+            snapshot_id = commit(catalog, iceberg, changes, _properties(iceberg, run_id))
+            return _compacted(iceberg, snapshot_id, done, started)
+        except CommitConflict:
+            iceberg = load()
+            done = _still_live(iceberg, layout, done)
+    raise CommitConflict(f"{'.'.join(iceberg.name())} was committed to by others {_ATTEMPTS} times in a row")
+
+
+def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
+    """What the head says, said again; but who ran, and what only one run can say."""
+    if kind_of(iceberg) != "table":
+        return {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))}
+    said = head_properties(iceberg)
+    return {name: value for name, value in said.items() if name not in _OF_ONE_RUN} | {RUN_ID: run_id}
+
+
+def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, min_files: int) -> Iterator[list[Slice]]:
+    """The groups of files that are to be written anew, each of one partition.
+
+    A table that was rolled back behind a rebuild into other columns has none: its rows are not those of its schema.
+    """
+    head = iceberg.current_snapshot()
+    is_table = kind_of(iceberg) == "table"
+    if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
+        return
+    for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
+        deleted = {one: _rows_deleted(layout, one) for one in partition}
+        chosen = [one for one in partition if is_small(one, target_bytes) or is_worn(one.file.rows, deleted[one])]
+        chosen = _with_shared_deletes(partition, chosen)
+        for group in [chosen] if is_table else _bins(chosen, target_bytes):
+            stored, gone = sum(one.file.rows for one in group), sum(deleted[one] for one in group)
+            delete_files = {path for one in group for path in one.deletes}
+            files, files_after = len(group) + len(delete_files), _files_after(group, stored - gone, target_bytes)
+            if group and compacting_pays(files, files_after, stored, gone, min_files):
+                yield group
+
+
+def _by_partition(slices: Iterable[Slice], spec_id: int) -> list[list[Slice]]:
+    """The files of each partition in the order in which they are read; those of older partitionings are left alone."""
+    grouped: dict[Partition, list[Slice]] = {}
+    for one in slices:
+        if one.file.spec_id == spec_id:
+            grouped.setdefault(Partition(one.file.partition), []).append(one)
+    return list(grouped.values())
+
+
+def _rows_deleted(layout: Layout, one: Slice) -> int:
+    return len(deleted_positions(layout, one.deletes, one.file.path)) if one.deletes else 0
+
+
+def _with_shared_deletes(partition: Sequence[Slice], chosen: Sequence[Slice]) -> list[Slice]:
+    """The chosen files, and those that share a delete file with one of them: a delete file can go only as a whole."""
+    reached: set[str] = set()
+    taken = set(chosen)
+    while True:
+        more = {path for one in taken for path in one.deletes} - reached
+        if not more:
+            return [one for one in partition if one in taken]
+        reached |= more
+        taken |= {one for one in partition if reached.intersection(one.deletes)}
+
+
+def _bins(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
+    """Files in groups of about the size aimed at, in order; those with deletes, which may share them, in one."""
+    groups: list[list[Slice]] = [[]]
+    for one in slices:
+        if one.deletes:
+            continue
+        if sum(held.file.size_bytes for held in groups[-1]) >= target_bytes:
+            groups.append([])
+        groups[-1].append(one)
+    return [[one for one in slices if one.deletes], *groups]
+
+
+def _files_after(group: Sequence[Slice], rows: int, target_bytes: int) -> int:
+    """How many files of the size aimed at the live rows make, going by what their rows take now."""
+    stored = sum(one.file.rows for one in group)
+    size = sum(one.file.size_bytes for one in group) * rows / stored if stored else 0
+    return min(rows, math.ceil(size / target_bytes))
+
+
+def _written(iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], target_bytes: int) -> tuple[DataFile, ...]:
+    rows = pa.concat_tables([read_piece(layout, piece).select(layout.arrow.names) for piece in pieces_of(group)])
+    files = _files_after(group, rows.num_rows, target_bytes)
+    if not files:
+        return ()
+    if kind_of(iceberg) == "table":
+        rows = _by_key(layout, rows)
+    size = math.ceil(rows.num_rows / files)
+    partition = Partition(group[0].file.partition)
+    return tuple(write_data_file(layout, partition, rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+
+
+def _by_key(layout: Layout, rows: pa.Table) -> pa.Table:
+    keys = [field.name for field in layout.schema.fields if field.required]
+    order = pl.from_arrow(rows.select(keys))
+    assert isinstance(order, pl.DataFrame)
+    return rows.take(order.with_row_index("__place").sort(keys)["__place"].to_arrow())
+
+
+def _still_live(iceberg: IcebergTable, layout: Layout, done: Sequence[_Rewritten]) -> list[_Rewritten]:
+    """What can still be replaced: files that are live with the same deletes, in a table of the same shape."""
+    now = Layout.of(iceberg)
+    if (now.schema_json, now.spec_json) != (layout.schema_json, layout.spec_json):
+        return []
+    live = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    return [one for one in done if all(live.get(held.file.path) == held for held in one.slices)]
+
+
+def _compacted(iceberg: IcebergTable, snapshot_id: int | None, done: Sequence[_Rewritten], started: float) -> Compacted:
+    added = [data_file for one in done for data_file in one.added]
+    return Compacted(
+        table=".".join(iceberg.name()),
+        committed=snapshot_id is not None,
+        snapshot_id=iceberg.metadata.current_snapshot_id if snapshot_id is None else snapshot_id,
+        partitions=len({one.slices[0].file.partition for one in done}),
+        files_removed=sum(len(one.removed) for one in done),
+        files_added=len(added),
+        bytes_removed=sum(held.file.size_bytes for one in done for held in one.slices),
+        bytes_added=sum(data_file.file_size_in_bytes for data_file in added),
+        rows_written=sum(data_file.record_count for data_file in added),
+        seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,104 @@
+"""Expiry of a table's history, but what others still need: the positions of its consumers are found and held by tags.
+
+Guarantee: what is needed is never expired by us. Tags and removal are one compare-and-swap, and files are deleted
+after it: a crash in between leaves files that no snapshot names, never a snapshot that names a missing file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from foldhouse.errors import Unsupported
+from foldhouse.heads.head import is_ours, last_head
+from foldhouse.heads.remembered import PROPERTY, to_json, without
+from foldhouse.refresh.publish import REBUILD_BRANCH
+from foldhouse.storage.catalog import table_names
+from foldhouse.storage.history import ancestor, thinned
+from foldhouse.storage.remove_snapshots import Deleted, Expiry, delete_unnamed, expire
+from foldhouse.storage.schema import kind_of
+from foldhouse.upkeep.retention import POSITION_TAG, Keeping, stays
+from foldhouse.values.results import Expired
+
+
+def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: Keeping) -> Expired:
+    """Remove the snapshots of a table that nobody needs, and delete the files that only they name.
+
+    Raises:
+        InvalidProperty: a rule in the table's properties cannot be used.
+        Unsupported: the table's property `gc.enabled` says that its files may be used elsewhere.
+        CommitConflict: somebody else committed, or set a tag or branch, meanwhile; nothing was removed.
+    """
+    started = time.monotonic()
+    iceberg = load()
+    name = ".".join(iceberg.name())
+    if iceberg.properties.get("gc.enabled", "true").lower() == "false":
+        raise Unsupported(f"{name} has gc.enabled=false: its files may be used elsewhere, so nothing of it is expired")
+    held = consumer_positions(catalog, iceberg)
+    kept, gone_by = stays(iceberg, keeping)
+    removed = frozenset(one.snapshot_id for one in iceberg.snapshots()) - _needed(iceberg, kept | set(held.values()))
+    ours = {tag: ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if tag.startswith(POSITION_TAG)}
+    expiry = Expiry(
+        removed=removed,
+        tags={tag: at for tag, at in held.items() if ours.get(tag) != at},
+        dropped=gone_by.union(tag for tag in ours if tag not in held),
+        properties={PROPERTY: to_json(without(iceberg, removed))} if removed else {},
+    )
+    if expiry != Expiry():
+        expire(catalog, iceberg, expiry)
+    after = load()
+    is_same = after.metadata.table_uuid == iceberg.metadata.table_uuid
+    deleted = delete_unnamed(iceberg, after) if is_same else Deleted()
+    return Expired(
+        table=name,
+        committed=expiry != Expiry(),
+        snapshots_removed=len(removed),
+        snapshots_left=len(after.snapshots()),
+        held=held,
+        tags_dropped=tuple(sorted(expiry.dropped)),
+        files_deleted=deleted.files,
+        files_outside=deleted.outside,
+        bytes_freed=deleted.bytes,
+        seconds=time.monotonic() - started,
+    )
+
+
+def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int]:
+    """Tag -> the snapshot of this table at which a table of the catalog stands: its head, and a rebuild not published.
+
+    A table is known by its uuid. Any failure to read a table of the catalog is raised, because it may be a consumer.
+    """
+    uuid = str(iceberg.metadata.table_uuid)
+    there = {snapshot.snapshot_id for snapshot in iceberg.snapshots()}
+    held: dict[str, int] = {}
+    for name in table_names(catalog):
+        try:
+            consumer = catalog.load_table(name)
+        except NoSuchTableError:  # dropped meanwhile
+            continue
+        for branch, tag in ((MAIN_BRANCH, name), (REBUILD_BRANCH, f"{name}.{REBUILD_BRANCH}")):
+            for position in last_head(consumer, branch).positions.values():
+                if position.uuid == uuid and position.snapshot_id in there:
+                    held[POSITION_TAG + tag] = position.snapshot_id
+    return held
+
+
+def _needed(iceberg: IcebergTable, kept: set[int]) -> set[int]:
+    """The snapshots that stay; of a table, down from each of them to the commit of ours that it stands on."""
+    if kind_of(iceberg) != "table":
+        return kept
+    listed = {one.snapshot_id: one for one in iceberg.snapshots()}
+    below = thinned(iceberg.metadata).below
+    needed = set(kept)
+    for one in kept:
+        snapshot = listed.get(one)
+        while snapshot is not None and not is_ours(snapshot):  # a commit of others says no position
+            behind = ancestor(snapshot, listed, below)
+            snapshot = None if behind is None else listed[behind]
+            needed.update(() if snapshot is None else (snapshot.snapshot_id,))
+    return needed

@@ -1,0 +1,121 @@
+"""Files that killed runs left below a table's location, and that nothing of the table names.
+
+Guarantee: never a file that a snapshot, branch, tag, statistics file or metadata file of the table names, nor one of
+another table of the catalog, nor one that was written within the given time: a commit under way names its files at its
+end. The files are listed first and the table is read after that, so that what was committed meanwhile is named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table as IcebergTable
+
+from foldhouse.errors import Unsupported
+from foldhouse.storage.catalog import table_names
+from foldhouse.storage.places import is_below
+from foldhouse.storage.removal import delete as delete_file
+from foldhouse.storage.removal import is_on_disk, on_disk, plain, spellings
+from foldhouse.storage.remove_snapshots import live_files, manifest_paths
+from foldhouse.values.results import Orphan, Orphans
+
+_KEPT_NAMES = ("version-hint.text",)
+
+
+def find_orphans(
+    catalog: Catalog, load: Callable[[], IcebergTable], before: datetime, *, delete: bool = False
+) -> Orphans:
+    """Find the orphans of a table, and delete them if asked to.
+
+    Args:
+        catalog: where the table is registered; its other tables' files are left alone.
+        load: reads the table.
+        before: files that were written at this time or later are left alone.
+        delete: whether the orphans are deleted.
+
+    Raises:
+        Unsupported: another table has the same location, or the table's files cannot be listed.
+        OSError: what the table names cannot be told for certain; nothing was deleted.
+    """
+    iceberg = load()
+    others = _other_locations(catalog, iceberg)
+    listed = [one for one in _listed(iceberg) if one.written_at < before and not _is_hidden(iceberg, one.path)]
+    iceberg = load()
+    named = {spelled for path in named_files(iceberg) for spelled in spellings(path)}
+    found = tuple(
+        one
+        for one in sorted(listed, key=lambda one: one.path)
+        if not named.intersection(spellings(one.path)) and not any(is_below(one.path, other) for other in others)
+    )
+    deleted = sum(delete_file(iceberg, one.path) for one in found) if delete else 0
+    return Orphans(".".join(iceberg.name()), found, deleted)
+
+
+def named_files(iceberg: IcebergTable) -> set[str]:
+    """Every file that a table names: metadata, statistics, and what each of its snapshots is made of.
+
+    Raises:
+        OSError: one of its manifest lists or manifests cannot be read.
+    """
+    metadata, io = iceberg.metadata, iceberg.io
+    found = {iceberg.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
+    found |= {one.manifest_list for one in metadata.snapshots}
+    manifests = {path for one in metadata.snapshots for path in manifest_paths(io, one.manifest_list)}
+    return found | manifests | {path for one in manifests for path in live_files(io, one)}
+
+
+def _other_locations(catalog: Catalog, iceberg: IcebergTable) -> list[str]:
+    """The locations of the catalog's other tables that lie below this one's."""
+    name, location = ".".join(iceberg.name()), iceberg.location()
+    found = []
+    for other in table_names(catalog):
+        if other == name:
+            continue
+        try:
+            theirs = catalog.load_table(other).location()
+        except NoSuchTableError:  # dropped meanwhile
+            continue
+        if plain(theirs) == plain(location):
+            raise Unsupported(f"{name} and {other} have the same location {location}: whose a file is cannot be told")
+        if is_below(theirs, location):
+            found.append(theirs)
+    return found
+
+
+def _is_hidden(iceberg: IcebergTable, path: str) -> bool:
+    """Whether a file is none of Iceberg's own: hidden, in a hidden folder, or a catalog's hint."""
+    within = plain(path)[len(plain(iceberg.location())) :].strip("/").split("/")
+    return within[-1] in _KEPT_NAMES or any(part.startswith((".", "_")) for part in within)
+
+
+def _listed(iceberg: IcebergTable) -> Iterator[Orphan]:
+    """The files below a table's location; symbolic links are no files, and are not followed."""
+    location = iceberg.location()
+    if is_on_disk(location):
+        yield from _on_disk(os.path.realpath(on_disk(location)))
+        return
+    if not isinstance(iceberg.io, PyArrowFileIO):
+        name = ".".join(iceberg.name())
+        raise Unsupported(f"the files of {name} cannot be listed by {type(iceberg.io).__name__}; use PyArrowFileIO")
+    scheme, netloc, path = iceberg.io.parse_location(location)
+    for one in iceberg.io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, recursive=True)):
+        if one.type == FileType.File:
+            prefix = f"{scheme}://" + ("" if one.path.startswith(f"{netloc}/") else netloc)
+            yield Orphan(prefix + one.path, one.size, one.mtime or datetime.now(UTC))
+
+
+def _on_disk(folder: str) -> Iterator[Orphan]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _on_disk(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                yield Orphan(entry.path, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
