@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from foldhouse.calls.arguments import told
 from foldhouse.errors import CommitConflict, CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
-from foldhouse.heads.head import COVERAGE, POSITION, RUN_ID
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
@@ -50,6 +49,7 @@ from foldhouse.upkeep.retention import OVERDUE_SNAPSHOTS, Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.keep import parse as parse_keep
+from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
 from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
 from foldhouse.values.window import Coverage, positions_from_json
 

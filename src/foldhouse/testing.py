@@ -13,18 +13,10 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
-from foldhouse.kernel.combine import FILE, POSITION, combine
-from foldhouse.kernel.plan import (
-    STATE,
-    WEIGHT,
-    FoldPlan,
-    argument_column,
-    arguments_of,
-    plan_of,
-    polars_type,
-    sequence_column,
-)
+from foldhouse.kernel.combine import FILE, ROW_POSITION, combine
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, plan_of, polars_type, sequence_column
 from foldhouse.values.fold import ColumnFold, Fold, fold
+from foldhouse.values.metadata_names import STATE
 from foldhouse.values.types import arrow_type
 
 __all__ = ["check_fold"]
@@ -140,13 +132,16 @@ class _Bench:
     def answers(self, ways: list[_Way]) -> list[dict[str, Any]]:
         """What is published at the end of each way."""
         plan = self._plan
-        schema = {f.name: polars_type(f.type) for f in plan.table_schema} | {FILE: pl.UInt32(), POSITION: pl.Int64()}
+        schema = {f.name: polars_type(f.type) for f in plan.table_schema} | {
+            FILE: pl.UInt32(),
+            ROW_POSITION: pl.Int64(),
+        }
         held = pl.DataFrame(schema=schema)
         for number in range(max(map(len, ways))):
             batches = {way: batches[number] for way, batches in enumerate(ways) if number < len(batches)}
             before = {way: [step for batch in ways[way][: number + 1] for step in batch] for way in batches}
             held = self._taken(plan, held, self._signed(plan, batches), before)
-        published = held.sort(_WAY).drop(_WAY, STATE, FILE, POSITION).to_dicts()
+        published = held.sort(_WAY).drop(_WAY, STATE, FILE, ROW_POSITION).to_dicts()
         assert len(published) == len(ways), "a key with rows is not in the table"
         return published
 
@@ -169,10 +164,10 @@ class _Bench:
             again = self._signed(plan, left).with_columns(pl.lit(False).alias("__key_only"))
             combined = combine(plan, held, signed, pl.concat([again, keys], how="diagonal"))
         stored = _frame(combined.rows.to_arrow().cast(plan.table_schema))  # as it comes back from a file
-        places = pl.int_range(held.height, held.height + stored.height, dtype=pl.Int64, eager=True).alias(POSITION)
-        kept = held.join(combined.replaced, on=[FILE, POSITION], how="anti")
+        places = pl.int_range(held.height, held.height + stored.height, dtype=pl.Int64, eager=True).alias(ROW_POSITION)
+        kept = held.join(combined.replaced, on=[FILE, ROW_POSITION], how="anti")
         after = pl.concat([kept, stored.with_columns(pl.lit(0, pl.UInt32).alias(FILE), places)])
-        return after.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(POSITION))
+        return after.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW_POSITION))
 
     def told(self, way: _Way) -> str:
         """A way for people: a line a step."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import foldhouse as fh
 from foldhouse.kernel.combine import (
     FILE,
-    POSITION,
+    ROW_POSITION,
     Combined,
     added_up,
     combine,
@@ -22,7 +22,8 @@ from foldhouse.kernel.combine import (
     partial_sums,
     summed,
 )
-from foldhouse.kernel.plan import STATE, WEIGHT, argument_column, arguments_of, plan_of, polars_type, sequence_column
+from foldhouse.kernel.plan import WEIGHT, argument_column, arguments_of, plan_of, polars_type, sequence_column
+from foldhouse.values.metadata_names import STATE
 
 Row = Mapping[str, Any]
 Signed = tuple[int, Row]
@@ -39,7 +40,7 @@ class Bucket:
         self._called = {argument_column(i): name for i, name in enumerate(names)}
         self._called |= {sequence_column(i): name for i, name in enumerate(sequence)}
         schema = {f.name: polars_type(f.type) for f in self.plan.table_schema}
-        self.held = pl.DataFrame(schema=schema | {FILE: pl.UInt32, POSITION: pl.Int64})
+        self.held = pl.DataFrame(schema=schema | {FILE: pl.UInt32, ROW_POSITION: pl.Int64})
         self.source = self.signed([])
         self.recomputed_keys = 0
         self.deleted_upto: tuple[Any, ...] | None = None
@@ -85,7 +86,7 @@ class Bucket:
             return combined
         sums = summed(self.plan, rows)
         needed = lacking(self.plan, self.held, sums, recomputed).with_columns(pl.lit(True).alias("needed"))
-        marked = self.held.join(needed, on=[FILE, POSITION], how="left")
+        marked = self.held.join(needed, on=[FILE, ROW_POSITION], how="left")
         seldom = [pl.when("needed").then(pl.col(name)).alias(name) for name in self.plan.seldom_needed]
         held = marked.with_columns(seldom).drop("needed")
         little = combine_summed(self.plan, held, sums, recomputed, self.deleted_upto)
@@ -97,15 +98,18 @@ class Bucket:
     def _replace(self, combined: Combined) -> None:
         self._files += 1
         stored = frame_of(combined.rows.to_arrow().cast(self.plan.table_schema))  # as it comes back from a file
-        places = [pl.lit(self._files, pl.UInt32).alias(FILE), pl.int_range(pl.len(), dtype=pl.Int64).alias(POSITION)]
-        kept = self.held.join(combined.replaced, on=[FILE, POSITION], how="anti")
+        places = [
+            pl.lit(self._files, pl.UInt32).alias(FILE),
+            pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW_POSITION),
+        ]
+        kept = self.held.join(combined.replaced, on=[FILE, ROW_POSITION], how="anti")
         assert kept.height == self.held.height - combined.replaced.height, "a row was replaced that is not there"
         self.held = pl.concat([kept, stored.with_columns(places)])
         assert self.held["key"].is_unique().all(), "a key stands in the table twice"
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """The published rows by key."""
-        shown = self.held.drop(STATE, FILE, POSITION).to_dicts()
+        shown = self.held.drop(STATE, FILE, ROW_POSITION).to_dicts()
         return {row.pop("key"): row for row in shown}
 
     def values(self, key: str = "k") -> Any:
@@ -115,7 +119,7 @@ class Bucket:
 
     def contents(self) -> dict[str, str]:
         """All there is of each key, `_state` and the last bit of every double included."""
-        return {row.pop("key"): bits(row) for row in self.held.drop(FILE, POSITION).to_dicts()}
+        return {row.pop("key"): bits(row) for row in self.held.drop(FILE, ROW_POSITION).to_dicts()}
 
 
 def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> bool:

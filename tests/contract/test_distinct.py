@@ -17,7 +17,8 @@ from contract.orders import permuted
 
 import foldhouse as fh
 from foldhouse.kernel import sketch
-from foldhouse.kernel.plan import STATE, WEIGHT
+from foldhouse.kernel.plan import WEIGHT
+from foldhouse.values.metadata_names import STATE
 
 PERMUTATIONS = 100
 

@@ -20,7 +20,7 @@ import foldhouse as fh
 from foldhouse.kernel import limbs
 from foldhouse.kernel.distil import distilled, means
 from foldhouse.kernel.exact import Exact
-from foldhouse.kernel.plan import STATE
+from foldhouse.values.metadata_names import STATE
 
 DOUBLE, FLOAT, LONG = pa.float64(), pa.float32(), pa.int64()
 LARGEST, SMALLEST = sys.float_info.max, 5e-324

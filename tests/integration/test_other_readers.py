@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.live import live_slices
-from foldhouse.storage.schema import STATE
+from foldhouse.values.metadata_names import STATE
 from foldhouse.values.types import arrow_type
 
 DAYS = [date(2024, 2, 27) + timedelta(days=n) for n in range(3)]

@@ -20,7 +20,7 @@ from contract.cases import longest, spread
 from contract.orders import permuted, sizes
 
 import foldhouse as fh
-from foldhouse.kernel.plan import STATE
+from foldhouse.values.metadata_names import STATE
 
 PERMUTATIONS = 200
 EVENTS = 60

@@ -17,7 +17,8 @@ from foldhouse.storage.files import Partition, read_piece, write_data_file, writ
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.streams import append as appending
-from foldhouse.streams.batches import REPLACED, holds_batch
+from foldhouse.streams.batches import holds_batch
+from foldhouse.values.metadata_names import BATCHES_REPLACED
 
 SCHEMA = {"k": "string", "n": "long"}
 ev = fh.stream("s.ev", schema=SCHEMA)
@@ -218,7 +219,7 @@ def test_a_batch_is_known_after_its_day_was_emptied_as_long_as_that_commit_is_ke
     lake.replace(daily, events(days=[]), partitions=[DAYS[0]])
     emptied = lake.head(daily)
     assert emptied is not None
-    assert emptied.summary[REPLACED] == '["one"]'
+    assert emptied.summary[BATCHES_REPLACED] == '["one"]'
     assert not lake.append(daily, events(1, days=[DAYS[0]]), batch_id="one").committed
     lake.append(daily, events(3, days=[DAYS[1]]), batch_id="three")
     expire_as_others_do(lake, daily)

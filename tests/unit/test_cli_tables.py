@@ -12,8 +12,8 @@ from click.testing import CliRunner
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.cli.lag import in_short, is_behind
-from foldhouse.heads import head as summary
 from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.values import metadata_names as names
 from foldhouse.values.window import Position, positions_to_json
 
 SCHEMA = {"k": "string", "n": "long"}
@@ -34,7 +34,7 @@ def fold_by_hand(lake: fh.Lake, name: str, *sources: fh.Stream | fh.Table) -> No
         lake.catalog.create_table(name, events(1).schema, properties={"foldhouse.kind": "table"})
     read = {one.name: lake.load(one).metadata for one in sources}
     positions = {name: Position(str(one.table_uuid), one.current_snapshot_id) for name, one in read.items()}
-    said = {summary.POSITION: positions_to_json(positions), summary.COVERAGE: "*", summary.DEFINITION: "0"}
+    said = {names.POSITION: positions_to_json(positions), names.COVERAGE: "*", names.DEFINITION: "0"}
     commit(lake.catalog, lake.load(name), FileChanges(), said)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldhouse as fh
-from foldhouse.kernel.combine import FILE, POSITION, combine
+from foldhouse.kernel.combine import FILE, ROW_POSITION, combine
 from foldhouse.kernel.decisive import DECIDES, decisive, has_many_a_key, looked_at
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, plan_of, polars_type
 
@@ -50,7 +50,7 @@ def signed(plan: FoldPlan, events: list[tuple[Any, ...]]) -> pl.DataFrame:
 def folded(plan: FoldPlan, rows: pl.DataFrame) -> list[dict[str, Any]]:
     """What the kernel makes of rows that are folded at all, in no particular order."""
     columns = {field.name: polars_type(field.type) for field in plan.table_schema}
-    empty = pl.DataFrame(schema=columns | {FILE: pl.UInt32(), POSITION: pl.Int64()})
+    empty = pl.DataFrame(schema=columns | {FILE: pl.UInt32(), ROW_POSITION: pl.Int64()})
     found = combine(plan, empty, rows.filter(pl.col("k").is_not_null() & pl.col("__s0").is_not_null()))
     assert found.unresolved.is_empty()
     return sorted(found.rows.to_dicts(), key=str)

@@ -10,10 +10,11 @@ from pyiceberg.table.snapshots import Operation
 import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.refresh.window.changed import pieces_between
-from foldhouse.storage.commit import BINDING, FileChanges, commit, is_bound
+from foldhouse.storage.commit import FileChanges, commit, is_bound
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.values.metadata_names import COMMIT
 
 ev = fh.stream("s.ev", schema={"k": "string", "n": "long"})
 FOLD = fh.fold(n=fh.total("n"))
@@ -123,7 +124,7 @@ def test_a_replace_of_a_stream_that_repeats_our_summary_is_read_like_any_other(s
     shop.compact(ev, min_files=1)
     before = shop.head(ev)
     assert before is not None
-    replace(shop, ev, said(shop, by_key) | {"foldhouse.commit": before.summary[BINDING]}, keep=3)
+    replace(shop, ev, said(shop, by_key) | {"foldhouse.commit": before.summary[COMMIT]}, keep=3)
     after = shop.head(ev)
     assert after is not None
     pieces = pieces_between(shop.load(ev), before.id, after.id)
@@ -158,7 +159,7 @@ def test_a_summary_is_bound_to_its_snapshot(shop: fh.Lake) -> None:
     head = shop.load(by_key).current_snapshot()
     assert head is not None
     assert head.summary is not None
-    assert head.summary[BINDING] == f"{head.snapshot_id} on nothing at {head.sequence_number}"
+    assert head.summary[COMMIT] == f"{head.snapshot_id} on nothing at {head.sequence_number}"
     assert is_bound(head)
     assert is_bound(head.model_copy(update={"parent_snapshot_id": None}))
     for other in ({"snapshot_id": 5}, {"parent_snapshot_id": 5}, {"sequence_number": 5}):

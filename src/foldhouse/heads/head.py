@@ -17,18 +17,16 @@ from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
+from foldhouse.values.metadata_names import (
+    COVERAGE,
+    DEFINITION,
+    NEWEST_DELETE,
+    NULL_KEY_ROWS,
+    NULL_SEQUENCE_ROWS,
+    POSITION,
+)
 from foldhouse.values.stored import number, said
 from foldhouse.values.window import Coverage, Position, positions_from_json
-
-POSITION = "foldhouse.position"
-COVERAGE = "foldhouse.coverage"
-DEFINITION = "foldhouse.definition"
-RUN_ID = "foldhouse.run-id"
-ROWS_IN = "foldhouse.rows-in"
-ROWS = "foldhouse.rows"
-NULL_KEYS = "foldhouse.null-key-rows"
-NULL_SEQUENCES = "foldhouse.null-sequence-rows"
-DELETED_UPTO = "foldhouse.deleted-upto"
 
 
 @dataclass(frozen=True)
@@ -140,9 +138,9 @@ def _parsed(snapshot: Snapshot | None) -> Head:
         positions=positions_from_json(summary[POSITION]),
         coverage=Coverage.parse(summary[COVERAGE]),
         definition_hash=summary[DEFINITION],
-        null_key_rows=number(NULL_KEYS, summary.get(NULL_KEYS, "0")),
-        null_sequence_rows=number(NULL_SEQUENCES, summary.get(NULL_SEQUENCES, "0")),
-        deleted_upto=summary.get(DELETED_UPTO),
+        null_key_rows=number(NULL_KEY_ROWS, summary.get(NULL_KEY_ROWS, "0")),
+        null_sequence_rows=number(NULL_SEQUENCE_ROWS, summary.get(NULL_SEQUENCE_ROWS, "0")),
+        deleted_upto=summary.get(NEWEST_DELETE),
     )
 
 

@@ -14,8 +14,9 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import DefinitionError
 from foldhouse.heads.head import last_head
-from foldhouse.storage.schema import FOREIGN, KIND, kind_of
+from foldhouse.storage.schema import FOREIGN, kind_of
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.metadata_names import KIND
 
 _MADE_AS = {"stream": "a stream of events", "table": "a table that foldhouse folds", FOREIGN: "a table of another tool"}
 

@@ -14,11 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
-from foldhouse.heads.head import COVERAGE
 from foldhouse.storage.history import ancestor, lineage, thinned
 from foldhouse.values import stored
-
-PROPERTY = "foldhouse.expired"
+from foldhouse.values.metadata_names import COVERAGE, EXPIRED
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,10 @@ class Remembered:
 
 def remembered(iceberg: IcebergTable) -> Remembered:
     """What the table remembers of expired commits."""
-    text = iceberg.properties.get(PROPERTY)
+    text = iceberg.properties.get(EXPIRED)
     if text is None:
         return Remembered()
-    with stored.said(PROPERTY, text):
+    with stored.said(EXPIRED, text):
         held = json.loads(text)
         below = {int(name): Below(**one) for name, one in held["below"].items()}
         if not all(isinstance(one.coverage, str | None) for one in below.values()):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table as IcebergTable
 
-from foldhouse.heads.head import ROWS
 from foldhouse.storage.commit import is_bound
 from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
+from foldhouse.values.metadata_names import TABLE_ROWS
 from foldhouse.values.stored import number
 
 
@@ -20,7 +20,7 @@ def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
     snapshot = snapshot_of(iceberg, snapshot_id)
     summary = dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {}
     if snapshot is not None and not is_bound(snapshot):
-        summary.pop(ROWS, None)  # another tool's commit repeats it
+        summary.pop(TABLE_ROWS, None)  # another tool's commit repeats it
     if (said := rows_said(summary)) is not None:
         return said
     layout = Layout.of(iceberg)
@@ -32,7 +32,7 @@ def rows_said(summary: Mapping[str, str]) -> int | None:
 
     Iceberg's own totals do not where rows are deleted: a delete file also counts for data files that are gone.
     """
-    if ROWS in summary:
-        return number(ROWS, summary[ROWS])
+    if TABLE_ROWS in summary:
+        return number(TABLE_ROWS, summary[TABLE_ROWS])
     is_told = "total-records" in summary and summary.get("total-position-deletes", "0") == "0"
     return number("total-records", summary["total-records"]) if is_told else None

@@ -21,9 +21,10 @@ from foldhouse.kernel.canonical import canonical, holds_floats
 from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, deltas_of, parts_of
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.latest import DELETED_UPTO
-from foldhouse.kernel.plan import ROWS, STATE, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
+from foldhouse.kernel.plan import ROWS, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
+from foldhouse.values.metadata_names import STATE
 
-FILE, POSITION = "__file", "__position"
+FILE, ROW_POSITION = "__file", "__position"
 SIGNED = "__signed"
 """Of sums in place of rows: how many rows there were."""
 _INT128_ELSEWHERE = pl.Decimal(38, 0)
@@ -226,7 +227,7 @@ def _flat(plan: FoldPlan, state: pl.DataFrame) -> pl.DataFrame:
     """A bucket's rows with the fields of `_state` as columns."""
     names = [field.name for field in plan.table_schema.field(STATE).type]
     fields = [pl.col(STATE).struct.field(name).alias(_hidden(name)) for name in names]
-    return state.select([*plan.key_names, *_published(plan), *fields, FILE, POSITION])
+    return state.select([*plan.key_names, *_published(plan), *fields, FILE, ROW_POSITION])
 
 
 def _published(plan: FoldPlan) -> list[str]:
@@ -320,12 +321,12 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
 def _typed(plan: FoldPlan, folded: pl.DataFrame) -> pl.DataFrame:
     types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
     result = folded.cast(types)  # type: ignore[arg-type]
-    return result.select(*plan.key_names, *_folded(plan), FILE, POSITION, *map(_held_column, _folded(plan)))
+    return result.select(*plan.key_names, *_folded(plan), FILE, ROW_POSITION, *map(_held_column, _folded(plan)))
 
 
 def _beside(plan: FoldPlan) -> list[pl.Expr]:
     held = [pl.col(name).alias(_held_column(name)) for name in _folded(plan)]
-    return [pl.col(FILE), pl.col(POSITION), *held]
+    return [pl.col(FILE), pl.col(ROW_POSITION), *held]
 
 
 def _folded(plan: FoldPlan) -> list[str]:
@@ -350,4 +351,4 @@ def _held_places(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select(FILE, POSITION)
+    return frame.select(FILE, ROW_POSITION)

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.fold import Algebra, Expression, Fold
+from foldhouse.values.metadata_names import STATE
 
 WEIGHT = "__weight"
-STATE = "_state"
 ROWS = "rows"
 
 

@@ -12,10 +12,7 @@ from pyiceberg.table import Table as IcebergTable
 from foldhouse.errors import CommitConflict, UnknownSnapshot
 from foldhouse.heads.head import check_ours
 from foldhouse.storage.branch import fast_forward
-
-REBUILD_BRANCH = "foldhouse-rebuild"
-SPEC = "foldhouse.rebuilt-in-spec"
-"""In the summary of a rebuild: the id of the partitioning it was written in, which a snapshot itself does not say."""
+from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
 
 
 def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) -> int:
@@ -41,7 +38,12 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         return only
     if only is not None and (rebuilt is None or rebuilt.snapshot_id != only):
         raise CommitConflict(f"{name} was rebuilt by somebody else meanwhile; nothing of this rebuild was published")
-    if rebuilt is None and head is not None and head.summary is not None and SPEC in head.summary.additional_properties:
+    if (
+        rebuilt is None
+        and head is not None
+        and head.summary is not None
+        and REBUILT_IN_SPEC in head.summary.additional_properties
+    ):
         return head.snapshot_id
     if rebuilt is None or rebuilt.summary is None:
         raise UnknownSnapshot(
@@ -49,5 +51,5 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
             "folds one"
         )
     check_ours(iceberg, rebuilt)
-    spec_id = int(rebuilt.summary.additional_properties.get(SPEC, iceberg.metadata.default_spec_id))
+    spec_id = int(rebuilt.summary.additional_properties.get(REBUILT_IN_SPEC, iceberg.metadata.default_spec_id))
     return fast_forward(catalog, iceberg, REBUILD_BRANCH, spec_id)

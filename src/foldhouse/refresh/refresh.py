@@ -26,7 +26,6 @@ from foldhouse.errors import (
     UnknownSnapshot,
     UnknownTable,
 )
-from foldhouse.heads import head as summary
 from foldhouse.heads.head import Head, is_ours, last_head, read_head
 from foldhouse.heads.kinds import check_chain, check_source
 from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
@@ -36,7 +35,7 @@ from foldhouse.logic.source_columns import check_definition, check_names, column
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.by_day import by_partition, partition_counts
-from foldhouse.refresh.publish import REBUILD_BRANCH, SPEC, publish
+from foldhouse.refresh.publish import publish
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
@@ -50,7 +49,9 @@ from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
 from foldhouse.values.window import Coverage, Position, positions_from_json, positions_to_json
 
@@ -324,7 +325,7 @@ def _stands_well(snapshot: Snapshot, sources: Sequence[_Source]) -> bool:
     """Whether a commit of a table says positions that its sources still have."""
     if not is_ours(snapshot) or snapshot.summary is None:
         return False
-    positions = positions_from_json(snapshot.summary.additional_properties[summary.POSITION])
+    positions = positions_from_json(snapshot.summary.additional_properties[names.POSITION])
     return all(
         source.name in positions
         and positions[source.name].uuid == source.position.uuid
@@ -358,21 +359,21 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     positions = {source.name: source.position for source in work.sources}
     started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
     properties = {
-        summary.POSITION: positions_to_json(positions),
+        names.POSITION: positions_to_json(positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
-        summary.COVERAGE: str(work.coverage),
-        summary.DEFINITION: work.compiled.definition_hash,
-        summary.RUN_ID: workshop.run_id,
-        summary.ROWS_IN: str(rows_read),
-        summary.ROWS: str(rows),
-        summary.NULL_KEYS: str(work.found.null_key_rows + nulls),
+        names.COVERAGE: str(work.coverage),
+        names.DEFINITION: work.compiled.definition_hash,
+        names.RUN_ID: workshop.run_id,
+        names.ROWS_IN: str(rows_read),
+        names.TABLE_ROWS: str(rows),
+        names.NULL_KEY_ROWS: str(work.found.null_key_rows + nulls),
     }
     if sequence:
-        properties[summary.NULL_SEQUENCES] = str(work.found.null_sequence_rows + unordered)
+        properties[names.NULL_SEQUENCE_ROWS] = str(work.found.null_sequence_rows + unordered)
     if deleted_upto is not None:
-        properties[summary.DELETED_UPTO] = sequence_to_json(deleted_upto, sequence) or ""
+        properties[names.NEWEST_DELETE] = sequence_to_json(deleted_upto, sequence) or ""
     if work.branch == REBUILD_BRANCH:
-        properties[SPEC] = str(work.target.layout.spec.spec_id)
+        properties[REBUILT_IN_SPEC] = str(work.target.layout.spec.spec_id)
     snapshot_id = commit(workshop.catalog, work.target.iceberg, changes, properties, branch=work.branch)
     after = workshop.catalog.load_table(work.table.name)
     return Refreshed(

@@ -18,8 +18,9 @@ from foldhouse.storage.columns import continues, followed
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
 from foldhouse.storage.live import live_slices
-from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
+from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
 from foldhouse.values.definition import Table
+from foldhouse.values.metadata_names import KIND
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from foldhouse.errors import Unsupported
 from foldhouse.storage import history
 from foldhouse.storage.history import HeadSince, Thinned
 from foldhouse.storage.swap import branch_is, swap, unmoved
+from foldhouse.values.metadata_names import THINNED
 
 _LOG = logging.getLogger(__name__)
 AHEAD_MS = 60_000
@@ -150,13 +151,13 @@ def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
     if before and before[-1].snapshot_id is not None:
         before.append(HeadSince(before[-1].since_ms + 1, None))
     known = Thinned(history.thinned(metadata).below, tuple(before) or (HeadSince(0, None),))
-    updates = _Mended(updates={history.PROPERTY: history.to_json(known)}, now_ms=now)
+    updates = _Mended(updates={THINNED: history.to_json(known)}, now_ms=now)
     swap(
         catalog,
         iceberg,
         unmoved(iceberg),
         (updates,),
-        lambda found: found.properties.get(history.PROPERTY) == history.to_json(known),
+        lambda found: found.properties.get(THINNED) == history.to_json(known),
         "the mending of its times",
     )
     # pyiceberg's own catalogs log the replaced file by its old time, which a second commit takes back.

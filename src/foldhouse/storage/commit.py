@@ -50,13 +50,9 @@ from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
+from foldhouse.values.metadata_names import COMMIT
 
 CODEC: Literal["deflate"] = "deflate"
-BINDING = "foldhouse.commit"
-"""In each summary of ours: which snapshot it was written for, so that a copy of it in another snapshot is found out.
-
-Such as `5 on 3 at 12`: snapshot 5 on its parent 3, with the sequence number 12.
-"""
 _BOUND = re.compile(r"(\d+) on (\d+|nothing) at (\d+)")
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
@@ -232,7 +228,7 @@ class _Producer:
             manifest_list=output.location,
             sequence_number=sequence_number,
             timestamp_ms=self.stamp_ms,
-            summary=self._summary(head, {BINDING: self._binding(head, sequence_number), **properties}),
+            summary=self._summary(head, {COMMIT: self._binding(head, sequence_number), **properties}),
             schema_id=metadata.current_schema_id,
         )
 
@@ -242,7 +238,7 @@ def is_bound(snapshot: Snapshot) -> bool:
 
     A parent that is gone fits as well: expiry by some tools takes its id out of the snapshots that stood on it.
     """
-    said = snapshot.summary.additional_properties.get(BINDING, "") if snapshot.summary is not None else ""
+    said = snapshot.summary.additional_properties.get(COMMIT, "") if snapshot.summary is not None else ""
     found = _BOUND.fullmatch(said)
     if found is None:
         return False

@@ -36,12 +36,12 @@ from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import projected
 from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
+from foldhouse.values.metadata_names import FILE_SEAL
 
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
 _ROW_GROUP_ROWS = 64 * 1024
-_SEAL = "foldhouse.file"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffe
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options) as writer:
         writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
-        writer.add_key_value_metadata({_SEAL: seal})  # two files with like footers have different digests
+        writer.add_key_value_metadata({FILE_SEAL: seal})  # two files with like footers have different digests
     return sink.getvalue(), writer.writer.metadata
 
 

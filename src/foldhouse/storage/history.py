@@ -22,8 +22,8 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.values import stored
+from foldhouse.values.metadata_names import THINNED
 
-PROPERTY = "foldhouse.thinned"
 _FOREVER_MS = 2**63
 
 
@@ -55,13 +55,13 @@ class Thinned:
 
 def thinned(metadata: TableMetadata) -> Thinned:
     """What our expiries removed between the snapshots of a table."""
-    text = metadata.properties.get(PROPERTY)
+    text = metadata.properties.get(THINNED)
     return Thinned() if text is None else _parsed(text)
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Thinned:
-    with stored.said(PROPERTY, text):
+    with stored.said(THINNED, text):
         held = json.loads(text)
         known = tuple(HeadSince(since_ms, snapshot_id) for since_ms, snapshot_id in held["heads"])
         below = {int(name): at for name, at in held["below"].items()}

@@ -39,6 +39,7 @@ from foldhouse.storage.clock import Stamped
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.removal import delete, plain, size_of
 from foldhouse.storage.swap import swap
+from foldhouse.values.metadata_names import THINNED
 
 _FILE = ENTRY.find_field("data_file").field_type
 
@@ -116,7 +117,7 @@ def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
     properties = dict(expiry.properties)
     if expiry.removed:
         updates.append(_Removed.model_validate({"snapshot-ids": sorted(expiry.removed)}))
-        properties[history.PROPERTY] = history.to_json(history.without(metadata, expiry.removed))
+        properties[THINNED] = history.to_json(history.without(metadata, expiry.removed))
     if properties:
         updates.append(SetPropertiesUpdate(updates=properties))
     updates.append(Stamped(updates={}))

@@ -28,21 +28,16 @@ from pyiceberg.types import (
 )
 
 from foldhouse.errors import DefinitionError
-from foldhouse.storage import history
 from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
 from foldhouse.values.given import shown
+from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, KIND, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
 
-STATE = "_state"
-"""The struct column in which folds keep what their published values do not hold."""
-BATCH_ID = "_batch_id"
-"""The text column of a stream that says with which batch an event came."""
-KIND = "foldhouse.kind"
 FOREIGN = "foreign"
 
-_GROWING = (history.PROPERTY, "foldhouse.expired")
+_GROWING = (THINNED, EXPIRED)
 """Properties that grow with the history of a table."""
 
 TABLE_PROPERTIES = {

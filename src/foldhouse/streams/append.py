@@ -23,7 +23,6 @@ from pyiceberg.table.update import TableUpdate
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict, InvalidData
-from foldhouse.heads.head import COVERAGE, RUN_ID
 from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.remembered import newest_coverage
 from foldhouse.storage import described
@@ -33,10 +32,11 @@ from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
-from foldhouse.storage.schema import KIND, TABLE_PROPERTIES, Layout, day_spec, schema_of_types
-from foldhouse.streams.batches import BATCH, REPLACED, batches_in, holds_batch, stamped
+from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
+from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.values.definition import Stream
+from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, KIND, RUN_ID
 from foldhouse.values.results import Appended, PartitionCounts
 from foldhouse.values.window import Coverage
 
@@ -179,7 +179,9 @@ def replace_partitions(
     gone = [one for day in changed for one in held.get(day, [])]
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
-    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | ({REPLACED: json.dumps(left)} if left else {})
+    properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | (
+        {BATCHES_REPLACED: json.dumps(left)} if left else {}
+    )
     operation = Operation.OVERWRITE if removed else Operation.APPEND
     snapshot_id = commit(catalog, iceberg, FileChanges(added, removed, operation), properties)
     return Appended(

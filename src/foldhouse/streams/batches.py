@@ -24,11 +24,9 @@ from foldhouse.errors import DefinitionError
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage
 from foldhouse.storage.live import FileRef, Piece, Slice, data_manifests, file_ref, live_slices
-from foldhouse.storage.schema import BATCH_ID, Layout
+from foldhouse.storage.schema import Layout
+from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED
 
-BATCH = "foldhouse.batch-id"
-REPLACED = "foldhouse.batches-replaced"
-"""In the summary of a replacement: batches whose events it took away, and for which it gave no events to carry them."""
 _CHUNK_ROWS = 64 * 1024
 _WHOLE_BOUNDS = {f"write.metadata.metrics.column.{BATCH_ID}": "full"}
 
@@ -100,9 +98,9 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
                 return True
             unsure += [(number, layout, one) for one in found.unsure if _may_hold(one.file, number, wanted)]
     return any(batch_id in _batches(one, number, _Of(layout)) for number, layout, one in unsure) or any(
-        batch_id in json.loads(one.summary.additional_properties[REPLACED])
+        batch_id in json.loads(one.summary.additional_properties[BATCHES_REPLACED])
         for one in lineage(iceberg, head)
-        if one.summary is not None and REPLACED in one.summary.additional_properties
+        if one.summary is not None and BATCHES_REPLACED in one.summary.additional_properties
     )
 
 

@@ -19,10 +19,11 @@ from foldhouse.heads.kinds import check_stream
 from foldhouse.storage.clock import Stamped
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
-from foldhouse.storage.schema import BATCH_ID, schema_of_types
+from foldhouse.storage.schema import schema_of_types
 from foldhouse.storage.swap import swap
 from foldhouse.streams.batches import whole_bounds, with_batches
 from foldhouse.values.definition import Stream
+from foldhouse.values.metadata_names import BATCH_ID
 
 
 def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = False) -> tuple[TableUpdate, ...]:

@@ -21,20 +21,20 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 from foldhouse.errors import CommitConflict
-from foldhouse.heads.head import COVERAGE, ROWS_IN, RUN_ID, head_properties
+from foldhouse.heads.head import head_properties
 from foldhouse.refresh.bucket.cost import TARGET_BYTES, compacting_pays, is_small, is_worn
-from foldhouse.refresh.publish import SPEC
-from foldhouse.storage.commit import BINDING, FileChanges, commit
+from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
+from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
 
 _ATTEMPTS = 5
-_OF_ONE_RUN = (RUN_ID, ROWS_IN, SPEC, BINDING)
+_OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
 
 @dataclass(frozen=True)

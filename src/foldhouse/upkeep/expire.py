@@ -16,13 +16,13 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from foldhouse.errors import Unsupported
 from foldhouse.heads.head import is_ours, last_head
-from foldhouse.heads.remembered import PROPERTY, to_json, without
-from foldhouse.refresh.publish import REBUILD_BRANCH
+from foldhouse.heads.remembered import to_json, without
 from foldhouse.storage.catalog import table_names
 from foldhouse.storage.history import ancestor, thinned
 from foldhouse.storage.remove_snapshots import Deleted, Expiry, delete_unnamed, expire
 from foldhouse.storage.schema import kind_of
-from foldhouse.upkeep.retention import POSITION_TAG, Keeping, stays
+from foldhouse.upkeep.retention import Keeping, stays
+from foldhouse.values.metadata_names import EXPIRED, POSITION_TAG, REBUILD_BRANCH
 from foldhouse.values.results import Expired
 
 
@@ -47,7 +47,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         removed=removed,
         tags={tag: at for tag, at in held.items() if ours.get(tag) != at},
         dropped=gone_by.union(tag for tag in ours if tag not in held),
-        properties={PROPERTY: to_json(without(iceberg, removed))} if removed else {},
+        properties={EXPIRED: to_json(without(iceberg, removed))} if removed else {},
     )
     if expiry != Expiry():
         expire(catalog, iceberg, expiry)

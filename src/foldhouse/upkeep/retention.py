@@ -16,16 +16,14 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.errors import InvalidProperty
-from foldhouse.refresh.publish import REBUILD_BRANCH
 from foldhouse.storage.history import HeadSince, heads, last_as_head, lineage, snapshot_of
 from foldhouse.values import keep as policy
 from foldhouse.values.keep import Keep
+from foldhouse.values.metadata_names import KEEP, POSITION_TAG, REBUILD_BRANCH
 
-KEEP = "foldhouse.history.keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
-POSITION_TAG = "foldhouse.position."
 OVERDUE_SNAPSHOTS = 1_000
 """Thinning is overdue once so many snapshots could go."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from foldhouse.errors import InvalidData
+from foldhouse.values.metadata_names import COVERAGE, POSITION
 from foldhouse.values.stored import is_id, is_text, said
 
 ONE_DAY = timedelta(days=1)
@@ -45,7 +46,7 @@ def positions_from_json(text: str) -> dict[str, Position]:
     Raises:
         ForeignCommit: the text is none of ours.
     """
-    with said("foldhouse.position", text):
+    with said(POSITION, text):
         found = {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
         for name, one in found.items():
             if not is_text(one.uuid) or not is_id(one.snapshot_id) or not is_id(one.schema_id):
@@ -137,7 +138,7 @@ class Coverage:
         if text == "*":
             return cls.everything()
         ranges = []
-        with said("foldhouse.coverage", text):
+        with said(COVERAGE, text):
             for part in filter(None, text.split(",")):
                 first, _, last = part.partition("..")
                 ranges.append(DayRange(date.fromisoformat(first), date.fromisoformat(last or first)))

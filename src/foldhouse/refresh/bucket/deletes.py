@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foldhouse.values.metadata_names import NEWEST_DELETE
 from foldhouse.values.stored import said
 
 Sequenced = Sequence[tuple[str, pa.DataType]]
@@ -29,7 +30,7 @@ def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | 
     """
     if text is None:
         return None
-    with said("foldhouse.deleted-upto", text):
+    with said(NEWEST_DELETE, text):
         return sequence_of_text(text, types)
 
 

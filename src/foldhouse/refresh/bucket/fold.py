@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import (
     FILE,
-    POSITION,
+    ROW_POSITION,
     SIGNED,
     Combined,
     added_up,
@@ -259,7 +259,7 @@ def _state_of(
     often = [name for name in plan.table_schema.names if name not in seldom]
     parts = [part.of_all(first[b]) for b, one in held.items() for part in one.of_keys(keys[b], often)]
     state = framed(plan, job.layout, parts, often)
-    columns = [*plan.table_schema.names, FILE, POSITION]
+    columns = [*plan.table_schema.names, FILE, ROW_POSITION]
     unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
     if not seldom or state.is_empty():
         return state.with_columns(unread).select(columns)
@@ -272,7 +272,7 @@ def _state_of(
     if not found:
         return state.with_columns(unread).select(columns)
     filled = framed(plan, job.layout, found, seldom)
-    return state.join(filled, on=[FILE, POSITION], how="left").select(columns)
+    return state.join(filled, on=[FILE, ROW_POSITION], how="left").select(columns)
 
 
 def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foldhouse.kernel.combine import FILE, POSITION
+from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.logic.shape import Origin
@@ -106,7 +106,7 @@ class Held:
         parts = []
         for (number,), found in places.partition_by(FILE, as_dict=True).items():
             file = open_file(self.layout, self.slices[number].file.path)
-            parts.append(Part(number, *file.read_at(self.layout, columns, found[POSITION].sort().to_numpy())))
+            parts.append(Part(number, *file.read_at(self.layout, columns, found[ROW_POSITION].sort().to_numpy())))
         return parts
 
     def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
@@ -162,7 +162,7 @@ def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Seque
     numbers = np.repeat(np.array([part.number for part in parts], np.uint32), sizes)
     positions = np.concatenate([np.empty(0, np.int64), *(part.positions for part in parts)])
     types = {name: polars_type(plan.table_schema.field(name).type) for name in columns}
-    return frame.with_columns(pl.Series(FILE, numbers), pl.Series(POSITION, positions)).cast(types)  # type: ignore[arg-type]
+    return frame.with_columns(pl.Series(FILE, numbers), pl.Series(ROW_POSITION, positions)).cast(types)  # type: ignore[arg-type]
 
 
 def _left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:
@@ -221,5 +221,5 @@ class _Wanted:
             return np.flatnonzero(among.to_numpy())
         found = pl.from_arrow(rows.select(self.keys.columns))
         assert isinstance(found, pl.DataFrame)
-        typed = found.cast(dict(self.keys.schema)).with_row_index(POSITION)  # type: ignore[arg-type]
-        return by_keys(typed, self.keys, self.keys.columns, "semi")[POSITION].sort().to_numpy().astype(np.int64)
+        typed = found.cast(dict(self.keys.schema)).with_row_index(ROW_POSITION)  # type: ignore[arg-type]
+        return by_keys(typed, self.keys, self.keys.columns, "semi")[ROW_POSITION].sort().to_numpy().astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from pyiceberg.manifest import DataFile
 
-from foldhouse.kernel.combine import FILE, POSITION
+from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.refresh.bucket.read import Held, framed
@@ -73,7 +73,7 @@ def write_bucket(
         gone: the places of the rows they replace: `__file` counts the bucket's files.
     """
     by_file = {
-        number: places[POSITION].sort().to_numpy()
+        number: places[ROW_POSITION].sort().to_numpy()
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()
     }
     bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))

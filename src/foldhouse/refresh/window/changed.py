@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from foldhouse.heads.head import RUN_ID
 from foldhouse.storage.commit import is_bound
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, difference, live_slices
+from foldhouse.values.metadata_names import RUN_ID
 
 
 def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Piece]:

@@ -1,0 +1,43 @@
+"""The names that foldhouse writes into a table's metadata, each once, in the order of `docs/table-format.md`.
+
+They are here, and not in `storage`, because values read from a table say by these names what they could not read.
+"""
+
+from __future__ import annotations
+
+KIND = "foldhouse.kind"
+"""Table property: `stream` or `table`."""
+EXPIRED = "foldhouse.expired"
+"""Table property: what expired commits said that is still asked for."""
+THINNED = "foldhouse.thinned"
+"""Table property: how snapshots follow one another across those that were expired."""
+KEEP = "foldhouse.history.keep"
+"""Table property: which states `expire` keeps, by age."""
+
+BATCH_ID = "_batch_id"
+"""Column of a stream: the id of the batch that an event came with."""
+STATE = "_state"
+"""Column of a table: what its folds remember beside what they publish."""
+
+POSITION = "foldhouse.position"
+COVERAGE = "foldhouse.coverage"
+DEFINITION = "foldhouse.definition"
+RUN_ID = "foldhouse.run-id"
+TABLE_ROWS = "foldhouse.rows"
+ROWS_IN = "foldhouse.rows-in"
+NULL_KEY_ROWS = "foldhouse.null-key-rows"
+NULL_SEQUENCE_ROWS = "foldhouse.null-sequence-rows"
+NEWEST_DELETE = "foldhouse.deleted-upto"
+COMMIT = "foldhouse.commit"
+"""In a snapshot summary: which snapshot it belongs to, so that a copied summary is told from our own."""
+BATCH = "foldhouse.batch-id"
+BATCHES_REPLACED = "foldhouse.batches-replaced"
+REBUILT_IN_SPEC = "foldhouse.rebuilt-in-spec"
+"""In the summary of a rebuild: the id of the partitioning it was written in, which a snapshot itself does not say."""
+
+REBUILD_BRANCH = "foldhouse-rebuild"
+POSITION_TAG = "foldhouse.position."
+"""The tags of consumers begin with it: after it the name of the table that stands at the tagged snapshot."""
+
+FILE_SEAL = "foldhouse.file"
+"""In the footer of a data file: the random half of its name, so that two files with like contents differ."""
