@@ -156,7 +156,7 @@ def test_an_answer_is_the_result(lake: fh.Lake, layout: Layout, kind: str) -> No
     results = [
         BucketResult("null", null_key_rows=-3, null_sequence_rows=2),
         BucketResult("[1]", unresolved=pa.table({"key": ["a", None]})),
-        BucketResult("[2]", (a_file(layout),), (held.file.path,), None, 0, 0, (value,), 5, 4, 3, 2),
+        BucketResult("[2]", (a_file(layout),), (held.file.path,), None, 0, 0, (value,), 5, 4, 3),
     ]
     assert results_of(job, pa.Table.from_batches([answered(job, results)])) == results
 
@@ -166,7 +166,7 @@ def test_an_answer_is_the_result(lake: fh.Lake, layout: Layout, kind: str) -> No
     [
         {"removed": ["file:///etc/passwd"]},
         {"removed": "file:///etc/passwd"},
-        {"rows_live": -1},
+        {"rows_written": -1},
         {"null_key_rows": "1"},
         {"bucket": 1},
         {"added": {}},
@@ -178,7 +178,7 @@ def test_an_answer_is_the_result(lake: fh.Lake, layout: Layout, kind: str) -> No
 )
 def test_an_answer_that_cannot_be_right_is_refused(lake: fh.Lake, layout: Layout, change: dict[str, Any]) -> None:
     job = a_job(lake, layout)
-    answers = answered(job, [BucketResult("[1]", rows_live=1)]).to_pydict()
+    answers = answered(job, [BucketResult("[1]", rows_written=1)]).to_pydict()
     answers["said"] = [json.dumps({**json.loads(answers["said"][0]), **change})]
     with pytest.raises(fh.FoldhouseError, match="cannot be right"):
         results_of(job, pa.table(answers, pa.schema([("said", pa.string()), ("unresolved", pa.binary())])))

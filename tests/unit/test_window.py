@@ -14,7 +14,6 @@ from foldhouse.values.window import (
     Coverage,
     DayRange,
     Position,
-    Window,
     positions_from_json,
     positions_to_json,
 )
@@ -143,10 +142,3 @@ def test_positions_read_back_as_they_were_written(given_positions: dict[str, Pos
 def test_equal_positions_are_equal_texts() -> None:
     one, other = Position("u", 1), Position("v", None)
     assert positions_to_json({"a": one, "b": other}) == positions_to_json({"b": other, "a": one})
-
-
-def test_a_window_is_empty_where_it_ends_where_it_begins() -> None:
-    assert Window(5, 5).is_empty
-    assert Window(None, None).is_empty
-    assert not Window(None, 5).is_empty
-    assert not Window(5, 3).is_empty  # a rollback

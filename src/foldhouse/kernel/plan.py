@@ -75,11 +75,6 @@ class FoldPlan:
         return [name for name, _ in self.keys]
 
     @property
-    def needs_recompute(self) -> bool:
-        """Whether a retraction may leave a key that has to be recomputed from the source."""
-        return any(unit.algebra.unresolved is not None for unit in self.units)
-
-    @property
     def counts_rows(self) -> bool:
         """Whether the table keeps how many rows stand behind a key; a deleted key would have no row to keep it in."""
         return self.delete_argument is None

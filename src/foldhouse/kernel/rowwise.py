@@ -13,11 +13,6 @@ NAN = float("nan")
 """The one NaN that Python code of folds may meet: equal to itself, by identity."""
 
 
-def one_nan(value: Any) -> Any:
-    """The value, `NAN` for every NaN."""
-    return NAN if isinstance(value, float) and value != value else value
-
-
 class Once:
     """A function over rows that remembers its last answer: Polars calls it for each expression it stands in.
 

@@ -49,16 +49,6 @@ class Compiled:
     is_plain: bool = False
     shape: Shape = LINEAR
 
-    @property
-    def source_columns(self) -> list[str]:
-        """The columns of the source that `rows` is given; of the first of several."""
-        return list(self.inputs[0])
-
-    def plain_keys(self, keys: pa.Table) -> dict[str, pa.Array]:
-        """Source column -> wanted values, for the key columns that are source columns as they are."""
-        plain = {name: origin.column for name, origin in self.origins.items() if not origin.is_day}
-        return {column: keys[name].combine_chunks().unique() for name, column in plain.items()}
-
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """What `rows` makes of the rows of each source."""
         return _rows(self.table, frames)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -110,6 +111,36 @@ class _Work:
     asked: Coverage | None
     dropped: frozenset[str] = frozenset()
     branch: str = MAIN_BRANCH
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """What a fold came to, before it is committed: files that nothing names yet, and counts.
+
+    Args:
+        results: of each bucket.
+        rows_recomputed: source rows read again for keys that could not be merged.
+        rows_read, files_read: of the sources.
+        rows: of the table afterwards.
+        deleted_upto: the newest sequence of any event that deleted its key.
+    """
+
+    results: list[BucketResult]
+    rows_recomputed: int
+    rows_read: int
+    files_read: int
+    rows: int
+    deleted_upto: tuple[Any, ...] | None
+
+    @property
+    def null_key_rows(self) -> int:
+        """Source rows left out because a key is null, retracted ones taken off."""
+        return sum(one.null_key_rows for one in self.results)
+
+    @property
+    def null_sequence_rows(self) -> int:
+        """Source rows left out because a part of their sequence is null, retracted ones taken off."""
+        return sum(one.null_sequence_rows for one in self.results)
 
 
 def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Refreshed:
@@ -336,45 +367,69 @@ def _stands_well(snapshot: Snapshot, sources: Sequence[_Source]) -> bool:
 
 def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     """Fold, commit, and say what came of it."""
-    write_properties(work.target.iceberg.properties)
+    write_properties(work.target.iceberg.properties)  # one that cannot be followed is refused before anything is read
+    folded = _folded(workshop, work)
+    said = _said(workshop, work, folded, started)
+    snapshot_id = commit(workshop.catalog, work.target.iceberg, _changes(work, folded), said, branch=work.branch)
+    return _refreshed(workshop, work, folded, snapshot_id, started)
+
+
+def _folded(workshop: Workshop, work: _Work) -> _Folded:
+    """Fold the evaluations, into files that nothing names yet."""
     results: list[BucketResult] = []
     recomputed = 0
-    sequence = work.compiled.plan.sequence
-    deleted_upto = sequence_from_json(work.found.deleted_upto, sequence)
+    deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
     if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
         job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), deleted_upto)
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)
-    rows_read = sum(_rows_of(work.logic.layouts[place], piece) for place, piece in read)
-    nulls = sum(r.null_key_rows for r in results)
-    unordered = sum(r.null_sequence_rows for r in results)
-    before = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id) if work.held else 0
-    rows = before + sum(r.rows_written - r.rows_deleted for r in results)
-    deleted_upto = newest([deleted_upto, *(r.deleted_upto for r in results)])
-    changes = FileChanges(
-        added=[data_file for r in results for data_file in r.added],
-        removed=work.dropped.union(path for r in results for path in r.removed),
+    iceberg = work.target.iceberg
+    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.held else 0
+    return _Folded(
+        results=results,
+        rows_recomputed=recomputed,
+        rows_read=sum(_rows_of(work.logic.layouts[place], piece) for place, piece in read),
+        files_read=len({piece.file.path for _, piece in read}),
+        rows=before + sum(r.rows_written - r.rows_deleted for r in results),
+        deleted_upto=newest([deleted_upto, *(r.deleted_upto for r in results)]),
+    )
+
+
+def _changes(work: _Work, folded: _Folded) -> FileChanges:
+    """The files that come and go with the commit."""
+    return FileChanges(
+        added=[data_file for r in folded.results for data_file in r.added],
+        removed=work.dropped.union(path for r in folded.results for path in r.removed),
         updates=work.target.updates,
     )
+
+
+def _said(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> dict[str, str]:
+    """What the commit says of itself in its summary."""
+    sequence = work.compiled.plan.sequence
     positions = {source.name: source.position for source in work.sources}
     started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
-    properties = {
+    said = {
         names.POSITION: positions_to_json(positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
         names.RUN_ID: workshop.run_id,
-        names.ROWS_IN: str(rows_read),
-        names.TABLE_ROWS: str(rows),
-        names.NULL_KEY_ROWS: str(work.found.null_key_rows + nulls),
+        names.ROWS_IN: str(folded.rows_read),
+        names.TABLE_ROWS: str(folded.rows),
+        names.NULL_KEY_ROWS: str(work.found.null_key_rows + folded.null_key_rows),
     }
     if sequence:
-        properties[names.NULL_SEQUENCE_ROWS] = str(work.found.null_sequence_rows + unordered)
-    if deleted_upto is not None:
-        properties[names.NEWEST_DELETE] = sequence_to_json(deleted_upto, sequence) or ""
+        said[names.NULL_SEQUENCE_ROWS] = str(work.found.null_sequence_rows + folded.null_sequence_rows)
+    if folded.deleted_upto is not None:
+        said[names.NEWEST_DELETE] = sequence_to_json(folded.deleted_upto, sequence) or ""
     if work.branch == REBUILD_BRANCH:
-        properties[REBUILT_IN_SPEC] = str(work.target.layout.spec.spec_id)
-    snapshot_id = commit(workshop.catalog, work.target.iceberg, changes, properties, branch=work.branch)
+        said[REBUILT_IN_SPEC] = str(work.target.layout.spec.spec_id)
+    return said
+
+
+def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: int, started: float) -> Refreshed:
+    """What came of it, in numbers."""
     after = workshop.catalog.load_table(work.table.name)
     return Refreshed(
         table=work.table.name,
@@ -382,16 +437,16 @@ def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
         snapshot_id=snapshot_id,
         position={source.name: source.position.snapshot_id for source in work.sources},
         coverage=work.coverage,
-        rows_read=rows_read,
-        files_read=len({piece.file.path for _, piece in read}),
-        rows_recomputed=recomputed,
-        rows_written=sum(r.rows_written for r in results),
-        rows_carried=sum(r.rows_carried for r in results),
-        rows_deleted=sum(r.rows_deleted for r in results),
-        rows=rows,
-        null_key_rows=nulls,
-        null_sequence_rows=unordered,
-        partitions=partition_counts(work.table, after, snapshot_id, results, work.asked),
+        rows_read=folded.rows_read,
+        files_read=folded.files_read,
+        rows_recomputed=folded.rows_recomputed,
+        rows_written=sum(r.rows_written for r in folded.results),
+        rows_carried=sum(r.rows_carried for r in folded.results),
+        rows_deleted=sum(r.rows_deleted for r in folded.results),
+        rows=folded.rows,
+        null_key_rows=folded.null_key_rows,
+        null_sequence_rows=folded.null_sequence_rows,
+        partitions=partition_counts(work.table, after, snapshot_id, folded.results, work.asked),
         seconds=time.monotonic() - started,
     )
 

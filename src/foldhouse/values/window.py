@@ -55,22 +55,6 @@ def positions_from_json(text: str) -> dict[str, Position]:
 
 
 @dataclass(frozen=True)
-class Window:
-    """`(after, upto]` between two snapshots of a source: open below, closed above.
-
-    `after` is `None` at the beginning of the table, `upto` is `None` for a source without a snapshot.
-    """
-
-    after: int | None
-    upto: int | None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the window holds no commit at all."""
-        return self.after == self.upto
-
-
-@dataclass(frozen=True)
 class DayRange:
     """The days from `first` to `last`, both included."""
 

@@ -61,7 +61,6 @@ class BucketResult:
         rows_written: new and changed rows of the table.
         rows_carried: unchanged rows that a rewritten file had to take along.
         rows_deleted: held rows that were changed or disappeared.
-        rows_live: rows of the bucket afterwards.
     """
 
     bucket: str
@@ -74,7 +73,6 @@ class BucketResult:
     rows_written: int = 0
     rows_carried: int = 0
     rows_deleted: int = 0
-    rows_live: int = 0
 
     @property
     def partition(self) -> Partition:
@@ -314,7 +312,6 @@ def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: 
         bucket,
         rows_written=rows.height,
         rows_deleted=gone.height,
-        rows_live=held.rows - gone.height + rows.height,
     )
     if rows.is_empty() and gone.is_empty():
         return counted

@@ -16,7 +16,7 @@ from foldhouse.storage.described import checked, is_count, parsed
 ANSWERS = "said string, unresolved binary"
 """The columns, as Spark declares them."""
 
-_COUNTS = ("rows_written", "rows_carried", "rows_deleted", "rows_live")
+_COUNTS = ("rows_written", "rows_carried", "rows_deleted")
 _NET = ("null_key_rows", "null_sequence_rows")
 _NAMES = {"bucket", "added", "removed", "deleted_upto", *_COUNTS, *_NET}
 

@@ -222,5 +222,4 @@ def _one(pieces: Sequence[BucketResult]) -> BucketResult:
         rows_written=sum(piece.rows_written for piece in pieces),
         rows_carried=sum(piece.rows_carried for piece in pieces),
         rows_deleted=sum(piece.rows_deleted for piece in pieces),
-        rows_live=sum(piece.rows_live for piece in pieces),
     )
