@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from foldhouse.calls.arguments import told
-from foldhouse.errors import CommitConflict, CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
@@ -37,6 +35,7 @@ from foldhouse.storage.clock import ahead_ms, clock_ms, mend
 from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import HeadSince, head_at, heads, lineage, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.races import until_won
 from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
@@ -59,7 +58,6 @@ IN_PROCESS_ROWS = 200_000
 IN_USE = timedelta(hours=1)
 ORPHANS_AFTER = timedelta(days=1)
 ORPHANS_LEAST = timedelta(hours=1)
-_ATTEMPTS = 5
 
 AsOf = int | str | date | datetime | None
 """A snapshot id, a moment (ISO 8601 text, a date or datetime; UTC where no zone is given), a tag or branch.
@@ -199,7 +197,7 @@ class Lake:
             InvalidData: the events do not fit the stream, or are of other days; nothing was written.
         """
         days = sorted(set(partitions))
-        return self._retried(
+        return until_won(
             lambda: streams.replace_partitions(self.catalog, stream, events, days, self.run_id, summary or {})
         )
 
@@ -227,7 +225,7 @@ class Lake:
             DefinitionError: a change that cannot be made; nothing was committed.
         """
         names = tuple(drop)
-        return self._retried(lambda: evolve(self.catalog, stream, rename or {}, names))
+        return until_won(lambda: evolve(self.catalog, stream, rename or {}, names))
 
     @told
     def refresh(self, table: Table) -> Refreshed:
@@ -238,7 +236,7 @@ class Lake:
         Raises:
             UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData: see `foldhouse.errors`.
         """
-        return self._retried(lambda: refresh(self._workshop, table))
+        return until_won(lambda: refresh(self._workshop, table))
 
     @told
     def backfill(self, table: Table, partitions: Iterable[date]) -> Refreshed:
@@ -251,7 +249,7 @@ class Lake:
             partitions: the days that have to exist afterwards.
         """
         asked = Coverage.of(partitions)
-        return self._retried(lambda: refresh(self._workshop, table, asked))
+        return until_won(lambda: refresh(self._workshop, table, asked))
 
     @told
     def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
@@ -265,7 +263,7 @@ class Lake:
             publish: whether it becomes the head at once. Otherwise `lake.read(table, as_of="foldhouse-rebuild")`
                 shows what it would be, and `lake.publish(table)` makes it so.
         """
-        return self._retried(lambda: rebuild(self._workshop, table, publish))
+        return until_won(lambda: rebuild(self._workshop, table, publish))
 
     @told
     def publish(self, table: Source | str) -> int:
@@ -372,9 +370,7 @@ class Lake:
         Raises:
             UnknownTable, ForeignCommit, Unsupported: see `foldhouse.errors`.
         """
-        return self._retried(
-            lambda: compact(self.catalog, lambda: self.load(table), target_bytes, min_files, self.run_id)
-        )
+        return compact(self.catalog, lambda: self.load(table), target_bytes, min_files, self.run_id)
 
     @told
     def expire(
@@ -421,7 +417,7 @@ class Lake:
             in_use_ms=in_use // timedelta(milliseconds=1),
             keep=None if keep is None else parse_keep(keep),
         )
-        return self._retried(lambda: expire_history(self.catalog, lambda: self.load(table), keeping))
+        return until_won(lambda: expire_history(self.catalog, lambda: self.load(table), keeping))
 
     @told
     def orphans(self, table: Source | str, *, older_than: OlderThan = ORPHANS_AFTER, delete: bool = False) -> Orphans:
@@ -461,7 +457,7 @@ class Lake:
         Raises:
             Unsupported: a server keeps the catalog.
         """
-        return timedelta(milliseconds=self._retried(lambda: mend(self.catalog, self.load(table))))
+        return timedelta(milliseconds=until_won(lambda: mend(self.catalog, self.load(table))))
 
     @told
     def upkeep(self, table: Source | str) -> tuple[str, ...]:
@@ -581,17 +577,6 @@ class Lake:
         if key not in self._compiled:
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]
-
-    def _retried(self, attempt: Callable[[], T]) -> T:
-        """Start over after a lost race, with everything read again."""
-        for number in range(1, _ATTEMPTS + 1):
-            try:
-                return attempt()
-            except CommitConflict:
-                if number == _ATTEMPTS:
-                    raise
-                time.sleep(random.uniform(0, 0.1 * 2**number))
-        raise AssertionError("unreachable")
 
 
 def _moment(name: str, as_of: str | date | datetime) -> datetime:

@@ -21,7 +21,7 @@ from pyiceberg.serializers import FromInputFile
 from sqlalchemy import event
 
 import foldhouse as fh
-from foldhouse import lake as lake_module
+from foldhouse.storage import races
 from foldhouse.storage.catalog import open_local_catalog
 
 _SCHEMAS: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def quick_lake(session: Callable[[], Any], **options: int) -> Iterator[fh.Lake]:
     lake = fh.Lake(catalog, session, **options)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lake_module, "time", types.SimpleNamespace(sleep=lambda _seconds: None))
+            patch.setattr(races, "time", types.SimpleNamespace(sleep=lambda _seconds: None))
             patch.setattr(avro_module.AvroFileHeader, "get_schema", _parsed_once(avro_module.AvroFileHeader.get_schema))
             patch.setattr(avro_module, "resolve_reader", _resolved_once(avro_module.resolve_reader))
             patch.setattr(FromInputFile, "table_metadata", staticmethod(_read_once(FromInputFile.table_metadata)))

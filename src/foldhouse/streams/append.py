@@ -32,6 +32,7 @@ from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
@@ -42,7 +43,6 @@ from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
-_ATTEMPTS = 10
 _FEWEST_ROWS_A_FILE = 250_000
 _MOST_ROWS_A_FILE = 4_000_000
 
@@ -99,16 +99,19 @@ def append(
         return Appended(stream.name, False, held.metadata.current_snapshot_id)
     iceberg, written = _prepared(catalog, stream, events, batch_id)
     rows = sum(f.record_count for f in written)
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> Appended:
         if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
             return Appended(stream.name, False, iceberg.metadata.current_snapshot_id)
         properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
-        try:
-            snapshot_id = commit(catalog, iceberg, FileChanges(written, operation=Operation.APPEND), properties)
-            return Appended(stream.name, True, snapshot_id, rows_added=rows)
-        except CommitConflict:
-            iceberg = _same_stream(catalog, stream, iceberg)
-    raise CommitConflict(f"{stream.name} was committed to by others {_ATTEMPTS} times in a row; nothing was appended")
+        snapshot_id = commit(catalog, iceberg, FileChanges(written, operation=Operation.APPEND), properties)
+        return Appended(stream.name, True, snapshot_id, rows_added=rows)
+
+    def read_again() -> None:
+        nonlocal iceberg
+        iceberg = _same_stream(catalog, stream, iceberg)
+
+    return until_won(attempt, read_again)
 
 
 def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> IcebergTable:
@@ -123,7 +126,8 @@ def _prepared(
     catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None
 ) -> tuple[IcebergTable, list[DataFile]]:
     """The stream with the columns that are declared now, and the events in files that no commit names yet."""
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    def attempt() -> tuple[IcebergTable, list[DataFile]]:
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         layout = Layout.of(evolved(iceberg, updates))
         written = (
@@ -131,12 +135,9 @@ def _prepared(
             if isinstance(events, DataFrame)
             else _written(layout, stream, events, batch_id, os.cpu_count() or 1)
         )
-        try:
-            return commit_columns(catalog, iceberg, updates), written
-        except CommitConflict:
-            if attempt == _ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+        return commit_columns(catalog, iceberg, updates), written
+
+    return until_won(attempt)
 
 
 def replace_partitions(

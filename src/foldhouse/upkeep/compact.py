@@ -20,7 +20,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
-from foldhouse.errors import CommitConflict
 from foldhouse.heads.head import head_properties
 from foldhouse.refresh.bucket.cost import TARGET_BYTES, compacting_pays, is_small, is_worn
 from foldhouse.storage.commit import FileChanges, commit
@@ -28,12 +27,12 @@ from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
 from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
 
-_ATTEMPTS = 5
 _OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
 
@@ -78,21 +77,24 @@ def compact(
         _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes))
         for group in _worth_it(iceberg, layout, target_bytes, min_files)
     ]
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> int | None:
         if not done:
-            return _compacted(iceberg, None, done, started)
+            return None
         changes = FileChanges(
             added=[data_file for one in done for data_file in one.added],
             removed=frozenset(path for one in done for path in one.removed),
             operation=Operation.REPLACE,
         )
-        try:
-            snapshot_id = commit(catalog, iceberg, changes, _properties(iceberg, run_id))
-            return _compacted(iceberg, snapshot_id, done, started)
-        except CommitConflict:
-            iceberg = load()
-            done = _still_live(iceberg, layout, done)
-    raise CommitConflict(f"{'.'.join(iceberg.name())} was committed to by others {_ATTEMPTS} times in a row")
+        return commit(catalog, iceberg, changes, _properties(iceberg, run_id))
+
+    def keep_what_is_live() -> None:
+        nonlocal iceberg, done
+        iceberg = load()
+        done = _still_live(iceberg, layout, done)
+
+    snapshot_id = until_won(attempt, keep_what_is_live)
+    return _compacted(iceberg, snapshot_id, done, started)
 
 
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
