@@ -223,3 +223,32 @@ def test_a_join_goes_on_over_columns_that_it_does_not_name(spark_lake: OpenLake)
         {"k": "x", "total": 20, "events": 2},
         {"k": "y", "total": 20, "events": 1},
     ]
+
+
+def test_a_table_goes_on_under_another_spark_that_prints_the_same_logic_in_other_words(
+    spark_lake: Callable[..., fh.Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foldhouse.logic import compiled, understood
+
+    events = fh.stream("engine.events", schema={"k": "string", "n": "long"}, keys="k")
+    declared = lambda least: fh.table(  # noqa: E731
+        "engine.table", source=events, rows=lambda e: e.where(e.n >= least), fold=fh.fold(n=fh.total("n"))
+    )
+    lake = spark_lake()
+    lake.append(events, pa.table({"k": ["a", "b"], "n": [1, 2]}))
+    lake.refresh(declared(1))
+    lake.append(events, pa.table({"k": ["a"], "n": [5]}))
+    plan = compiled.analysed_plan
+    for module in (compiled, understood):
+        monkeypatch.setattr(module, "analysed_plan", lambda frame: plan(frame).replace("Filter", "Sieve"))
+    with pytest.raises(fh.DefinitionChanged):  # the same Spark, another plan: whatever it is, it is another logic
+        lake.refresh(declared(1))
+    monkeypatch.setattr(compiled, "engine_of", lambda _: "Spark 99.0.0")
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(declared(2))
+    lake.refresh(declared(1))
+    assert sorted(lake.to_arrow("engine.table").to_pydict()["n"]) == [2, 6]
+    head = lake.head("engine.table")
+    assert head is not None
+    assert head.summary["foldhouse.declaration"].endswith(" by Spark 99.0.0")
+    assert lake.refresh(declared(1)).committed is False

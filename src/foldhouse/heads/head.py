@@ -19,6 +19,7 @@ from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import (
     COVERAGE,
+    DECLARATION,
     DEFINITION,
     NEWEST_DELETE,
     NULL_KEY_ROWS,
@@ -37,6 +38,7 @@ class Head:
         positions: by source name; empty before the first fold.
         coverage: which partitions exist.
         definition_hash: of the declaration it was folded under; `None` before the first fold.
+        declaration: the digest of the declaration itself, as `foldhouse.logic.declaration` gives it.
         null_key_rows: source rows left out so far because a key is null.
         null_sequence_rows: source rows left out so far because a part of their sequence is null.
         deleted_upto: the newest sequence of any event that deleted its key, as `sequence_to_json` gives it.
@@ -45,6 +47,7 @@ class Head:
     positions: dict[str, Position] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     definition_hash: str | None = None
+    declaration: str = ""
     null_key_rows: int = 0
     null_sequence_rows: int = 0
     deleted_upto: str | None = None
@@ -138,6 +141,7 @@ def _parsed(snapshot: Snapshot | None) -> Head:
         positions=positions_from_json(summary[POSITION]),
         coverage=Coverage.parse(summary[COVERAGE]),
         definition_hash=summary[DEFINITION],
+        declaration=summary.get(DECLARATION, ""),
         null_key_rows=number(NULL_KEY_ROWS, summary.get(NULL_KEY_ROWS, "0")),
         null_sequence_rows=number(NULL_SEQUENCE_ROWS, summary.get(NULL_SEQUENCE_ROWS, "0")),
         deleted_upto=summary.get(NEWEST_DELETE),

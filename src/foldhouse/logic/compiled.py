@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
+from foldhouse.logic.declaration import declaration
 from foldhouse.logic.lineage import analysed_plan, normalised
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.shape import LINEAR, Origin, Shape
 from foldhouse.logic.understood import understood
-from foldhouse.spark.session import settings_of
+from foldhouse.spark.session import engine_of, settings_of
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.storage.schema import Layout
@@ -37,6 +38,7 @@ class Compiled:
         shape: how output rows hang together with input rows.
         origins: output column -> the source column it is, or is the day of; only where the plan says so for certain.
         definition_hash: equal for equal logic, layout and folds.
+        declaration: the same of the declaration itself, see `foldhouse.logic.declaration`; empty without Spark.
         is_plain: no `rows`, and only column names as arguments: foldable without Spark.
     """
 
@@ -46,6 +48,7 @@ class Compiled:
     inputs: tuple[tuple[str, ...], ...]
     origins: dict[str, Origin] = field(repr=False)
     definition_hash: str = ""
+    declaration: str = ""
     is_plain: bool = False
     shape: Shape = LINEAR
 
@@ -102,8 +105,10 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         {name: types_of.field(sequence_column(i)).type for i, name in enumerate(table.sequence_by)},
         [types_of.field(argument_column(i)).type for i in range(len(arguments_of(fold)))],
     )
-    bound = _hash(table, text, logic.literal_rows, settings_of(session()))
-    return Compiled(table, fold, plan, inputs, logic.origins, bound, shape=logic.shape)
+    settings = settings_of(session())
+    bound = _hash(table, text, logic.literal_rows, settings)
+    itself = declaration(table, engine_of(session()), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
+    return Compiled(table, fold, plan, inputs, logic.origins, bound, itself, shape=logic.shape)
 
 
 def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:

@@ -15,8 +15,10 @@ from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import DefinitionChanged, DefinitionError
+from foldhouse.heads.head import Head
 from foldhouse.kernel.plan import arguments_of
 from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.declaration import is_by_another_engine
 from foldhouse.logic.lineage import analysed_plan, handed_on
 from foldhouse.logic.plan import source_name
 from foldhouse.spark.source import empty_frame
@@ -64,7 +66,7 @@ def columns_since(iceberg: IcebergTable, now: Layout, position: Position) -> Col
 
 def check_definition(
     table: Table,
-    folded_under: str | None,
+    head: Head,
     compiled: Compiled,
     columns: Sequence[Columns],
     compile_at: Callable[[Sequence[Layout]], Compiled],
@@ -74,7 +76,7 @@ def check_definition(
 
     Args:
         table: the declaration.
-        folded_under: the hash of the definition that the table was folded under.
+        head: of the table: under which definition it was folded.
         compiled: the declaration over the present columns.
         columns: of each source, then and now.
         compile_at: compiles the declaration over other columns of its sources.
@@ -84,17 +86,17 @@ def check_definition(
         DefinitionChanged: the table has to be folded anew.
     """
     if not any(one.touched for one in columns):
-        if compiled.definition_hash != folded_under:
-            raise DefinitionChanged(_changed(table, folded_under, compiled))
+        if not _is_of(head, compiled):
+            raise DefinitionChanged(_changed(table, head.definition_hash, compiled))
         return
     if compiled.is_plain and not _names(table) <= set(columns[0].then.arrow.names):
-        raise DefinitionChanged(_changed(table, folded_under, compiled))  # it names a column that was not there
+        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))  # it names a column that was not there
     try:
         earlier = compile_at([one.then for one in columns])
     except DefinitionError as failure:
-        raise DefinitionChanged(_changed(table, folded_under, compiled)) from failure
-    if earlier.definition_hash != folded_under:
-        raise DefinitionChanged(_changed(table, folded_under, compiled))
+        raise DefinitionChanged(_changed(table, head.definition_hash, compiled)) from failure
+    if not _is_of(head, earlier):
+        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))
     used = _used(earlier, compiled, columns, session)
     for source, one, names in zip(table.sources, columns, used, strict=True):
         if lost := names & one.lost:
@@ -102,6 +104,12 @@ def check_definition(
                 f"{source.name}.{min(lost)} is not the column that {table.name} was folded from: that one was dropped, "
                 f"renamed, or rebuilt with another type; run `foldhouse rebuild {table.name}` to fold it anew"
             )
+
+
+def _is_of(head: Head, compiled: Compiled) -> bool:
+    """Whether a table was folded under a definition; another engine may say it in another plan."""
+    is_same = compiled.definition_hash == head.definition_hash
+    return is_same or is_by_another_engine(head.declaration, compiled.declaration)
 
 
 def _ids(schema: Schema) -> dict[str, int]:

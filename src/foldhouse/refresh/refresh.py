@@ -283,7 +283,7 @@ def _checked(
     columns = [columns_since(source.iceberg, source.layout, found.positions[source.name]) for source in sources]
     check_definition(
         table,
-        found.definition_hash,
+        found,
         compiled,
         columns,
         lambda layouts: workshop.compiled(table, layouts),
@@ -414,6 +414,7 @@ def _said(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> d
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
+        **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),
         names.TABLE_ROWS: str(folded.rows),

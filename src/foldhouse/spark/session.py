@@ -150,6 +150,11 @@ _SETTLED = {
 """What changes the meaning of expressions, and what it is by default."""
 
 
+def engine_of(session: SparkSession) -> str:
+    """What prints the plans of a session: a version of Spark, or of its Connect server, which prints them otherwise."""
+    return f"Spark {session.version}{'' if hasattr(session, '_jsparkSession') else ' Connect'}"
+
+
 def settings_of(session: SparkSession) -> dict[str, str]:
     """The settings of a session that change what expressions mean, where they are not as Spark has them by default.
 

@@ -1,0 +1,131 @@
+"""A declaration has the same digest in every process, until something that it uses is another."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import foldhouse as fh
+from foldhouse.logic.declaration import declaration, is_by_another_engine
+
+RATES = """
+TAX = 1.19
+
+
+def with_tax(column):
+    return column * TAX
+"""
+LOGIC = """
+import functools
+import math
+
+import foldhouse as fh
+{imports}
+
+LIMIT = 5
+WORDS = ["a", "b"]
+events = fh.stream("d.events", schema={{"k": "string", "n": "long"}}, keys="k")
+
+
+def kept(frame, least):
+    return frame.where(frame.n > math.floor(least)).where(frame.k.isin(WORDS))
+
+
+def rows(frame):
+    return kept(frame, LIMIT).select("k", (lambda one: {taxed}(one))(frame.n))
+
+
+table = fh.table("d.table", source=events, rows=rows, fold=fh.fold(n=fh.total({argument})))
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The digest of a table that is declared in modules of its own, each time imported anew."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(change: tuple[str, str] = ("", ""), way: str = "from rates import with_tax") -> str:
+        taxed = "rates.with_tax" if way == "import rates" else "with_tax"
+        texts = {"rates": RATES, "logic": LOGIC.format(imports=way, taxed=taxed, argument="lambda: abs(LIMIT)")}
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(text.replace(*change) if change[0] else text)
+        return declaration(_imported(tmp_path, "rates", "logic").table, "Spark 1")
+
+    return make
+
+
+def _imported(folder: Path, *names: str) -> Any:
+    module = ModuleType("none")
+    for name in names:
+        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    importlib.invalidate_caches()
+    __import__("linecache").clearcache()
+    return module
+
+
+CHANGES = {
+    "a value": ("LIMIT = 5", "LIMIT = 6"),
+    "an entry": ('"a", "b"', '"a", "c"'),
+    "a function that is called": ("frame.n >", "frame.n >="),
+    "the function itself": ('select("k"', 'select("n"'),
+    "a value in another module": ("1.19", "1.07"),
+    "a function in another module": ("column * TAX", "column + TAX"),
+    "an argument of the fold": ("lambda: abs(LIMIT)", "lambda: -abs(LIMIT)"),
+}
+
+
+@pytest.mark.parametrize("way", ["from rates import with_tax", "import rates"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_declaration_uses_is_part_of_its_digest(made: Callable[..., str], change: str, way: str) -> None:
+    before = made(way=way)
+    assert before.endswith(" by Spark 1")
+    assert made(way=way) == before
+    assert made(CHANGES[change], way) != before
+    assert made(way=way) == before
+
+
+events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k")
+LOCK = threading.Lock()
+
+
+def of(rows: Any, name: str = "d.table") -> str:
+    return declaration(fh.table(name, source=events, rows=rows, fold=fh.fold(n=fh.count())), "Spark 1")
+
+
+def test_a_closure_a_default_and_a_partial_are_part_of_it() -> None:
+    def within(limit: int, least: int = 0) -> Callable[[Any], Any]:
+        return lambda frame, least=least: frame.where(frame.n > limit + least)
+
+    assert of(within(1)) == of(within(1)) != of(within(2))
+    assert of(within(1, 1)) != of(within(1))
+    cut = lambda frame, n: frame.limit(n)  # noqa: E731
+    assert of(functools.partial(cut, n=1)) == of(functools.partial(cut, n=1)) != of(functools.partial(cut, n=2))
+
+
+def test_what_cannot_be_read_has_no_digest() -> None:
+    made: dict[str, Any] = {}
+    exec("rows = lambda frame: frame", made)
+    assert of(made["rows"]) == ""
+    assert of(lambda frame: frame.where(LOCK)) == ""
+
+
+def test_only_another_engine_makes_equal_digests_enough() -> None:
+    assert is_by_another_engine("a by Spark 4.3.0", "a by Spark 4.3.1")
+    assert is_by_another_engine("a by Spark 4.3.0", "a by Spark 4.3.0 Connect")
+    assert not is_by_another_engine("a by Spark 4.3.0", "a by Spark 4.3.0")
+    assert not is_by_another_engine("a by Spark 4.3.0", "b by Spark 4.3.1")
+    assert not is_by_another_engine("", "")
+    assert not is_by_another_engine("", "a by Spark 4.3.1")
