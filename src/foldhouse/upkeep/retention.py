@@ -26,8 +26,6 @@ MAX_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
 POSITION_TAG = "foldhouse.position."
-OVERDUE_SNAPSHOTS = 1_000
-"""Thinning is overdue once so many snapshots could go."""
 
 
 @dataclass(frozen=True)
