@@ -66,9 +66,9 @@ def spark_lake(tmp_path: Path, spark) -> Iterator[Callable[..., fh.Lake]]:
     """Opens lakes over the shared session; `in_process_rows=0` sends every fold to Spark's tasks."""
     opened: list[fh.Lake] = []
 
-    def open_lake(name: str = "lake", in_process_rows: int = fh.lake.IN_PROCESS_ROWS) -> fh.Lake:
+    def open_lake(name: str = "lake", **options: Any) -> fh.Lake:
         catalog = open_local_catalog(tmp_path / name)
-        opened.append(fh.Lake(catalog, lambda: spark, in_process_rows=in_process_rows))
+        opened.append(fh.Lake(catalog, lambda: spark, **options))
         return opened[-1]
 
     yield open_lake

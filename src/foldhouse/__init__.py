@@ -41,6 +41,7 @@ from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.definition import Stream, Table, stream, table
 from foldhouse.values.fold import ColumnFold, Fold, fold
 from foldhouse.values.results import Appended, Compacted, Expired, PartitionCounts, Refreshed
+from foldhouse.values.tuning import Tuning
 
 __version__ = "0.1.0"
 
@@ -71,6 +72,7 @@ __all__ = [
     "Stream",
     "Table",
     "TooManyBadLines",
+    "Tuning",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",

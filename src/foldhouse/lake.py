@@ -23,7 +23,6 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.left_out import quarantined
-from foldhouse.refresh.bucket.cost import MIN_FILES
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import Workshop, rebuild, refresh
 from foldhouse.refresh.rows.evaluate import Logic
@@ -44,17 +43,18 @@ from foldhouse.streams.evolution import evolve
 from foldhouse.upkeep.compact import compact
 from foldhouse.upkeep.expire import expire_history
 from foldhouse.upkeep.orphans import find_orphans
-from foldhouse.upkeep.retention import OVERDUE_SNAPSHOTS, Keeping, could_go
+from foldhouse.upkeep.retention import Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
 from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
+from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
 
 T = TypeVar("T")
 
-IN_PROCESS_ROWS = 200_000
+IN_PROCESS_ROWS = DEFAULT.in_process_rows
 IN_USE = timedelta(hours=1)
 ORPHANS_AFTER = timedelta(days=1)
 ORPHANS_LEAST = timedelta(hours=1)
@@ -86,7 +86,9 @@ class Lake:
         session: gives the Spark session; called when first needed, so that reading starts no JVM.
         in_process_rows: windows of up to so many source rows are folded in this process instead of in Spark's tasks;
             of up to ten times as many, where a table has no `rows` and folds plain columns; of up to five hundred
-            times as many, by way of a temporary folder, where besides nothing is delivered twice.
+            times as many, by way of a temporary folder, where besides nothing is delivered twice. By default what
+            `tuning` says.
+        tuning: costs, sizes and limits, see `Tuning`; no row of any table depends on them.
         run_id: who is running, written into every commit; random where none is given.
     """
 
@@ -95,19 +97,25 @@ class Lake:
         catalog: Catalog,
         session: Callable[[], SparkSession],
         *,
-        in_process_rows: int = IN_PROCESS_ROWS,
+        in_process_rows: int | None = None,
+        tuning: Tuning = DEFAULT,
         run_id: str | None = None,
     ) -> None:
         self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None
         self._compiled: dict[tuple[int, date, tuple[str, ...]], Compiled] = {}
-        self.in_process_rows = in_process_rows
+        self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
 
     @classmethod
     def local(
-        cls, path: str | Path = "lake", *, master: str = "local[*]", in_process_rows: int = IN_PROCESS_ROWS
+        cls,
+        path: str | Path = "lake",
+        *,
+        master: str = "local[*]",
+        in_process_rows: int | None = None,
+        tuning: Tuning = DEFAULT,
     ) -> Lake:
         """A lake in a folder: SQLite catalog, local files, local Spark.
 
@@ -115,11 +123,13 @@ class Lake:
             path: the folder; created where missing.
             master: Spark's master URL.
             in_process_rows: see `Lake`.
+            tuning: see `Lake`.
 
         Raises:
             LostTables: the folder's warehouse holds tables, and its catalog is missing, empty or damaged.
         """
-        return cls(open_local_catalog(Path(path)), lambda: local_session(master), in_process_rows=in_process_rows)
+        catalog = open_local_catalog(Path(path))
+        return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @staticmethod
     def register(
@@ -152,6 +162,11 @@ class Lake:
             engine.dispose()
 
     @property
+    def in_process_rows(self) -> int:
+        """Windows of up to so many source rows are folded in this process."""
+        return self.tuning.in_process_rows
+
+    @property
     def spark(self) -> SparkSession:
         """The Spark session, started at the first use, and again once it died."""
         if self._session is not None and not is_alive(self._session):
@@ -177,7 +192,7 @@ class Lake:
             InvalidData: the events do not fit the stream; nothing was written.
             DefinitionError: the lake has a table of this name that is no stream of ours; nothing was written.
         """
-        return streams.append(self.catalog, stream, events, batch_id, self.run_id)
+        return streams.append(self.catalog, stream, events, batch_id, self.run_id, self.tuning)
 
     @told
     def replace(
@@ -198,7 +213,9 @@ class Lake:
         """
         days = sorted(set(partitions))
         return until_won(
-            lambda: streams.replace_partitions(self.catalog, stream, events, days, self.run_id, summary or {})
+            lambda: streams.replace_partitions(
+                self.catalog, stream, events, days, self.run_id, summary or {}, self.tuning
+            )
         )
 
     @told
@@ -311,7 +328,7 @@ class Lake:
         """
         sources = [self.load(source) for source in table.sources]
         layouts = tuple(Layout.of_head(source) for source in sources)
-        logic = Logic(self._compile(table, layouts), layouts, lambda: self.spark)
+        logic = Logic(self._compile(table, layouts), layouts, lambda: self.spark, self.tuning)
         return quarantined(self.load(table), sources, logic)
 
     @told
@@ -354,7 +371,9 @@ class Lake:
         return target
 
     @told
-    def compact(self, table: Source | str, *, target_bytes: int | None = None, min_files: int = MIN_FILES) -> Compacted:
+    def compact(
+        self, table: Source | str, *, target_bytes: int | None = None, min_files: int | None = None
+    ) -> Compacted:
         """Write small and much-deleted files of a table or stream anew, in one commit that changes no row.
 
         A partition's files are written anew where they are many and small, or where more than a fifth of their rows
@@ -365,12 +384,14 @@ class Lake:
             table: a table or stream.
             target_bytes: the size of file aimed at, compressed; files of three quarters of it are left alone. By
                 default what the property `write.target-file-size-bytes` says, or 128 MiB.
-            min_files: fewer data and delete files of a partition are not written anew for their number alone.
+            min_files: fewer data and delete files of a partition are not written anew for their number alone; by
+                default 5.
 
         Raises:
             UnknownTable, ForeignCommit, Unsupported: see `foldhouse.errors`.
         """
-        return compact(self.catalog, lambda: self.load(table), target_bytes, min_files, self.run_id)
+        tuning = tuned(self.tuning, compacted_files=min_files)
+        return compact(self.catalog, lambda: self.load(table), target_bytes, self.run_id, tuning)
 
     @told
     def expire(
@@ -465,7 +486,7 @@ class Lake:
         iceberg = self.load(table)
         found = []
         going = could_go(iceberg, clock_ms())
-        if going >= OVERDUE_SNAPSHOTS:
+        if going >= self.tuning.overdue_snapshots:
             found.append(f"foldhouse expire is overdue: {going:,} of {len(iceberg.snapshots()):,} snapshots can go")
         ahead = timedelta(milliseconds=ahead_ms(iceberg.metadata))
         if ahead:
@@ -569,7 +590,7 @@ class Lake:
 
     @property
     def _workshop(self) -> Workshop:
-        return Workshop(self.catalog, lambda: self.spark, self._compile, self.in_process_rows, self.run_id)
+        return Workshop(self.catalog, lambda: self.spark, self._compile, self.tuning, self.run_id)
 
     def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
         # Compiled anew each day, so that a definition which computes the day itself is found to be another one.

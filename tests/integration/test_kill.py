@@ -29,10 +29,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 import foldhouse as fh
 from foldhouse.lake import position_of
-from foldhouse.refresh import refresh as refresh_module
-from foldhouse.refresh.run import routing, spilled
 from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.streams import append as append_module
 
 pytestmark = pytest.mark.heavy
 
@@ -74,20 +71,16 @@ def by_way_of_a_folder(operation: Operation) -> Operation:
     """Let every fold go by way of a temporary folder, in chunks and pieces of a few rows."""
 
     def called(lake: fh.Lake) -> object:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
-            patch.setattr(routing, "CHUNK_ROWS", 5)
-            patch.setattr(spilled, "PIECE_ROWS", 6)
-            return operation(lake)
+        lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=5, spilled_piece_rows=6)
+        return operation(lake)
 
     return called
 
 
 def append_in_several_files(lake: fh.Lake) -> None:
     """Append a batch of which each day has more rows than a file may have."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_module, "_MOST_ROWS_A_FILE", 3)
-        done = lake.append(events, a_batch(5, *DAYS, rows=24), batch_id="five")
+    lake.tuning = fh.Tuning(appended_file_most_rows=3)
+    done = lake.append(events, a_batch(5, *DAYS, rows=24), batch_id="five")
     if done.committed:
         assert int(lake.history(events)[0].summary["added-data-files"]) > 2 * len(DAYS)
 

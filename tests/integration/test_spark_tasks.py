@@ -14,7 +14,6 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.errors import InvalidData
-from foldhouse.refresh.run import on_spark as tasks
 from foldhouse.storage.live import live_slices
 
 pytestmark = pytest.mark.spark
@@ -112,16 +111,13 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
     return list(map(str, found)) == list(map(str, wanted))
 
 
-@pytest.fixture
-def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some fifty rows are too many to be folded at once."""
-    monkeypatch.setattr(tasks, "PIECE_ROWS", 50)
+IN_PIECES = fh.Tuning(in_process_rows=-1, task_piece_rows=50)
+"""Some fifty rows are too many to be folded at once."""
 
 
-@pytest.mark.usefixtures("in_pieces")
 @pytest.mark.parametrize("table", ORACLE, ids=lambda table: table.name)
 def test_a_table_that_is_folded_in_pieces_is_right_after_every_window(spark_lake: OpenLake, table: fh.Table) -> None:
-    lake = spark_lake(in_process_rows=-1)
+    lake = spark_lake(tuning=IN_PIECES)
     given: dict[date, pa.Table] = {}
     for seed, days in enumerate([DAYS[:3], DAYS[2:5], DAYS[1:6]], start=1):
         batch = some_events(seed, days)
@@ -134,9 +130,8 @@ def test_a_table_that_is_folded_in_pieces_is_right_after_every_window(spark_lake
     assert is_like(published(lake, table), expected(table, list(given.values())))
 
 
-@pytest.mark.usefixtures("in_pieces")
 def test_a_bucket_without_files_is_written_in_pieces_and_one_with_files_at_once(spark_lake: OpenLake) -> None:
-    lake = spark_lake(in_process_rows=-1)
+    lake = spark_lake(tuning=IN_PIECES)
     lake.append(events, some_events(1, DAYS))
     lake.refresh(WHOLE)
     first = files_of(lake, WHOLE)
@@ -151,9 +146,8 @@ def files_of(lake: fh.Lake, table: fh.Table) -> set[str]:
     return set(live_slices(iceberg, iceberg.metadata.current_snapshot_id))
 
 
-@pytest.mark.usefixtures("in_pieces")
 def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(spark_lake: OpenLake) -> None:
-    lake = spark_lake(in_process_rows=-1)
+    lake = spark_lake(tuning=IN_PIECES)
     given = [some_events(5, DAYS[:1])]
     ended = [{**row, "sequence": 60_000, "deleted": True} for row in given[0].to_pylist()]
     given.append(pa.Table.from_pylist(ended, TYPES))

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+import foldhouse as fh
 from foldhouse.refresh import refresh
-from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.refresh.bucket.fold import BucketResult
+from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
 from foldhouse.refresh.run import deciding, spilled
-from foldhouse.refresh.run import on_spark as tasks
 from foldhouse.refresh.run.in_process import Run, fold_in_process
+from foldhouse.storage.schema import TABLE_PROPERTIES
 
 _NEVER = 10**9
+_COPIED = "copy-on-write"
 RULES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "every touched file is written anew": {"bucket.cost.DELETED_SHARE": -1},
+    "every touched file is written anew": {"deleted_share": -1},
     "nothing is ever written anew": {
-        "bucket.cost.DELETED_SHARE": 2,
-        "bucket.cost.MANY_SMALL_FILES": _NEVER,
-        "bucket.cost.MANY_DELETE_FILES": _NEVER,
+        "deleted_share": 2,
+        "merged_small_files": _NEVER,
+        "merged_delete_files": _NEVER,
     },
     "small files and deletes are merged at once": {
-        "bucket.cost.DELETED_SHARE": 2,
-        "bucket.cost.MANY_SMALL_FILES": 1,
-        "bucket.cost.MANY_DELETE_FILES": 1,
-        "bucket.cost.ALWAYS_SMALL_ROWS": 2,
-        "bucket.cost.GROWTH": 1,
+        "deleted_share": 2,
+        "merged_small_files": 1,
+        "merged_delete_files": 1,
+        "always_small_rows": 2,
+        "small_rows_factor": 1,
     },
-    # The property of every table that does not have it says so.
-    "copy-on-write": {"bucket.write.COPY_ON_WRITE": "", "bucket.cost.MANY_SMALL_FILES": _NEVER},
+    # Every table is made with the property that says so.
+    _COPIED: {"merged_small_files": _NEVER},
 }
 
 
@@ -40,42 +43,34 @@ def _spilled(run: Run) -> list[BucketResult]:
     return spilled.fold_spilled(run) if spilled.can_be_spilled(run) else fold_in_process(run)
 
 
-def _in_workers(forced: Mapping[str, Any]) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """`fold_task` as Spark's Python workers are to run it: in a process that no patch of this one reaches.
-
-    A function within a function is sent to them whole, and not by a name that they could not import; what it says of
-    `tasks` is looked up there, where it is the real one.
-    """
-
-    def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in forced.items():
-                patch.setattr(name, value)
-            yield from tasks.fold_task(job, piece_rows, batches)
-
-    return fold_task
-
-
 @contextlib.contextmanager
-def rule_of(seed: int) -> Iterator[str]:
-    """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded."""
-    name = list(RULES)[seed % len(RULES)]
-    forced: dict[str, Any] = {f"foldhouse.refresh.{constant}": value for constant, value in RULES[name].items()}
+def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
+    """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded.
+
+    Args:
+        seed: of the history.
+        lakes: those it happens to.
+    """
+    rule = name = list(RULES)[seed % len(RULES)]
     # By the names of files it would be another history each time.
-    forced["foldhouse.refresh.bucket.write.patience_of"] = lambda path: 0.25
+    forced: dict[str, Any] = {"patience_least_share": 1, "patience_spread_share": 0, **RULES[rule]}
+    earlier = [lake.tuning for lake in lakes]
     with pytest.MonkeyPatch.context() as patch:
+        if rule == _COPIED:
+            patch.setitem(TABLE_PROPERTIES, WRITE_MODE, COPY_ON_WRITE)
         if seed // len(RULES) % 2:
-            forced["foldhouse.refresh.bucket.fold.MOST_ROWS_AT_ONCE"] = 3
+            forced["combined_rows"] = 3
             name += ", in pieces"
         if seed // len(RULES) // 2 % 2:
             patch.setattr(refresh, "fold_in_process", _spilled)
-            patch.setattr(spilled, "PIECE_ROWS", 3)
-            patch.setattr(tasks, "PIECE_ROWS", 3)
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
-            patch.setattr(deciding, "AT_ONCE_ROWS", 20)
-            patch.setattr(spilled, "MOST_BYTES_IN_MEMORY", 400 if seed % 7 < 3 else 10**6)
+            forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20}
+            forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
             name += ", as a large window"
-        for constant, value in forced.items():
-            patch.setattr(constant, value)
-        patch.setattr(tasks, "fold_task", _in_workers(forced))
-        yield name
+        for lake in lakes:
+            lake.tuning = replace(lake.tuning, **forced)
+        try:
+            yield name
+        finally:
+            for lake, tuning in zip(lakes, earlier, strict=True):
+                lake.tuning = tuning

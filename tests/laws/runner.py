@@ -49,7 +49,7 @@ def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool
     Raises:
         AssertionError: with the seed, the definitions and the steps, whatever went wrong.
     """
-    with rule_of(seed) as rule:
+    with rule_of(seed, lake) as rule:
         return _run_history(lake, seed, steps, rule, has_spark=has_spark)
 
 

@@ -44,7 +44,7 @@ def refresh_three_times(lake: fh.Lake, rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_forced_rule_holds_in_this_process(lake: fh.Lake, rule: str) -> None:
-    with rule_of(list(RULES).index(rule)):
+    with rule_of(list(RULES).index(rule), lake):
         refresh_three_times(lake, rule)
         lake.refresh(table)
     assert files_of(lake) == FILES[rule][1]
@@ -53,8 +53,8 @@ def test_a_forced_rule_holds_in_this_process(lake: fh.Lake, rule: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("rule", RULES)
 def test_a_forced_rule_holds_in_the_workers_of_spark(spark_lake: Callable[..., fh.Lake], rule: str) -> None:
-    lake = spark_lake()
-    with rule_of(list(RULES).index(rule)):
+    lake, in_workers = spark_lake(), spark_lake(in_process_rows=-1)
+    with rule_of(list(RULES).index(rule), lake, in_workers):
         refresh_three_times(lake, rule)
-        spark_lake(in_process_rows=-1).refresh(table)
+        in_workers.refresh(table)
     assert files_of(lake) == FILES[rule][1]

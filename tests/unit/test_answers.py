@@ -77,7 +77,7 @@ def a_job(lake: fh.Lake, layout: Layout, kind: pa.DataType = LONG) -> BucketJob:
     iceberg = lake.load(events)
     slices = tuple(live_slices(iceberg, iceberg.metadata.current_snapshot_id).values())
     plan: Any = SimpleNamespace(sequence=(("at", kind),), key_names=["key"])
-    return BucketJob(plan, layout, {Partition((19783,)): slices})
+    return BucketJob(plan, layout, {Partition((19783,)): slices}, fh.Tuning())
 
 
 def through_json(said: Any) -> Any:

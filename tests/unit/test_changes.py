@@ -83,11 +83,9 @@ def test_undone_commits_are_named_by_their_own_ids_newest_first(lake: fh.Lake) -
 
 
 @pytest.mark.parametrize("keys", [["", "a", "b", "c"], [0, -1, 5, 2**40]], ids=["texts", "numbers"])
-def test_a_row_that_a_new_file_took_along_is_no_change(
-    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, keys: list[Any]
-) -> None:
+def test_a_row_that_a_new_file_took_along_is_no_change(lake: fh.Lake, keys: list[Any]) -> None:
     """Rows are told apart as values are: NaN is NaN, null is null, and lists are compared whole."""
-    monkeypatch.setattr("foldhouse.refresh.bucket.cost.DELETED_SHARE", -1)
+    lake.tuning = fh.Tuning(deleted_share=-1)
     kind = "string" if keys[0] == "" else "long"
     stream = fh.stream(
         "c.odd",

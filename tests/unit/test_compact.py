@@ -19,7 +19,6 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
-from foldhouse.refresh.bucket import cost
 from foldhouse.storage import races
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file, write_position_deletes
@@ -50,6 +49,7 @@ def a_batch(seed: int, *days: date, rows: int = 12) -> pa.Table:
     return pa.Table.from_pylist(made, COLUMNS)
 
 
+LEFT_TO_THE_COMPACTION = fh.Tuning(merged_small_files=1_000, merged_delete_files=1_000)
 BATCHES = [a_batch(0, rows=1500), *map(a_batch, range(1, 7))]
 
 
@@ -80,14 +80,13 @@ def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
 @pytest.fixture
 def shop(lake: fh.Lake) -> fh.Lake:
     """Seven appends, each folded: a stream of many small files, and tables with layers of deletes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "MANY_SMALL_FILES", 1_000)  # refreshes leave them to the compaction
-        patch.setattr(cost, "MANY_DELETE_FILES", 1_000)
-        for number, batch in enumerate(BATCHES):
-            lake.append(events, batch, batch_id=f"batch {number}")
-            lake.refresh(by_key)
-            lake.backfill(by_day, DAYS)
-            lake.refresh(of_by_day)
+    lake.tuning = LEFT_TO_THE_COMPACTION
+    for number, batch in enumerate(BATCHES):
+        lake.append(events, batch, batch_id=f"batch {number}")
+        lake.refresh(by_key)
+        lake.backfill(by_day, DAYS)
+        lake.refresh(of_by_day)
+    lake.tuning = fh.Tuning()
     return lake
 
 
@@ -209,9 +208,9 @@ def test_large_files_are_left_and_the_others_come_to_the_size_aimed_at(lake: fh.
     assert held(lake, plain) == before
 
 
-def test_the_rows_of_a_table_are_sorted_by_their_keys(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_a_table_are_sorted_by_their_keys(lake: fh.Lake) -> None:
     """Also where they do not fit in one file: the files' ranges do not overlap then."""
-    monkeypatch.setattr(cost, "MANY_SMALL_FILES", 1_000)  # refreshes leave them to the compaction
+    lake.tuning = fh.Tuning(merged_small_files=1_000)  # refreshes leave them to the compaction
     rows = pa.table(
         {"key": [f"{number * 7919 % 5_000:04}" for number in range(5_000)], "day": [DAYS[0]] * 5_000, "n": [1] * 5_000}
     )

@@ -18,13 +18,13 @@ MOST_FILES = 10
 
 def test_a_file_of_which_much_is_deleted_is_written_anew_and_no_other() -> None:
     files = [Stored(1000, 100), Stored(1000, 201), Stored(10, 0)]
-    assert files_to_rewrite(files, rows_added=5) == [1]
+    assert files_to_rewrite(files, 5, fh.Tuning()) == [1]
 
 
 def test_small_files_are_written_as_one_when_there_are_many_and_the_large_one_stays() -> None:
     files = [Stored(1_000_000, 10), *[Stored(100, 1)] * 2]
-    assert files_to_rewrite(files, rows_added=100) == []
-    assert files_to_rewrite([*files, Stored(100, 1)], rows_added=100) == [1, 2, 3]
+    assert files_to_rewrite(files, 100, fh.Tuning()) == []
+    assert files_to_rewrite([*files, Stored(100, 1)], 100, fh.Tuning()) == [1, 2, 3]
 
 
 def _folded(refreshes: int, rows: int, changes: int) -> tuple[int, int]:
@@ -36,11 +36,11 @@ def _folded(refreshes: int, rows: int, changes: int) -> tuple[int, int]:
         for place in chance.choices(range(len(files)), [one.live for one in files], k=changes):
             hits[place] += 1
         after = [Stored(one.rows, min(one.rows, one.deleted + hit)) for one, hit in zip(files, hits, strict=True)]
-        anew = files_to_rewrite(after, changes)
+        anew = files_to_rewrite(after, changes, fh.Tuning())
         taken = sum(after[place].live for place in anew)
         carried += taken
         files = [one for place, one in enumerate(after) if place not in anew] + [Stored(changes + taken, 0)]
-        deletes = 1 if merging_deletes_pays(deletes) else deletes + 1
+        deletes = 1 if merging_deletes_pays(deletes, fh.Tuning()) else deletes + 1
         most = max(most, len(files) + deletes)
     return most, carried
 
@@ -97,10 +97,10 @@ def test_a_table_that_says_copy_on_write_never_keeps_a_deleted_row(lake: fh.Lake
 
 def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> None:
     paths = [f"{number}.parquet" for number in range(400)]
-    anew = Counter[int]()
+    anew, tuning = Counter[int](), fh.Tuning()
     for path in paths:
         deleted = range(0, 1001, 10)
-        anew[next(n for n in deleted if files_to_rewrite([Stored(1000, n, patience_of(path))], 1))] += 1
+        anew[next(n for n in deleted if files_to_rewrite([Stored(1000, n, patience_of(path))], 1, tuning))] += 1
     assert min(anew) > 150  # of a thousand rows
     assert max(anew) <= 360
     assert max(anew.values()) < len(paths) / 8

@@ -12,8 +12,6 @@ from pyiceberg.table.snapshots import Operation
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.heads.row_count import row_count
-from foldhouse.refresh.bucket import cost
-from foldhouse.refresh.bucket import write as written
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of
@@ -30,11 +28,11 @@ def folded(lake: fh.Lake, at: int, *keys: range) -> fh.Refreshed:
 
 
 @pytest.fixture
-def worn(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> fh.Lake:
+def worn(lake: fh.Lake) -> fh.Lake:
     """150 rows, of two files of which the first is written anew, while the delete file that names both stays."""
-    for name in ("MANY_SMALL_FILES", "MANY_DELETE_FILES"):
-        monkeypatch.setattr(cost, name, 1_000)
-    monkeypatch.setattr(written, "patience_of", lambda path: 0.25)
+    lake.tuning = fh.Tuning(
+        merged_small_files=1_000, merged_delete_files=1_000, patience_least_share=1, patience_spread_share=0
+    )
     folded(lake, 1, range(100))
     folded(lake, 2, range(100, 150))
     folded(lake, 3, range(10), range(100, 105))

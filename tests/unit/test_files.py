@@ -18,7 +18,6 @@ from foldhouse.storage.encoding import Encodings, encodings_of
 from foldhouse.storage.files import Partition, open_file, write_data_file
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
-from foldhouse.streams import append as append_module
 
 ROWS = 150_000  # more than two row groups
 
@@ -125,11 +124,8 @@ def _holds_any(values: list[Any], wanted: list[Any]) -> bool:
     return any(place < len(values) and values[place] == one for place, one in zip(places, wanted, strict=True))
 
 
-def test_a_large_append_is_several_files_with_the_events_in_their_order(
-    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(append_module, "_FEWEST_ROWS_A_FILE", 100)
-    monkeypatch.setattr(append_module, "_MOST_ROWS_A_FILE", 400)
+def test_a_large_append_is_several_files_with_the_events_in_their_order(lake: fh.Lake) -> None:
+    lake.tuning = fh.Tuning(appended_file_least_rows=100, appended_file_most_rows=400)
     stream = fh.stream("f.days", schema={"n": "long", "at": "timestamp"}, keys="n", partition_by="day(at)")
     hours = [None if number % 50 == 0 else number * 7 % 96 for number in range(3_000)]
     at = [None if hour is None else datetime(2024, 1, 1) + timedelta(hours=hour) for hour in hours]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldhouse.refresh.bucket.read import _is_left, _Wanted
+from foldhouse.values.tuning import DEFAULT
 
 KEYS = st.lists(st.integers(-20, 20), max_size=60)
 
@@ -37,4 +38,4 @@ def test_a_key_at_the_end_of_its_type_is_found_or_not(key: int) -> None:
 @given(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 300), min_size=1))
 def test_positions_that_are_gone_are_told_from_those_that_are_left(positions: set[int], gone: set[int]) -> None:
     given_, away = np.array(sorted(positions), np.int64), np.array(sorted(gone), np.int64)
-    assert _is_left(given_, away).tolist() == [place not in gone for place in sorted(positions)]
+    assert _is_left(given_, away, DEFAULT).tolist() == [place not in gone for place in sorted(positions)]

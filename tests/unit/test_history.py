@@ -279,9 +279,9 @@ def test_nothing_outside_the_tables_location_is_deleted_whatever_its_metadata_na
     assert delete(iceberg, path)
 
 
-def test_a_table_says_when_its_expiry_is_overdue(long: fh.Lake, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_a_table_says_when_its_expiry_is_overdue(long: fh.Lake, clock: Clock) -> None:
     assert long.upkeep(newest) == ()
-    monkeypatch.setattr("foldhouse.lake.OVERDUE_SNAPSHOTS", 5)
+    long.tuning = fh.Tuning(overdue_snapshots=5)
     (said,) = long.upkeep(newest)
     assert said.startswith("foldhouse expire is overdue")
     long.expire(newest)

@@ -12,6 +12,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.kernel.plan import FoldPlan, plan_of
+from foldhouse.refresh.bucket.fold import BucketJob
 from foldhouse.refresh.run.placement import Placement, placed
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import FileRef, Slice
@@ -34,32 +35,36 @@ def holding(rows: int) -> tuple[Slice]:
     return (Slice(FileRef(f"f{rows}", rows, 1, 0, (), {}, {})),)
 
 
+def a_job(layout: Layout, held: dict[Partition, tuple[Slice, ...]]) -> BucketJob:
+    return BucketJob(plan_over(pa.int64()), layout, held, fh.Tuning())
+
+
 def plan_over(kind: pa.DataType) -> FoldPlan:
     return plan_of(COUNT.over(["key"], ["key"]), {"key": kind}, {}, [])
 
 
 def test_sixteen_buckets_on_two_tasks_are_eight_each(lake: fh.Lake) -> None:
-    placement = placed(layout_of(lake, BUCKETED), {}, 5_000_000, 2, 2_000_000)
+    placement = placed(a_job(layout_of(lake, BUCKETED), {}), 5_000_000, 2, 2_000_000)
     tasks = [placement.tasks[placement.group(f"[{bucket}]")] for bucket in range(16)]
     assert sorted(tasks) == [0] * 8 + [1] * 8
 
 
 def test_a_bucket_that_holds_much_is_a_task_of_its_own(lake: fh.Lake) -> None:
     held = {Partition((bucket,)): holding(10) for bucket in range(16)} | {Partition((3,)): holding(1_000_000)}
-    placement = placed(layout_of(lake, BUCKETED), held, 4_000_000, 2, 2_000_000)
+    placement = placed(a_job(layout_of(lake, BUCKETED), held), 4_000_000, 2, 2_000_000)
     tasks = {bucket: placement.tasks[placement.group(f"[{bucket}]")] for bucket in range(16)}
     alone = [bucket for bucket, task in tasks.items() if task == tasks[3]]
     assert len(alone) < 8
 
 
 def test_a_small_window_is_as_many_groups_as_tasks(lake: fh.Lake) -> None:
-    placement = placed(layout_of(lake, BUCKETED), {}, 1_000, 2, 2_000_000)
+    placement = placed(a_job(layout_of(lake, BUCKETED), {}), 1_000, 2, 2_000_000)
     assert len(placement.tasks) == 2
     assert placement.slivers == 1
 
 
 def test_buckets_of_one_day_and_days_of_one_bucket_are_spread(lake: fh.Lake) -> None:
-    placement = placed(layout_of(lake, BY_DAY), {}, 4_000_000, 4, 2_000_000)
+    placement = placed(a_job(layout_of(lake, BY_DAY), {}), 4_000_000, 4, 2_000_000)
     of_a_day = {placement.group(f"[19000,{bucket}]") for bucket in range(4)}
     of_four_days = {placement.group(f"[{19000 + day},{bucket}]") for day in range(4) for bucket in range(4)}
     assert len(of_a_day) == 4
@@ -67,14 +72,14 @@ def test_buckets_of_one_day_and_days_of_one_bucket_are_spread(lake: fh.Lake) -> 
 
 
 def test_a_table_in_one_piece_is_one_group_of_slivers(lake: fh.Lake) -> None:
-    placement = placed(layout_of(lake, WHOLE), {}, 50_000_000, 8, 2_000_000)
+    placement = placed(a_job(layout_of(lake, WHOLE), {}), 50_000_000, 8, 2_000_000)
     assert placement.tasks == (0,)
     assert placement.slivers == 25
 
 
 @pytest.mark.parametrize("bucket", ["null", "null sequence", "[null,3]"])
 def test_rows_that_are_not_folded_have_a_group_too(lake: fh.Lake, bucket: str) -> None:
-    placement = placed(layout_of(lake, BY_DAY), {}, 1_000_000, 4, 2_000_000)
+    placement = placed(a_job(layout_of(lake, BY_DAY), {}), 1_000_000, 4, 2_000_000)
     assert 0 <= placement.group(bucket) < len(placement.tasks)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import refresh as refresh_module
 from foldhouse.storage.private import PREFIX, private_folder
 
 KILLED = """
@@ -29,14 +28,11 @@ SPILLS = """
 import os, signal, sys
 import pyarrow as pa
 import foldhouse as fh
-from foldhouse.refresh import refresh
-from foldhouse.refresh.run import routing
 from foldhouse.refresh.run import spilled
 events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
 totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
-refresh._PLAIN_ROWS_FACTOR, routing.CHUNK_ROWS = -1, 60
 spilled._Spill.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-lake = fh.Lake.local(sys.argv[1])
+lake = fh.Lake.local(sys.argv[1], tuning=fh.Tuning(plain_rows_factor=0, chunk_rows=60))
 lake.append(events, pa.table({"key": list(range(700)), "n": [1] * 700}))
 lake.refresh(totals)
 """
@@ -134,7 +130,7 @@ def test_the_folder_of_another_user_stays(temporary: Path) -> None:
 
 
 def test_a_kill_in_the_middle_of_a_spilled_window_leaves_nothing_after_the_next(
-    tmp_path: Path, temporary: Path, lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, lake: fh.Lake
 ) -> None:
     environment = {**os.environ, "TMPDIR": str(temporary)}
     killed = subprocess.run([sys.executable, "-c", SPILLS, str(tmp_path / "lake")], env=environment)
@@ -144,7 +140,7 @@ def test_a_kill_in_the_middle_of_a_spilled_window_leaves_nothing_after_the_next(
     assert any(left.iterdir())
     events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
     totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
-    monkeypatch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
+    lake.tuning = fh.Tuning(plain_rows_factor=0)
     lake.refresh(totals)
     assert list(temporary.iterdir()) == []
     assert lake.count(totals) == 700

@@ -13,7 +13,6 @@ import pytest
 import foldhouse as fh
 from foldhouse.kernel.plan import WEIGHT, plan_of
 from foldhouse.refresh.bucket.fold import BUCKET
-from foldhouse.refresh.run import routing
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, shared
 from foldhouse.storage.files import Partition, open_file, write_data_file, write_position_deletes
@@ -64,7 +63,7 @@ def signed(rows: int) -> pl.DataFrame:
 
 
 def test_every_row_is_in_one_blob_with_its_bucket(layouts: tuple[Layout, Layout]) -> None:
-    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, slivers=2))
+    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, slivers=2), fh.Tuning())
     blobs = routed(route, signed(1000))
     rows = rows_in(blobs)
     assert Counter(rows["__a0"].to_list()) == Counter(f"word {n}" for n in range(1000))
@@ -77,27 +76,23 @@ def test_every_row_is_in_one_blob_with_its_bucket(layouts: tuple[Layout, Layout]
 
 
 def test_rows_of_other_buckets_are_left_out(layouts: tuple[Layout, Layout]) -> None:
-    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), buckets=frozenset({"[3]"}))
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(), buckets=frozenset({"[3]"}))
     rows = rows_in(routed(route, signed(1000)))
     assert set(rows[BUCKET]) == {"[3]"}
-    everything = rows_in(routed(Route(PLAN, layouts[1], Placement((5,), (0,), 100)), signed(1000)))
+    everything = rows_in(routed(Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning()), signed(1000)))
     assert rows.height == everything.filter(pl.col(BUCKET) == "[3]").height > 0
 
 
-def test_no_blob_is_larger_than_a_chunk(layouts: tuple[Layout, Layout], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "CHUNK_BYTES", 10_000)
-    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100))
+def test_no_blob_is_larger_than_a_chunk(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(chunk_bytes=10_000))
     blobs = routed(route, signed(5000))
     assert sum(blobs["count"].to_pylist()) == 5000
     assert len(blobs) > 5
     assert all(rows_of_blob(blob.as_buffer()).estimated_size() < 20_000 for blob in blobs["blob"])
 
 
-def test_batches_of_spark_are_put_together_up_to_a_chunk(
-    layouts: tuple[Layout, Layout], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(routing, "CHUNK_ROWS", 300)
-    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100))
+def test_batches_of_spark_are_put_together_up_to_a_chunk(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(chunk_rows=300))
     found = list(route_task(route, signed(1000).to_arrow().to_batches(max_chunksize=100)))
     assert [sum(one["count"].to_pylist()) for one in found] == [300, 300, 300, 100]
 
@@ -123,7 +118,6 @@ def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         pq.ParquetWriter, "write_table", lambda self, rows, row_group_size: whole(self, rows, row_group_size=64)
     )
-    monkeypatch.setattr(routing, "CHUNK_ROWS", 150)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7, 40])
@@ -134,9 +128,9 @@ def test_however_pieces_are_shared_each_row_they_mean_is_read_once(layouts: tupl
     pieces = list(zip(pieces_of(source), (None, None, wanted), (1, -1, -1), strict=True))
     assert open_file(source, pieces[0][0].file.path).footer.num_row_groups == 16
     columns = (pl.col("key"), pl.col("word").alias("__a0"))
-    reading = Reading(source, ("key", "word", "day"), columns, shared(pieces, tasks))
+    reading = Reading(source, ("key", "word", "day"), columns, shared(pieces, tasks), 150)
     assert len(reading.shares) <= tasks
-    route = Route(PLAN, target, Placement((5,), (0,), 100))
+    route = Route(PLAN, target, Placement((5,), (0,), 100), fh.Tuning(chunk_rows=150))
     numbers = pa.record_batch({"id": pa.array(range(len(reading.shares)))})
     rows = rows_in(pa.Table.from_batches(read_task(route, reading, [numbers])))
     expected = [(f"word {n}", 1) for n in range(1000)]

@@ -6,6 +6,7 @@ import math
 import random
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -16,8 +17,6 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import refresh as refresh_module
-from foldhouse.refresh.run import deciding, routing, spilled
 
 events = fh.stream(
     "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"
@@ -34,9 +33,7 @@ words = fh.table("s.words", source=events, buckets=3, fold=fh.fold(rows=fh.count
 @pytest.fixture
 def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where windows are spilled to: all of them, in chunks of some 60 rows and pieces of 100."""
-    monkeypatch.setattr(refresh_module, "_PLAIN_ROWS_FACTOR", -1)
-    monkeypatch.setattr(routing, "CHUNK_ROWS", 60)
-    monkeypatch.setattr(spilled, "PIECE_ROWS", 100)
+    lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=60, spilled_piece_rows=100)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -131,10 +128,9 @@ def test_a_total_that_does_not_fit_is_an_error_and_leaves_no_folder(lake: fh.Lak
 
 @pytest.mark.parametrize("most_bytes", [0, 10**9])
 def test_a_file_of_one_row_group_is_decided_though_most_of_its_parts_are_empty(
-    lake: fh.Lake, folder: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+    lake: fh.Lake, folder: Path, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(deciding, "AT_ONCE_ROWS", 250)
-    monkeypatch.setattr(spilled, "MOST_BYTES_IN_MEMORY", most_bytes)
+    lake.tuning = replace(lake.tuning, decided_rows=250, decisive_bytes=most_bytes)
     changed = fh.stream("s.changed", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
     newest = fh.table("s.newest", source=changed, buckets=3, fold=fh.latest())
     lake.append(changed, pa.table({"key": [n % 7 for n in range(400)], "n": list(range(400))}))

@@ -13,9 +13,9 @@ import click
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
 from foldhouse.lake import Lake
-from foldhouse.refresh.bucket.cost import MIN_FILES
 from foldhouse.storage.register import DUE, Registered
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
+from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING
 
 _MIB = 1024 * 1024
 
@@ -30,7 +30,7 @@ _MIB = 1024 * 1024
 @click.option(
     "--min-files",
     type=click.IntRange(min=1),
-    default=MIN_FILES,
+    default=DEFAULT_TUNING.compacted_files,
     show_default=True,
     help="Fewer files of a partition are not written anew for their number alone.",
 )

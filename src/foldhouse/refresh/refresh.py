@@ -54,15 +54,8 @@ from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
+from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage, Position, positions_from_json, positions_to_json
-
-_PICKED_ROWS_WEIGHT = 0.1
-"""What reading a row to see that it is not wanted costs, beside folding it."""
-
-_PLAIN_ROWS_FACTOR = 10
-"""How many more rows are folded in this process where none of them has to go through Spark and back."""
-_SPILLED_ROWS_FACTOR = 500
-"""And where they need not even be in memory at once: 100 million at 200,000, some minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +66,14 @@ class Workshop:
         catalog: where tables are registered.
         session: gives the Spark session, started at the first call.
         compiled: compiles a declaration against its sources' layouts.
-        in_process_rows: windows up to so many source rows are folded in this process.
+        tuning: how large a window is folded in this process, and how.
         run_id: who is running, for the summary.
     """
 
     catalog: Catalog
     session: Callable[[], SparkSession]
     compiled: Callable[[Table, Sequence[Layout]], Compiled]
-    in_process_rows: int
+    tuning: Tuning
     run_id: str
 
 
@@ -175,7 +168,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     added = _added_coverage(table, found, asked)
     if before == [source.position for source in sources] and not added:
         return _nothing_new(target.iceberg, table, found, asked, started)
-    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
+    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     _check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
@@ -209,7 +202,7 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     last = last_head(target.iceberg)
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
-    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session)
+    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     evaluations = _evaluations(logic, sources, Head(), None, coverage)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     dropped = frozenset(path for one in held.values() for path in (one.file.path, *one.deletes))
@@ -380,7 +373,7 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
     if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
-        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), deleted_upto)
+        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), workshop.tuning, deleted_upto)
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)
     iceberg = work.target.iceberg
@@ -454,7 +447,7 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
 
 def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[list[BucketResult], int]:
     """Fold, and recompute what stays unresolved; the buckets without unresolved keys are folded once."""
-    window = _cost(run.evaluations)
+    window = _cost(run.evaluations, workshop.tuning)
     results = _runner(workshop, run, window)(run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
@@ -464,14 +457,15 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[lis
     again = replace(run, recompute=Recompute(keys, evaluation, frozenset(r.bucket for r in unresolved)))
     done = [r for r in results if r.unresolved is None]
     scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
-    return [*done, *_runner(workshop, run, window + _cost([evaluation]))(again)], scanned
+    return [*done, *_runner(workshop, run, window + _cost([evaluation], workshop.tuning))(again)], scanned
 
 
 def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[BucketResult]]:
-    most = workshop.in_process_rows
-    if rows <= most * (_PLAIN_ROWS_FACTOR if run.logic.compiled.is_plain else 1):
+    tuning = workshop.tuning
+    if rows <= tuning.in_process_rows * (tuning.plain_rows_factor if run.logic.compiled.is_plain else 1):
         return fold_in_process
-    return fold_spilled if rows <= most * _SPILLED_ROWS_FACTOR and can_be_spilled(run) else fold_on_spark
+    most = tuning.in_process_rows * tuning.spilled_rows_factor
+    return fold_spilled if rows <= most and can_be_spilled(run) else fold_on_spark
 
 
 def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
@@ -485,10 +479,11 @@ def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
     return list(found.values())
 
 
-def _cost(evaluations: Sequence[Evaluation]) -> int:
+def _cost(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:
     """What evaluating costs, in rows folded; rows that only some are picked of while reading count less."""
     picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
-    return sum(int(p.file.rows * (_PICKED_ROWS_WEIGHT if place in picked else 1)) for place, p in _read(evaluations))
+    weight = tuning.picked_rows_share
+    return sum(int(p.file.rows * (weight if place in picked else 1)) for place, p in _read(evaluations))
 
 
 def _rows_of(layout: Layout, piece: Piece) -> int:

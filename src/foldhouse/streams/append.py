@@ -39,12 +39,11 @@ from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.values.definition import Stream
 from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, KIND, RUN_ID
 from foldhouse.values.results import Appended, PartitionCounts
+from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
-_FEWEST_ROWS_A_FILE = 250_000
-_MOST_ROWS_A_FILE = 4_000_000
 
 
 def load_stream(
@@ -77,7 +76,12 @@ def _stored(catalog: Catalog, stream: Stream) -> IcebergTable | None:
 
 
 def append(
-    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, run_id: str
+    catalog: Catalog,
+    stream: Stream,
+    events: pa.Table | DataFrame,
+    batch_id: str | None,
+    run_id: str,
+    tuning: Tuning,
 ) -> Appended:
     """Append events in one commit; before it, in one of their own, the columns that the declaration adds and widens.
 
@@ -87,6 +91,7 @@ def append(
         events: Arrow table or Spark DataFrame with the stream's columns.
         batch_id: the caller's name for this batch; a batch of which an event is in the stream is not appended again.
         run_id: for the summary.
+        tuning: how large files are.
 
     Raises:
         DefinitionError: the declaration says a column that the stream cannot have as it is, or the table of its name
@@ -97,7 +102,7 @@ def append(
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
         return Appended(stream.name, False, held.metadata.current_snapshot_id)
-    iceberg, written = _prepared(catalog, stream, events, batch_id)
+    iceberg, written = _prepared(catalog, stream, events, batch_id, tuning)
     rows = sum(f.record_count for f in written)
 
     def attempt() -> Appended:
@@ -123,7 +128,7 @@ def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> Ice
 
 
 def _prepared(
-    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None
+    catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, tuning: Tuning
 ) -> tuple[IcebergTable, list[DataFile]]:
     """The stream with the columns that are declared now, and the events in files that no commit names yet."""
 
@@ -131,9 +136,9 @@ def _prepared(
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         layout = Layout.of(evolved(iceberg, updates))
         written = (
-            _written_by_spark(layout, stream, events, batch_id)
+            _written_by_spark(layout, stream, events, batch_id, tuning)
             if isinstance(events, DataFrame)
-            else _written(layout, stream, events, batch_id, os.cpu_count() or 1)
+            else _written(layout, stream, events, batch_id, tuning, os.cpu_count() or 1)
         )
         return commit_columns(catalog, iceberg, updates), written
 
@@ -141,7 +146,13 @@ def _prepared(
 
 
 def replace_partitions(
-    catalog: Catalog, stream: Stream, events: pa.Table, days: Sequence[date], run_id: str, extra: Mapping[str, str]
+    catalog: Catalog,
+    stream: Stream,
+    events: pa.Table,
+    days: Sequence[date],
+    run_id: str,
+    extra: Mapping[str, str],
+    tuning: Tuning,
 ) -> Appended:
     """Make the events of some days exactly the given ones, in one commit, and record the days as covered.
 
@@ -152,6 +163,7 @@ def replace_partitions(
         days: which days.
         run_id: for the summary.
         extra: more for the summary, keys under `foldhouse.`.
+        tuning: how files are written.
 
     Raises:
         InvalidData: an event of another day, or columns that do not fit; nothing was written.
@@ -176,7 +188,8 @@ def replace_partitions(
     if not changed and coverage == covered:
         return Appended(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
     batches = {day: batches_in(iceberg, held.get(day, [])) for day in changed}
-    added = [write_data_file(layout, _partition(d), stamped(layout, new[d], batches[d])) for d in changed if d in new]
+    parts = {day: stamped(layout, new[day], batches[day], tuning) for day in changed if day in new}
+    added = [write_data_file(layout, _partition(day), rows) for day, rows in parts.items()]
     gone = [one for day in changed for one in held.get(day, [])]
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
@@ -278,7 +291,7 @@ def _partition(day: date | None) -> Partition:
 
 
 def _written(
-    layout: Layout, stream: Stream, events: pa.Table, batch_id: str | None, at_once: int = 1
+    layout: Layout, stream: Stream, events: pa.Table, batch_id: str | None, tuning: Tuning, at_once: int = 1
 ) -> list[DataFile]:
     """The events of each day in files of their own, several where that keeps several threads busy."""
     by_day = _by_day(stream, checked(stream, layout, events))
@@ -286,9 +299,10 @@ def _written(
     batches = () if batch_id is None else (batch_id,)
     most = write_properties(dict(layout.properties)).target_bytes
     parts = [
-        (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches))
+        (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches, tuning))
         for day, rows in by_day.items()
-        for size in [-(-rows.num_rows // max(_files(rows.num_rows, at_once), -(-rows.nbytes // most) if most else 1))]
+        for files in [_files(rows.num_rows, at_once, tuning)]
+        for size in [-(-rows.num_rows // max(files, -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
     if at_once == 1 or len(parts) == 1:
@@ -297,24 +311,27 @@ def _written(
         return list(threads.map(lambda part: write_data_file(layout, *part), parts))
 
 
-def _files(rows: int, at_once: int) -> int:
-    return max(min(at_once, rows // _FEWEST_ROWS_A_FILE), -(-rows // _MOST_ROWS_A_FILE), 1)
+def _files(rows: int, at_once: int, tuning: Tuning) -> int:
+    least, most = tuning.appended_file_least_rows, tuning.appended_file_most_rows
+    return max(min(at_once, rows // least), -(-rows // most), 1)
 
 
-def _written_by_spark(layout: Layout, stream: Stream, events: DataFrame, batch_id: str | None) -> list[DataFile]:
+def _written_by_spark(
+    layout: Layout, stream: Stream, events: DataFrame, batch_id: str | None, tuning: Tuning
+) -> list[DataFile]:
     rows = events
     if stream.partition_column is not None:
         rows = rows.repartition(events[stream.partition_column].cast("date"))
-    written = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id), "file string").toArrow()
+    written = rows.mapInArrow(functools.partial(_write_task, layout, stream, batch_id, tuning), "file string").toArrow()
     return [described.from_json(described.parsed(text), layout) for text in written["file"].to_pylist()]
 
 
 def _write_task(
-    layout: Layout, stream: Stream, batch_id: str | None, batches: Iterable[pa.RecordBatch]
+    layout: Layout, stream: Stream, batch_id: str | None, tuning: Tuning, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     given = [batch for batch in batches if batch.num_rows]
     if given:
-        files = _written(layout, stream, pa.Table.from_batches(given), batch_id)
+        files = _written(layout, stream, pa.Table.from_batches(given), batch_id, tuning)
         yield pa.record_batch({"file": pa.array([json.dumps(described.to_json(f)) for f in files], pa.string())})
 
 

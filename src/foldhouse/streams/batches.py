@@ -26,8 +26,8 @@ from foldhouse.storage.history import lineage
 from foldhouse.storage.live import FileRef, Piece, Slice, data_manifests, file_ref, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED
+from foldhouse.values.tuning import Tuning
 
-_CHUNK_ROWS = 64 * 1024
 _WHOLE_BOUNDS = {f"write.metadata.metrics.column.{BATCH_ID}": "full"}
 
 
@@ -56,21 +56,22 @@ def whole_bounds(iceberg: IcebergTable) -> tuple[TableUpdate, ...]:
     return () if held == _WHOLE_BOUNDS else (SetPropertiesUpdate(updates=_WHOLE_BOUNDS),)
 
 
-def stamped(layout: Layout, rows: pa.Table, batch_ids: Sequence[str] = ()) -> pa.Table:
+def stamped(layout: Layout, rows: pa.Table, batch_ids: Sequence[str], tuning: Tuning) -> pa.Table:
     """The rows of one file with the batches that they stand for, if the stream keeps them.
 
     Args:
         layout: of the stream.
         rows: its other columns.
         batch_ids: none; one, for all rows; or several, of which each row carries one, from the first on.
+        tuning: how many rows share one piece of memory for a single id.
     """
     if BATCH_ID not in layout.arrow.names:
         return rows
     kind = layout.arrow.field(BATCH_ID)
     if len(batch_ids) == 1:
         # One chunk again and again, so that it takes no memory to speak of.
-        chunk = pa.repeat(pa.scalar(batch_ids[0], kind.type), min(rows.num_rows, _CHUNK_ROWS))
-        starts = range(0, rows.num_rows, _CHUNK_ROWS)
+        chunk = pa.repeat(pa.scalar(batch_ids[0], kind.type), min(rows.num_rows, tuning.stamped_rows))
+        starts = range(0, rows.num_rows, tuning.stamped_rows)
         column = pa.chunked_array([chunk.slice(0, rows.num_rows - start) for start in starts], kind.type)
     else:
         carried = list(batch_ids[: rows.num_rows])

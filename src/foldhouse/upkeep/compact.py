@@ -21,7 +21,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 from foldhouse.heads.head import head_properties
-from foldhouse.refresh.bucket.cost import TARGET_BYTES, compacting_pays, is_small, is_worn
+from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import Partition, read_piece, write_data_file
@@ -32,6 +32,7 @@ from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
 from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
+from foldhouse.values.tuning import Tuning
 
 _OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
@@ -49,7 +50,7 @@ class _Rewritten:
 
 
 def compact(
-    catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int | None, min_files: int, run_id: str
+    catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int | None, run_id: str, tuning: Tuning
 ) -> Compacted:
     """Write small and much-deleted files of a table or stream anew, in one commit.
 
@@ -59,9 +60,9 @@ def compact(
     Args:
         catalog: where the table is registered.
         load: reads it.
-        target_bytes: the size of file aimed at, compressed; `None` for what the table's property says, or 128 MiB.
-        min_files: fewer data and delete files of a partition are not written anew for their number alone.
+        target_bytes: the size of file aimed at, compressed; `None` for what the table's property or the tuning says.
         run_id: for the summary.
+        tuning: how many files are worth it for their number alone, and which are small.
 
     Raises:
         InvalidProperty: a property of the table cannot be used; nothing was written.
@@ -72,10 +73,10 @@ def compact(
     iceberg = load()
     _properties(iceberg, run_id)
     layout = Layout.of(iceberg)
-    target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or TARGET_BYTES
+    target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
     done = [
         _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes))
-        for group in _worth_it(iceberg, layout, target_bytes, min_files)
+        for group in _worth_it(iceberg, layout, target_bytes, tuning)
     ]
 
     def attempt() -> int | None:
@@ -105,7 +106,7 @@ def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
     return {name: value for name, value in said.items() if name not in _OF_ONE_RUN} | {RUN_ID: run_id}
 
 
-def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, min_files: int) -> Iterator[list[Slice]]:
+def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: Tuning) -> Iterator[list[Slice]]:
     """The groups of files that are to be written anew, each of one partition.
 
     A table that was rolled back behind a rebuild into other columns has none: its rows are not those of its schema.
@@ -116,13 +117,17 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, min_file
         return
     for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
         deleted = {one: _rows_deleted(layout, one) for one in partition}
-        chosen = [one for one in partition if is_small(one, target_bytes) or is_worn(one.file.rows, deleted[one])]
+        chosen = [
+            one
+            for one in partition
+            if is_small(one, target_bytes, tuning) or is_worn(one.file.rows, deleted[one], tuning)
+        ]
         chosen = _with_shared_deletes(partition, chosen)
         for group in [chosen] if is_table else _bins(chosen, target_bytes):
             stored, gone = sum(one.file.rows for one in group), sum(deleted[one] for one in group)
             delete_files = {path for one in group for path in one.deletes}
             files, files_after = len(group) + len(delete_files), _files_after(group, stored - gone, target_bytes)
-            if group and compacting_pays(files, files_after, stored, gone, min_files):
+            if group and compacting_pays(files, files_after, stored, gone, tuning):
                 yield group
 
 

@@ -24,8 +24,6 @@ from foldhouse.values.metadata_names import KEEP, POSITION_TAG, REBUILD_BRANCH
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
-OVERDUE_SNAPSHOTS = 1_000
-"""Thinning is overdue once so many snapshots could go."""
 
 
 @dataclass(frozen=True)

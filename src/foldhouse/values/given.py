@@ -1,4 +1,4 @@
-"""What a caller gave, checked where it is given: texts, names and whole numbers."""
+"""What a caller gave, checked where it is given: texts, names and numbers."""
 
 from __future__ import annotations
 
@@ -72,6 +72,17 @@ def whole(what: str, value: Any, least: int, most: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise DefinitionError(f"{what} is {shown(value)}; a whole number from {least} to {most:,} is needed")
+    return value
+
+
+def number(what: str, value: Any, least: float, most: float) -> float:
+    """A number between two bounds, both included.
+
+    Raises:
+        DefinitionError: another number, or none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise DefinitionError(f"{what} is {shown(value)}; a number from {least} to {most} is needed")
     return value
 
 

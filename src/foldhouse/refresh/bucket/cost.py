@@ -14,15 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foldhouse.storage.live import Slice
-
-DELETED_SHARE = 0.2
-MANY_SMALL_FILES = 3
-MANY_DELETE_FILES = 3
-GROWTH = 8
-ALWAYS_SMALL_ROWS = 1_000
-MIN_FILES = 5
-SMALL_SHARE = 0.75
-TARGET_BYTES = 128 * 1024 * 1024
+from foldhouse.values.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -32,8 +24,7 @@ class Stored:
     Args:
         rows: the rows it has.
         deleted: how many of them are deleted then.
-        patience: from 0 to 1, how long it is left: from three quarters of `DELETED_SHARE` to seven. Files of one table
-            wear alike, and are not to be written anew all at once.
+        patience: from 0 to 1, how long it is left, see `Tuning.patience_least_share`.
     """
 
     rows: int
@@ -46,28 +37,34 @@ class Stored:
         return self.rows - self.deleted
 
 
-def files_to_rewrite(files: Sequence[Stored], rows_added: int, *, leaves_deletes: bool = True) -> list[int]:
+def files_to_rewrite(
+    files: Sequence[Stored], rows_added: int, tuning: Tuning, *, leaves_deletes: bool = True
+) -> list[int]:
     """Which data files of a bucket are better written anew, together with the rows that are added.
 
     Args:
         files: its data files.
         rows_added: new and changed rows.
+        tuning: how many deletes and small files are too many.
         leaves_deletes: whether deleted rows may be left in a file; else every file that has one is written anew.
 
     Returns:
         Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
     """
-    share = DELETED_SHARE if leaves_deletes else 0
-    chosen = [place for place, one in enumerate(files) if one.deleted > one.rows * share * (0.75 + one.patience)]
+    share = tuning.deleted_share if leaves_deletes else 0
+    least, spread = tuning.patience_least_share, tuning.patience_spread_share
+    chosen = [
+        place for place, one in enumerate(files) if one.deleted > one.rows * share * (least + spread * one.patience)
+    ]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []
     for place in others:
-        if files[place].live > max(GROWTH * together, ALWAYS_SMALL_ROWS):
+        if files[place].live > max(tuning.small_rows_factor * together, tuning.always_small_rows):
             break
         small.append(place)
         together += files[place].live
-    chosen += small if len(small) >= MANY_SMALL_FILES else []
+    chosen += small if len(small) >= tuning.merged_small_files else []
     return sorted(chosen)
 
 
@@ -76,22 +73,22 @@ def patience_of(path: str) -> float:
     return zlib.crc32(path.encode()) / 2**32
 
 
-def merging_deletes_pays(delete_files: int) -> bool:
+def merging_deletes_pays(delete_files: int, tuning: Tuning) -> bool:
     """Whether so many delete files of a bucket are better written as one."""
-    return delete_files >= MANY_DELETE_FILES
+    return delete_files >= tuning.merged_delete_files
 
 
-def is_small(one: Slice, target_bytes: int) -> bool:
+def is_small(one: Slice, target_bytes: int, tuning: Tuning) -> bool:
     """Whether a file is so much smaller than the size aimed at that it is better written together with others."""
-    return one.file.size_bytes < SMALL_SHARE * target_bytes
+    return one.file.size_bytes < tuning.small_file_share * target_bytes
 
 
-def is_worn(rows_stored: int, rows_deleted: int) -> bool:
+def is_worn(rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
     """Whether so large a share of the stored rows is deleted that readers pay for it."""
-    return rows_deleted > DELETED_SHARE * rows_stored
+    return rows_deleted > tuning.deleted_share * rows_stored
 
 
-def compacting_pays(files: int, files_after: int, rows_stored: int, rows_deleted: int, min_files: int) -> bool:
+def compacting_pays(files: int, files_after: int, rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
     """Whether writing some files anew leaves readers with noticeably less to do.
 
     Args:
@@ -99,6 +96,6 @@ def compacting_pays(files: int, files_after: int, rows_stored: int, rows_deleted
         files_after: data files there will be.
         rows_stored: rows of the data files, deleted ones among them.
         rows_deleted: how many of them are deleted.
-        min_files: fewer files than this are not worth it for their number alone.
+        tuning: how many files are worth it for their number alone.
     """
-    return is_worn(rows_stored, rows_deleted) or (files >= min_files and files_after < files)
+    return is_worn(rows_stored, rows_deleted, tuning) or (files >= tuning.compacted_files and files_after < files)

@@ -35,12 +35,10 @@ from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import Slice
 from foldhouse.storage.schema import Layout
+from foldhouse.values.tuning import Tuning
 
 BUCKET = "__bucket"
 _GROUP = "__group"
-_GROUP_ROWS = 50_000
-MOST_ROWS_AT_ONCE = 1_000_000
-"""Signed rows of some buckets that are folded at once; of more, those of some keys after those of others."""
 KEY_ONLY = "__key_only"
 NULL_KEY = "null"
 NULL_SEQUENCE = "null sequence"
@@ -88,12 +86,14 @@ class BucketJob:
         plan: the compiled fold.
         layout: of the table.
         slices: partition -> what it holds.
+        tuning: how much is held at once, and when files are written again.
         deleted_upto: the newest sequence of any delete that was folded before.
     """
 
     plan: FoldPlan
     layout: Layout
     slices: Mapping[Partition, tuple[Slice, ...]] = field(repr=False)
+    tuning: Tuning
     deleted_upto: tuple[Any, ...] | None = None
 
 
@@ -124,18 +124,19 @@ def partition_of(bucket: str) -> Partition:
 
 
 def groups_of(
-    rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
+    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
 ) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
     """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
 
     Args:
+        job: the table.
         rows: signed rows with their `__bucket`.
         recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
         at_least: how many groups are wanted, where there are so many buckets.
     """
     frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
     sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
-    most = min(_GROUP_ROWS, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    most = min(job.tuning.grouped_rows, max(1, -(-int(sizes["len"].sum()) // at_least)))
     members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
     if members[_GROUP].n_unique() <= 1:
         return [(rows, recomputed)]
@@ -210,7 +211,7 @@ def _combined(
 
     All rows of a key are in one piece.
     """
-    pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // MOST_ROWS_AT_ONCE)
+    pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // job.tuning.combined_rows)
     found = []
     for number in range(pieces):
         own, full, kept = (
@@ -303,7 +304,7 @@ def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | No
 
 
 def _held(job: BucketJob, bucket: str) -> Held:
-    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()))
+    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
 
 
 def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
@@ -315,5 +316,5 @@ def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: 
     )
     if rows.is_empty() and gone.is_empty():
         return counted
-    written = write_bucket(job.layout, job.plan, partition_of(bucket), held, rows, gone)
+    written = write_bucket(job.plan, partition_of(bucket), held, rows, gone)
     return replace(counted, added=written.added, removed=written.removed, rows_carried=written.rows_carried)

@@ -25,15 +25,7 @@ from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import open_file, read_piece
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.schema import Layout
-
-_MOST_PRUNING_KEYS = 2_000
-"""Comparing more keys with the bounds of a file costs more than it saves."""
-_MUCH = 0.3
-"""Where so large a share of a bucket's rows changes, it is read whole."""
-_KEYS_A_ROW_GROUP = 2
-"""With so many wanted keys for each row group, hardly one has none, and keys are not read ahead of the rest."""
-_FEW = 16
-"""So many times fewer positions than others are looked up among them one by one."""
+from foldhouse.values.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -44,11 +36,13 @@ class Held:
         key_names: the key columns of the table.
         layout: of the table.
         slices: the bucket's files with their delete files.
+        tuning: when keys are looked for, and when all is read.
     """
 
     key_names: Sequence[str]
     layout: Layout
     slices: Sequence[Slice]
+    tuning: Tuning
 
     @cached_property
     def _deleted(self) -> dict[str, np.ndarray]:
@@ -78,7 +72,7 @@ class Held:
         parts = []
         for number, positions in zip(numbers, without, strict=True):
             rows = read_piece(self.layout, Piece(self.slices[number].file), columns)
-            kept = _left(np.arange(rows.num_rows), positions)
+            kept = _left(np.arange(rows.num_rows), positions, self.tuning)
             parts.append(Part(number, _taken(rows, kept), kept))
         return parts
 
@@ -89,7 +83,7 @@ class Held:
             keys: the key columns, each key once.
             columns: of the table, the keys among them.
         """
-        if keys.height > _MUCH * self.rows:
+        if keys.height > self.tuning.read_whole_share * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
         wanted = _Wanted.of(keys, self.key_names)
@@ -111,7 +105,7 @@ class Held:
 
     def _candidates(self, keys: pl.DataFrame) -> Sequence[Piece]:
         pieces = [Piece(one.file) for one in self.slices]
-        if keys.height > _MOST_PRUNING_KEYS:
+        if keys.height > self.tuning.pruning_keys:
             return pieces
         values = {name: keys[name].unique().to_list() for name in self.key_names}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
@@ -120,12 +114,12 @@ class Held:
         """The rows of one file: by the keys first, unless every row group is likely to hold one of them."""
         file = open_file(self.layout, one.file.path)
         groups = file.row_groups_with(self.layout, self.key_names[0], wanted.ordered)
-        is_dense = wanted.keys.height >= _KEYS_A_ROW_GROUP * len(groups)
+        is_dense = wanted.keys.height >= self.tuning.dense_row_group_keys * len(groups)
         rows = file.read(self.layout, columns if is_dense else self.key_names, groups)
         places, gone = wanted.places(rows), self._gone(one)
         positions = file.positions(groups, places)
         if len(gone):
-            is_left = _is_left(positions, gone)
+            is_left = _is_left(positions, gone, self.tuning)
             places, positions = places[is_left], positions[is_left]
         if is_dense:
             return Part(number, _taken(rows, places), positions)
@@ -165,14 +159,14 @@ def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Seque
     return frame.with_columns(pl.Series(FILE, numbers), pl.Series(ROW_POSITION, positions)).cast(types)  # type: ignore[arg-type]
 
 
-def _left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:
+def _left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndarray:
     """The positions that are not among some that are gone."""
-    return positions[_is_left(positions, gone)] if len(gone) else positions
+    return positions[_is_left(positions, gone, tuning)] if len(gone) else positions
 
 
-def _is_left(positions: np.ndarray, gone: np.ndarray) -> np.ndarray:
+def _is_left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndarray:
     """Whether each position is not among some that are gone; both ascending, the latter not empty."""
-    if len(positions) < len(gone) // _FEW:
+    if len(positions) < len(gone) // tuning.looked_up_rows_factor:
         places = np.searchsorted(gone, positions)
         return np.asarray(gone[np.minimum(places, len(gone) - 1)] != positions)
     marks = np.ones(max(gone[-1], positions[-1] if len(positions) else 0) + 1, np.bool_)

@@ -22,8 +22,6 @@ from foldhouse.storage.schema import Layout
 
 WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
 """Iceberg's own property of a table; with anything else, and without it, rows are deleted by their positions."""
-_MOST_BYTES_A_FILE = 512 * 1024 * 1024
-"""In memory; such a file is read again as a whole once much of it is deleted."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,17 @@ class _Bucket:
         return np.sort(np.concatenate([before, now]), kind="stable")
 
 
-def write_bucket(
-    layout: Layout, plan: FoldPlan, partition: Partition, held: Held, rows: pl.DataFrame, gone: pl.DataFrame
-) -> Written:
+def write_bucket(plan: FoldPlan, partition: Partition, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> Written:
     """Write what changed in one bucket.
 
     Args:
-        layout: of the table.
-        plan: of its fold.
+        plan: of the table's fold.
         partition: of the bucket.
         held: what it holds.
         rows: its new and changed rows.
         gone: the places of the rows they replace: `__file` counts the bucket's files.
     """
+    layout = held.layout
     by_file = {
         number: places[ROW_POSITION].sort().to_numpy()
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()
@@ -83,14 +79,14 @@ def write_bucket(
     ]
     delete_files = {path for one in held.slices for path in one.deletes}
     is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
-    anew = files_to_rewrite(files, rows.height, leaves_deletes=not is_copied)
+    anew = files_to_rewrite(files, rows.height, held.tuning, leaves_deletes=not is_copied)
     stays = [place for place in range(len(files)) if place not in anew]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
     if anew:
         parts = held.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
         rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
-    added = _data_files(layout, plan, partition, rows)
+    added = _data_files(layout, plan, partition, rows, held.tuning.written_file_bytes)
     removed = (*(held.slices[place].file.path for place in anew), *sorted(replaced))
     return Written((*added, *deletes), removed, rows.height - before)
 
@@ -101,7 +97,7 @@ def _deletes(
     """The delete file for the files that stay, and the delete files that go."""
     slices = bucket.held.slices
     needed = {path for place in stays for path in slices[place].deletes}
-    merges = merging_deletes_pays(len(needed))
+    merges = merging_deletes_pays(len(needed), bucket.held.tuning)
     of_place = bucket.dead if merges else lambda place: bucket.gone[place]
     positions = [(slices[place].file.path, of_place(place)) for place in stays]
     positions = [(path, found) for path, found in positions if len(found)]
@@ -109,12 +105,14 @@ def _deletes(
     return written, delete_files if merges else delete_files - needed
 
 
-def _data_files(layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.DataFrame) -> tuple[DataFile, ...]:
+def _data_files(
+    layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.DataFrame, most_bytes: int
+) -> tuple[DataFile, ...]:
     """The rows in files of a size that can be read at once, in the order of their keys."""
     if rows.is_empty():
         return ()
     ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
-    most = min(_MOST_BYTES_A_FILE, write_properties(dict(layout.properties)).target_bytes or _MOST_BYTES_A_FILE)
+    most = min(most_bytes, write_properties(dict(layout.properties)).target_bytes or most_bytes)
     size = -(-ordered.num_rows // -(-ordered.nbytes // most))
     return tuple(
         write_data_file(layout, partition, ordered.slice(start, size)) for start in range(0, ordered.num_rows, size)

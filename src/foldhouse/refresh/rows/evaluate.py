@@ -29,6 +29,7 @@ from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Stream
+from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
 
 
@@ -72,11 +73,13 @@ class Logic:
         compiled: the declaration.
         layouts: of each source.
         session: gives the Spark session.
+        tuning: how much is looked through here.
     """
 
     compiled: Compiled
     layouts: tuple[Layout, ...]
     session: Callable[[], SparkSession] = field(repr=False)
+    tuning: Tuning
 
     @property
     def plan(self) -> FoldPlan:

@@ -16,34 +16,34 @@ import polars as pl
 from foldhouse.kernel.decisive import DECIDES, decisive, has_many_a_key, looked_at
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.run.routing import Reading, Share, rows_of_share
-
-AT_ONCE_ROWS = 16_000_000
-"""Rows among which is decided: their keys and sequences are in memory, some 50 bytes each where keys are short."""
-_SAMPLES = 8
+from foldhouse.values.tuning import Tuning
 
 
-def decide_alone(plan: FoldPlan, reading: Reading) -> bool:
+def decide_alone(plan: FoldPlan, reading: Reading, tuning: Tuning) -> bool:
     """Whether few rows decide: all were added, the fold goes by the sequence alone, and keys come again and again."""
     shares = _flat(reading)
     if plan.decided_by is None or any(share.weight != 1 for share in shares):
         return False
     keys = reading.narrowed(plan.key_names)
-    sampled = shares[:: max(1, len(shares) // _SAMPLES)]
+    sampled = shares[:: max(1, len(shares) // tuning.sampled_files)]
     frames = [rows for share in sampled for rows in islice(rows_of_share(keys, share), 1)]
-    rows = min(sum(share.rows for share in shares), AT_ONCE_ROWS)
+    rows = min(sum(share.rows for share in shares), tuning.decided_rows)
     return bool(frames) and has_many_a_key(pl.concat(frames).drop(WEIGHT), rows)
 
 
-def decisive_rows(plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor) -> Iterator[pl.DataFrame]:
+def decisive_rows(
+    plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor, at_once_rows: int
+) -> Iterator[pl.DataFrame]:
     """The rows that decide, some million rows of the window at a time; see `decide_alone`.
 
     Args:
         plan: the compiled fold.
         reading: the window.
         threads: to read with.
+        at_once_rows: rows among which is decided.
     """
     narrow = reading.narrowed(looked_at(plan))
-    for shares in _at_once(_flat(reading)):
+    for shares in _at_once(_flat(reading), at_once_rows):
         looked = list(threads.map(lambda share: list(rows_of_share(narrow, share)), shares))
         given = [rows for frames in looked for rows in frames]
         if not given:  # parts of a file that has fewer row groups than parts
@@ -58,10 +58,10 @@ def _flat(reading: Reading) -> list[Share]:
     return [share for of_task in reading.shares for share in of_task]
 
 
-def _at_once(shares: Sequence[Share]) -> Iterator[list[Share]]:
+def _at_once(shares: Sequence[Share], most_rows: int) -> Iterator[list[Share]]:
     held: list[Share] = []
     for share in shares:
-        if held and sum(one.rows for one in held) + share.rows > AT_ONCE_ROWS:
+        if held and sum(one.rows for one in held) + share.rows > most_rows:
             yield held
             held = []
         held.append(share)

@@ -82,7 +82,8 @@ def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = 
     try:
         at_once = os.cpu_count() or 1
         with ThreadPoolExecutor(max_workers=at_once) as threads:
-            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups_of(rows, recomputed, at_once))
+            groups = groups_of(run.job, rows, recomputed, at_once)
+            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups)
             return [result for results in folded for result in results]
     except InvalidData as failure:
         raise InvalidData(f"{run.name}: {failure}") from failure

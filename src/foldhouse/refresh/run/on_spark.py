@@ -39,17 +39,13 @@ from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
 from foldhouse.values.definition import Stream
 
-PIECE_ROWS = 2_000_000
-"""Signed rows that a task folds at once of a bucket without files: some 100 bytes each, and as much again to fold."""
-_ROWS_PER_TASK = 100_000
-
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
     """Read the pieces, run `rows`, shuffle the signed rows to the tasks of their buckets, and fold there."""
     tasks = _tasks(run)
-    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), tasks, PIECE_ROWS)
+    placement = placed(run.job, rows_of_run(run), tasks, run.job.tuning.task_piece_rows)
     buckets = frozenset() if run.recompute is None else run.recompute.buckets
-    route = Route(run.plan, run.job.layout, placement, buckets)
+    route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
     read_here = [one for one in run.evaluations if is_read_as_it_is(run.logic, one)]
     others = [one for one in run.evaluations if not is_read_as_it_is(run.logic, one)]
     routed = [_read(run, route, read_here, tasks)] if any(one.pieces[0] for one in read_here) else []
@@ -91,7 +87,7 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     signed = plain_columns(compiled)
     named = {name for column in signed for name in column.meta.root_names()}
     columns = tuple(name for name in compiled.inputs[0] if name in named)
-    return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks))
+    return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks), logic.tuning.chunk_rows)
 
 
 def _routed(route: Route, signed: DataFrame) -> DataFrame:
@@ -126,7 +122,7 @@ def rows_of_run(run: Run) -> int:
 def _tasks(run: Run) -> int:
     """How many tasks read, and how many fold: by the rows there are, up to what the session allows a shuffle."""
     allowed = int(run.logic.session().conf.get("spark.sql.shuffle.partitions") or "200")
-    return min(allowed, 2 + rows_of_run(run) // _ROWS_PER_TASK)
+    return min(allowed, 2 + rows_of_run(run) // run.job.tuning.task_rows)
 
 
 def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,7 +191,7 @@ def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterat
         changed = [one.select(changed[0].columns) for one in changed]
     # Hundreds of blobs become one piece of memory here: what follows would go through them one by one, again and again.
     rows = pl.concat(changed, rechunk=True) if changed else full[0].clear().drop(KEY_ONLY)
-    for group in groups_of(rows, pl.concat(full, rechunk=True) if full else None):
+    for group in groups_of(job, rows, pl.concat(full, rechunk=True) if full else None):
         yield from fold_buckets(job, *group)
 
 

@@ -7,7 +7,7 @@ large to be folded at once, a row's key says which sliver of it the row is in.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,15 +15,8 @@ from pyiceberg.transforms import BucketTransform
 
 from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.plan import FoldPlan
-from foldhouse.refresh.bucket.fold import partition_of
+from foldhouse.refresh.bucket.fold import BucketJob, partition_of
 from foldhouse.storage.files import Partition
-from foldhouse.storage.live import Slice
-from foldhouse.storage.schema import Layout
-
-GROUP_ROWS = 250_000
-"""Signed rows that a task takes in at once where buckets are small; a group is of whole buckets."""
-_SKEW = 4
-"""How many times as large as the average bucket the largest may be without being prepared for."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +47,25 @@ class Placement:
         return (keys.hash() % self.slivers).cast(pl.Int32)
 
 
-def placed(
-    layout: Layout, held: Mapping[Partition, Sequence[Slice]], rows: int, most_tasks: int, piece_rows: int
-) -> Placement:
+def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Placement:
     """Divide the buckets of a table into groups, and these among tasks, so that all tasks end together.
 
     Args:
-        layout: of the table.
-        held: partition -> what it holds.
+        job: the table.
         rows: about how many signed rows there are.
         most_tasks: among how many tasks at most.
         piece_rows: how many of them a task folds at once.
     """
-    transforms = [one.transform for one in layout.spec.fields]
+    transforms = [one.transform for one in job.layout.spec.fields]
     buckets = tuple(one.num_buckets if isinstance(one, BucketTransform) else 1 for one in transforms)
     has_days = any(not isinstance(one, BucketTransform) for one in transforms)
-    groups = max(most_tasks, math.ceil(rows / GROUP_ROWS))
+    groups = max(most_tasks, math.ceil(rows / job.tuning.task_group_rows))
     if not has_days:
         groups = min(groups, math.prod(buckets))
     weights = [rows / groups] * groups
-    for partition, slices in held.items():
+    for partition, slices in job.slices.items():
         weights[_group(buckets, partition, groups)] += sum(one.file.rows for one in slices)
-    largest = rows if has_days else min(rows, _SKEW * rows // math.prod(buckets))
+    largest = rows if has_days else min(rows, job.tuning.skew_factor * rows // math.prod(buckets))
     slivers = max(1, math.ceil(largest / piece_rows))
     return Placement(buckets, _balanced(weights, min(most_tasks, groups)), piece_rows, slivers)
 

@@ -23,14 +23,10 @@ from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
+from foldhouse.values.tuning import Tuning
 
 BLOBS = "task int, group int, sliver int, recomputed boolean, count int, blob binary"
 """What a routing task yields, as Spark writes it."""
-CHUNK_ROWS = 262_144
-"""Rows that a routing task holds at once, unless one batch or row group has more."""
-CHUNK_BYTES = 64 * 1024 * 1024
-"""Bytes that it holds at once before they are divided among blobs, so that no blob is larger."""
-_FEW_KEYS = 0.5
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _GROUP, _SLIVER = "__group", "__sliver"
 
@@ -43,6 +39,7 @@ class Route:
         plan: the compiled fold.
         layout: of the table.
         placement: which task folds what.
+        tuning: how much a task holds at once.
         buckets: rows of other buckets are left out; none are without one.
         recomputed: whether they are the full rows of keys that were unresolved.
     """
@@ -50,6 +47,7 @@ class Route:
     plan: FoldPlan
     layout: Layout
     placement: Placement
+    tuning: Tuning
     buckets: frozenset[str] = frozenset()
     recomputed: bool = False
 
@@ -87,12 +85,14 @@ class Reading:
         columns: of the source, that are read.
         signed: the keys, arguments and sequence as the kernel takes them.
         shares: task -> its shares.
+        chunk_rows: rows that a task holds at once, unless one row group has more.
     """
 
     layout: Layout
     columns: tuple[str, ...]
     signed: tuple[pl.Expr, ...]
     shares: tuple[tuple[Share, ...], ...] = field(repr=False)
+    chunk_rows: int
 
     def narrowed(self, names: Sequence[str]) -> Reading:
         """The same rows with some of the columns that are made of them."""
@@ -103,7 +103,7 @@ class Reading:
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Signed rows that Spark computed, as blobs."""
-    for rows in _fewer(route, (_frame(table) for table in _gathered(batches))):
+    for rows in _fewer(route, (_frame(table) for table in _gathered(route.tuning, batches))):
         yield from blobs_of(route, rows)
 
 
@@ -118,7 +118,8 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
 
 def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
     """Signed rows in any order, or partial sums of them, as blobs."""
-    size = max(1, math.ceil(rows.height * CHUNK_BYTES / max(rows.estimated_size(), CHUNK_BYTES)))
+    most_bytes = route.tuning.chunk_bytes
+    size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
         typed = chunk if SIGNED in chunk.columns else typed_rows(route.plan, chunk, recomputed=route.recomputed)
         found = with_bucket(route.layout, route.plan, typed)
@@ -136,7 +137,7 @@ def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) 
 
 def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Signed rows as they are, or as the sums of their keys, as long as these are clearly fewer."""
-    summing = route.plan.adds_up and not route.recomputed
+    summing, tuning = route.plan.adds_up and not route.recomputed, route.tuning
     held: list[pl.DataFrame] = []
     taken = 0
     for rows in frames:
@@ -145,10 +146,10 @@ def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFram
             continue
         held.append(partial_sums(route.plan, typed_rows(route.plan, rows, recomputed=route.recomputed)))
         taken += rows.height
-        if sum(one.height for one in held) >= CHUNK_ROWS:
+        if sum(one.height for one in held) >= tuning.chunk_rows:
             held = [sums_together(route.plan, held)]
-            summing = held[0].height <= _FEW_KEYS * taken
-        if sum(one.height for one in held) >= CHUNK_ROWS:
+            summing = held[0].height <= tuning.summed_keys_share * taken
+        if sum(one.height for one in held) >= tuning.chunk_rows:
             yield held.pop()
             taken = 0
     if held:
@@ -193,14 +194,14 @@ def _blob(rows: pl.DataFrame) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gathered(tuning: Tuning, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The batches, several together, so that blobs are few."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         held.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+        if rows >= tuning.chunk_rows or size >= tuning.chunk_bytes:
             yield pa.Table.from_batches(held)
             held, rows, size = [], 0, 0
     if rows:
@@ -225,7 +226,7 @@ def _chunks(reading: Reading, share: Share) -> Iterator[pa.Table]:
     first, end = (len(sizes) * part // share.parts for part in (share.part, share.part + 1))
     while first < end:
         upto = first + 1
-        while upto < end and starts[upto + 1] - starts[first] <= CHUNK_ROWS:
+        while upto < end and starts[upto + 1] - starts[first] <= reading.chunk_rows:
             upto += 1
         if positions is None:
             yield file.read(reading.layout, reading.columns, range(first, upto))

@@ -28,11 +28,6 @@ from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, typed_rows
 from foldhouse.storage.private import private_folder
 
-MOST_BYTES_IN_MEMORY = 512 * 1024 * 1024
-"""Of rows that decide; folding them takes some three times as much."""
-PIECE_ROWS = 1_000_000
-"""Signed rows of a group that a thread folds at once."""
-
 
 def can_be_spilled(run: Run) -> bool:
     """Whether the rows are those of the files as they are, so that nothing has to see all of them at once."""
@@ -49,14 +44,14 @@ def fold_spilled(run: Run) -> list[BucketResult]:
     Raises:
         InvalidData: see `combine`; with the table's name.
     """
-    at_once = os.cpu_count() or 1
+    at_once, most_bytes = os.cpu_count() or 1, run.job.tuning.decisive_bytes
     reading = reading_of(run.logic, run.evaluations, 4 * at_once)
     with ThreadPoolExecutor(at_once) as threads:
-        if not decide_alone(run.plan, reading):
+        if not decide_alone(run.plan, reading, run.job.tuning):
             return _through_a_folder(run, threads, partial(_read_all, reading))
-        deciding = decisive_rows(run.plan, reading, threads)
-        held = list(_until(deciding, MOST_BYTES_IN_MEMORY))
-        if sum(rows.estimated_size() for rows in held) > MOST_BYTES_IN_MEMORY:
+        deciding = decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows)
+        held = list(_until(deciding, most_bytes))
+        if sum(rows.estimated_size() for rows in held) > most_bytes:
             return _through_a_folder(run, threads, partial(_take_all, chain(held, deciding)))
     rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(held)))
     if run.recompute is None:
@@ -78,8 +73,9 @@ def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataF
 def _through_a_folder(
     run: Run, threads: ThreadPoolExecutor, divide: Callable[[Route, _Spill, ThreadPoolExecutor], None]
 ) -> list[BucketResult]:
-    placement = placed(run.job.layout, run.job.slices, rows_of_run(run), os.cpu_count() or 1, PIECE_ROWS)
-    route = Route(run.plan, run.job.layout, placement, run.recompute.buckets if run.recompute else frozenset())
+    placement = placed(run.job, rows_of_run(run), os.cpu_count() or 1, run.job.tuning.spilled_piece_rows)
+    buckets = run.recompute.buckets if run.recompute else frozenset()
+    route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
     with (
         private_folder() as folder,
         contextlib.closing(_Spill(folder)) as spill,
@@ -139,4 +135,5 @@ class _Spill:
 def _folded(run: Run, path: Path) -> list[BucketResult]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
         blobs = sorted(stream, key=lambda batch: batch.column("sliver")[0].as_py())
-        return [result for results in fold_groups(run.job, PIECE_ROWS, blobs) for result in results]
+        folded = fold_groups(run.job, run.job.tuning.spilled_piece_rows, blobs)
+        return [result for results in folded for result in results]

@@ -19,9 +19,6 @@ Slices = Mapping[str, Slice]
 States = tuple[list[Piece], ...]
 Choices = tuple[tuple[Choice, ...], ...]
 
-_MOST_ROWS = 2_000_000
-"""Above so many rows to look through here, everything is evaluated: finding out what may differ costs as much."""
-
 
 def of_window(
     logic: Logic,
@@ -134,7 +131,7 @@ def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, S
     """What may differ between two states of the sources."""
     shape, places = logic.compiled.shape, range(len(deltas))
     looked_through = sum(piece.file.rows for delta in deltas for piece in delta)
-    if looked_through > _MOST_ROWS or not any(states[-1]):
+    if looked_through > logic.tuning.compared_rows or not any(states[-1]):
         return _unchosen(logic)
     if shape.is_linear:
         ids = [event_id_of(logic, place) for place in places]
@@ -161,7 +158,7 @@ def _star_choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[i
     if not choices[middle]:  # nothing differs: no row of the middle, and so no row at all
         choices[middle] = (wanted[0],)
     pieces = {place: admitted(logic, middle, state[middle], choices[middle]) for place, state in states.items()}
-    if sum(piece.file.rows for state in pieces.values() for piece in state) <= _MOST_ROWS:
+    if sum(piece.file.rows for state in pieces.values() for piece in state) <= logic.tuning.compared_rows:
         rows = pl.concat([_values(logic, middle, state, linked, choices[middle]) for state in pieces.values()])
         for spoke in shape.spokes:
             values = rows.select([pl.col(m).alias(c) for m, c in zip(spoke.middle, spoke.columns, strict=True)])

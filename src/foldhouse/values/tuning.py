@@ -1,0 +1,156 @@
+"""Tuning: what a lake weighs when it chooses how to work. No number here changes a row of any table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from foldhouse.errors import DefinitionError
+from foldhouse.values.given import number, shown, whole
+
+_MIB = 1024 * 1024
+_MOST = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The costs, sizes and limits of one lake, each with the reason for its default.
+
+        Lake.local("lake", tuning=Tuning(in_process_rows=50_000, task_piece_rows=500_000))
+
+    Raises:
+        DefinitionError: a number makes no sense.
+    """
+
+    # Where a window is folded
+
+    in_process_rows: int = 200_000
+    """Windows of up to so many source rows are folded in this process: starting Spark's tasks costs more than that.
+    With 0, all rows go to Spark's tasks; with -1, windows without a row do so too."""
+    plain_rows_factor: int = 10
+    """So many times as many rows are folded in this process if none of them goes through Spark and back."""
+    spilled_rows_factor: int = 500
+    """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
+    picked_rows_share: float = 0.1
+    """Reading a row to see that it is not wanted costs this share of folding it."""
+    compared_rows: int = 2_000_000
+    """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
+
+    # When a refresh writes files again
+
+    deleted_share: float = 0.2
+    """A file is written again once this share of it is deleted: every read is then about half as slow again.
+    Below 0, every file of a changed bucket is; above 1.4, none is for its deleted rows."""
+    patience_least_share: float = 0.75
+    """The least patient file waits for this share of `deleted_share`."""
+    patience_spread_share: float = 1.0
+    """The most patient one waits for so much more: files wear alike, and should not be written again all at once."""
+    merged_small_files: int = 3
+    """Small files of a bucket are written as one once there are so many: every reader opens each of them."""
+    merged_delete_files: int = 3
+    """Delete files of a bucket are written as one once there are so many: every reader of the bucket opens them all."""
+    small_rows_factor: int = 8
+    """A file is small if it has up to so many times the rows that are written anyway: a row is carried a few times on
+    its way into a large file, however many refreshes there are."""
+    always_small_rows: int = 1_000
+    """A file with no more rows than this is always small: opening it costs readers more than its rows."""
+
+    # When a compaction does
+
+    compacted_files: int = 5
+    """A compaction writes a partition again from so many files on: fewer are not worth a commit."""
+    compacted_file_bytes: int = 128 * _MIB
+    """The size of file that a compaction aims at, compressed, if the table has no property for it."""
+    small_file_share: float = 0.75
+    """A file of this share of that size is left alone: writing it again saves hardly anything."""
+
+    # How much of a bucket is held at once
+
+    grouped_rows: int = 50_000
+    """Small buckets are folded together up to so many signed rows: a call for a few rows costs more than
+    folding them."""
+    combined_rows: int = 1_000_000
+    """Signed rows that are combined at once with what buckets hold; of more, one part of the keys follows another."""
+    pruning_keys: int = 2_000
+    """Comparing more keys than this with the bounds of a file costs more than it saves."""
+    read_whole_share: float = 0.3
+    """A bucket of which a larger share of the rows changes is read whole: looking for keys costs more."""
+    dense_row_group_keys: int = 2
+    """With so many wanted keys a row group, hardly any has none, so keys are not read ahead of the other columns."""
+    looked_up_rows_factor: int = 16
+    """So many times fewer positions than deleted ones are looked up one by one; more of them through a mask."""
+    written_file_bytes: int = 512 * _MIB
+    """The most a refresh writes into one file, counted in memory: it is read again whole once much of it is deleted."""
+
+    # How a large window is divided
+
+    chunk_rows: int = 262_144
+    """Rows that a routing task holds at once, unless one batch or row group has more: memory is bounded by it."""
+    chunk_bytes: int = 64 * _MIB
+    """Bytes that it holds at once before they are divided among blobs, so that no blob is larger."""
+    summed_keys_share: float = 0.5
+    """Sums are shuffled instead of rows while the keys are no larger a share of the rows than this."""
+    task_rows: int = 100_000
+    """Rows for which another Spark task is started: one with fewer costs more to start than it saves."""
+    task_group_rows: int = 250_000
+    """Signed rows that a task takes in at once if buckets are small: memory holds a group of whole buckets."""
+    task_piece_rows: int = 2_000_000
+    """Signed rows of a bucket without files that a Spark task folds at once: some 100 bytes each, and as much again
+    to fold."""
+    spilled_piece_rows: int = 1_000_000
+    """Signed rows of a group that a thread of this process folds at once: all cores do so at the same time."""
+    skew_factor: int = 4
+    """The largest bucket may have so many times the rows of the average one without being prepared for: hash buckets
+    are about equally large, and slivers cost a hash of each key."""
+    decided_rows: int = 16_000_000
+    """Rows among which the deciding ones are found: their keys and sequences are in memory, some 50 bytes each."""
+    decisive_bytes: int = 512 * _MIB
+    """Deciding rows that are kept in memory; folding them takes some three times as much."""
+    sampled_files: int = 8
+    """Parts of files from which it is estimated how often a key comes again: each is read once more."""
+
+    # Streams and history
+
+    appended_file_least_rows: int = 250_000
+    """An append writes several files at once if each has so many rows: smaller ones cost readers more than it saves."""
+    appended_file_most_rows: int = 4_000_000
+    """The most rows of one file of an append: a file is encoded in memory as a whole."""
+    stamped_rows: int = 64 * 1024
+    """Rows that share one piece of memory for their batch id, so that the column takes no memory to speak of."""
+    overdue_snapshots: int = 1_000
+    """Expiry is overdue once so many snapshots could go: each makes planning and committing slower."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            least, most = _BOUNDS.get(one.name, (1, _MOST) if isinstance(one.default, int) else (0, 1))
+            check = whole if isinstance(one.default, int) else number
+            check(f"tuning: {one.name}", getattr(self, one.name), least, most)
+
+
+_BOUNDS = {
+    "in_process_rows": (-1, _MOST),
+    "plain_rows_factor": (0, _MOST),
+    "spilled_rows_factor": (0, _MOST),
+    "compared_rows": (0, _MOST),
+    "deleted_share": (-1, 2),
+    "patience_spread_share": (0, 2),
+    "patience_least_share": (0, 2),
+    "always_small_rows": (0, _MOST),
+    "pruning_keys": (0, _MOST),
+    "decisive_bytes": (0, _MOST),
+}
+"""Field -> the least and the most; whole numbers from 1 on and shares from 0 to 1 where nothing is said."""
+
+DEFAULT = Tuning()
+"""What a lake is given if it is given nothing."""
+
+
+def tuned(tuning: Tuning, **given: int | None) -> Tuning:
+    """A tuning with some fields as a caller gave them; `None` leaves a field as it is.
+
+    Raises:
+        DefinitionError: it is no tuning, or a number makes no sense.
+    """
+    if not isinstance(tuning, Tuning):
+        raise DefinitionError(f"tuning is {shown(tuning)}; a foldhouse.Tuning is needed")
+    changed = {name: value for name, value in given.items() if value is not None}
+    return replace(tuning, **changed) if changed else tuning
