@@ -1,18 +1,11 @@
-"""The stock folds: each a function that makes a value, and the algebra behind it.
+"""The stock folds: each function returns a frozen value that holds its arguments and its algebra.
 
-| fold | insert | retraction |
-|---|---|---|
-| `count`, `total`, `average`, `distinct_exact` | merge | merge (subtract) |
-| `minimum`, `maximum` | merge | recompute the key when the retracted value is the extreme one |
-| `minimum_by`, `maximum_by` | merge | recompute the key when the retracted row is the one published |
-| `latest`, `earliest` | merge | recompute the key when the retracted row is the one published |
-| `distinct` (HLL sketch) | merge | recompute the key |
-| `collect` | merge | merge (subtract); with a limit, recompute the key when a full list loses a value |
-| `top` | merge | recompute the key when a full list loses a row |
-| `custom` | merge | merge (subtract) if it can, else recompute the key |
+Every fold merges inserted rows. An algebra without `unresolved` also subtracts retracted rows; one with it names the
+keys that must be recomputed from the source. `docs/how-it-works.md` has the table of both, and
+`docs/table-format.md` the types; `tests/unit/test_docs_of_folds.py` holds these tables to the algebras.
 
-A null argument is left out of every fold but `latest` and `earliest`, as SQL's aggregates do; a column without any
-value is null.
+Every fold except `latest` and `earliest` skips null arguments, as SQL's aggregates do. A column without any value is
+null.
 """
 
 from __future__ import annotations
