@@ -134,8 +134,8 @@ def _fitting(values: Doubles, more_bits: int, name: str, has_special: bool) -> L
     if highest - lowest > _BITS - more_bits:
         lowest = _lowest_bit(size)  # exact but slower: most doubles end in zero bits
     bits = _BITS - more_bits
-    count = max(1, -(-(highest - lowest) // bits))  # rounded up
-    return Limbs(name, lowest, bits, count, has_special)
+    # The number of limbs is rounded up.
+    return Limbs(name, lowest, bits, max(1, -(-(highest - lowest) // bits)), has_special)
 
 
 def _lowest_bit(size: Doubles) -> int:
