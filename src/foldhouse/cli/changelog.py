@@ -1,4 +1,4 @@
-"""A changelog on a terminal: a sign and the change's own word, and in an update what became different."""
+"""Prints a changelog on a terminal: a sign and the type of each change, with the changed values of updates marked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_changelog(columns: Sequence[Column], changes: Sequence[Row]) -> None:
 
 
 def counted(changes: pa.Table) -> str:
-    """How many rows came, went and changed, in how many commits."""
+    """Summarise how many rows were inserted, deleted and updated, in how many commits."""
     if not len(changes):
         return "nothing changed"
     kinds = Counter(changes[CHANGE_TYPE].to_pylist())

@@ -21,7 +21,7 @@ class Lags:
     _histories: dict[str, list[SnapshotInfo]] = field(default_factory=dict)
 
     def sources(self, name: str, above: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-        """What a table has folded of each of its sources.
+        """Return how far a table has folded each of its sources.
 
         Args:
             name: the table; a stream has no sources.
@@ -61,12 +61,12 @@ class Lags:
 
 
 def is_behind(sources: list[dict[str, Any]]) -> bool:
-    """Whether a table lacks anything that its streams, or the tables between, hold."""
+    """Whether a table is behind its streams, or behind the tables in between."""
     return any(one["commits_behind"] != 0 or is_behind(one["sources"]) for one in sources)
 
 
 def in_short(sources: list[dict[str, Any]]) -> str:
-    """How far a table is behind, on one line.
+    """Describe in one line how far a table is behind.
 
     2 commits behind s.orders; up to date with s.rates
     up to date with s.orders, which is 3 commits behind s.events
@@ -93,7 +93,7 @@ def _lag(one: Source) -> str:
 
 
 def _above(one: Source) -> str:
-    """What is to be said of a source's own sources: only what they are behind."""
+    """Describe how far a source is behind its own sources; empty if it is not."""
     late = [source for source in one["sources"] if source["commits_behind"] != 0 or is_behind(source["sources"])]
     if not late:
         return ""

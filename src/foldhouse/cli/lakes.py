@@ -1,4 +1,4 @@
-"""The lake a command is about: one that is there, and a table that is in it."""
+"""Opens the lake of a command, and finds a table in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lake_option(command: Command) -> Command:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Lake]:
-    """Open a lake that exists, for the length of a block.
+    """Open an existing lake for the duration of a block.
 
     Raises:
         FoldhouseError: there is none; nothing is created.
@@ -52,7 +52,7 @@ def opened(folder: Path) -> Iterator[Lake]:
 
 
 def known(lake: Lake, name: str) -> str:
-    """The name of a table, if the lake holds it.
+    """Return the name of a table that is in the lake.
 
     Raises:
         UnknownTable: it does not; the message names the nearest.

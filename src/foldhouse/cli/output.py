@@ -1,4 +1,4 @@
-"""How rows are printed: JSON lines, tab-separated text, or a table on a terminal. `docs/decisions/0002` says why."""
+"""Prints rows as JSON lines, tab-separated text, or a table on a terminal; `docs/decisions/0002` gives the reasons."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
 
 
 def _widths(columns: Sequence[Column], widest: Sequence[int], available: int) -> list[int]:
-    """The widths of the columns: the widest of those that may be cut short gives way first."""
+    """Return the widths of the columns: the widest column that may be cut is narrowed first."""
     widths = list(widest)
     excess = sum(widths) + _BETWEEN * (len(widths) - 1) - available
     while excess > 0:
@@ -131,7 +131,7 @@ def cell_of(value: Any) -> Text:
 
 
 def text_of(value: Any) -> str:
-    """A value on one line and without control characters; nothing for null."""
+    """Return a value on one line, without control characters; empty for null."""
     if value is None:
         return ""
     shown = value.isoformat(sep=" ") if isinstance(value, datetime) else plain(value)
@@ -141,7 +141,7 @@ def text_of(value: Any) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text with its control characters written out, so that a terminal shows them instead of acting on them."""
+    """Return text with escaped control characters, so that a terminal shows them and does not act on them."""
     return _CONTROL.sub(_escaped, text)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Engine
 
 @contextmanager
 def cheaper_commits(folder: Path) -> Iterator[None]:
-    """Make commits to the SQLite files inside of a folder cheaper, in this process; no other file is touched."""
+    """Make commits to SQLite files in a folder cheaper, in this process; other files are not affected."""
     held: dict[str, sqlite3.Connection] = {}
 
     def opened(connection: Any, record: Any) -> None:

@@ -28,7 +28,7 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 @dataclass(frozen=True)
 class ForegroundRun:
-    """What a run in the foreground came to.
+    """The result of a run in the foreground.
 
     Args:
         run_id: Dagster's id of it; the page shows it under `/runs/<run_id>`.
@@ -92,7 +92,7 @@ def run_in_foreground(
 
 
 def terminal() -> TextIO:
-    """Standard error as it is now, to write progress to while a run has taken it away."""
+    """Return a copy of standard error, for progress while a run redirects the original."""
     return os.fdopen(os.dup(2), "w", buffering=1)
 
 
@@ -163,7 +163,7 @@ def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
 
 
 def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
-    """What makes the page list the run under its job."""
+    """Return the tags by which the page lists the run under its job."""
     return {".dagster/repository": f"__repository__@{location.get('location_name', location['module_name'])}"}
 
 

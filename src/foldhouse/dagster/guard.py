@@ -1,4 +1,4 @@
-"""A guard in front of Dagster's web server, which has no log-in: it answers its own page, and no other.
+"""A guard in front of Dagster's web server, which has no login: only its own page gets an answer.
 
 A browser sends what any page on the internet asks it to send, also to 127.0.0.1. So the guard looks at what a browser
 says of where a request comes from, and refuses what is not the Dagster page itself:
@@ -28,13 +28,13 @@ _SCHEMES = ("http", "https")
 _PLAIN_PORTS = {80, 443}
 _READS = {"GET", "HEAD", "OPTIONS"}
 _SIMPLE = {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"}
-"""What a page may send anywhere without asking first, by the rules of CORS."""
+"""The content types that any page can send to any server without a preflight request, by the rules of CORS."""
 _GRAPHQL = {"application/json", "application/graphql"}
 _TRUSTED_SITES = {"same-origin", "none"}
 
 
 class Guard:
-    """ASGI middleware that refuses what another page asks for.
+    """ASGI middleware that refuses requests from other pages.
 
     Args:
         app: Dagster's web server.
@@ -55,7 +55,7 @@ class Guard:
         return await _refuse(scope, receive, send, refused)
 
     def _refused(self, scope: Scope) -> str | None:
-        """Why a request is refused; `None` for one that is not."""
+        """Return why a request is refused; `None` if it is accepted."""
         given = _headers(scope)
         hosts = self._names(scope)
         host = given.get("host", [])
@@ -73,7 +73,7 @@ class Guard:
 
 
 def _foreign(scope: Scope, given: Mapping[str, list[str]], hosts: frozenset[str]) -> str | None:
-    """Whether a browser says that another page asks for it."""
+    """Whether the browser says that the request comes from another page."""
     origins = {f"{scheme}://{host}" for scheme in _SCHEMES for host in hosts}
     foreign = [one for one in given.get("origin", []) if one.lower() not in origins]
     if foreign:
@@ -85,7 +85,7 @@ def _foreign(scope: Scope, given: Mapping[str, list[str]], hosts: frozenset[str]
 
 
 def _is_link(scope: Scope, given: Mapping[str, list[str]]) -> bool:
-    """Whether somebody follows a link to a page of ours: it is shown to them, and not to who links to it."""
+    """Whether a person follows a link to this page: the browser shows the answer to them, not to the linking site."""
     return (
         scope["type"] == "http"
         and scope["method"] == "GET"
@@ -96,7 +96,7 @@ def _is_link(scope: Scope, given: Mapping[str, list[str]]) -> bool:
 
 
 def _unasked(scope: Scope, given: Mapping[str, list[str]]) -> str | None:
-    """Whether it is of a kind that any page could send without asking first."""
+    """Whether any page could send the request without a preflight request."""
     if scope["type"] == "websocket":
         return None
     kinds = {one.partition(";")[0].strip().lower() for one in given.get("content-type", [])}
@@ -124,7 +124,7 @@ def _headers(scope: Scope) -> dict[str, list[str]]:
 
 
 def _unframed(send: Send) -> Send:
-    """Have browsers show the page in no frame of another page, where clicks could be stolen."""
+    """Forbid browsers to show the page in a frame of another page, where clicks could be stolen."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

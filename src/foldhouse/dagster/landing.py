@@ -33,7 +33,7 @@ _REASONS_SHOWN = 10
 
 @dataclass(frozen=True)
 class _Target:
-    """Where files land."""
+    """A stream, with the lake it is in and the landing folder its files are in."""
 
     lake: Lake
     landing: Landing
@@ -144,7 +144,7 @@ def _graph(name: str, land: dg.OpDefinition, check: dg.OpDefinition) -> dg.Graph
 
 
 def _land(target: _Target, days: list[date], report: DayReport) -> dict[date, str]:
-    """Land the days whose files can land, and return the others with the reason."""
+    """Land the days whose files can be read, and return the other days with the reasons."""
     refused: dict[date, str] = {}
     landed: dict[date, Landed] = {}
     for day in days:
@@ -159,7 +159,7 @@ def _land(target: _Target, days: list[date], report: DayReport) -> dict[date, st
 
 
 def _commit(target: _Target, landed: dict[date, Landed], report: DayReport) -> dict[date, str]:
-    """Commit days together; where one of them does not fit the stream, commit each by itself."""
+    """Commit days together; if one of them does not fit the stream, commit each day by itself."""
     if not landed:
         return {}
     try:

@@ -75,5 +75,5 @@ _SHOWN: dict[str, Callable[[Any], Any]] = {
 
 
 def _metadata(came_to: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows. Ids are text: a page that counts in doubles would round them."""
+    """Return the metadata on the page. Ids are text, because a page that parses numbers as doubles would round them."""
     return {name: shown(came_to[name]) for name, shown in _SHOWN.items() if name in came_to}

@@ -1,4 +1,4 @@
-"""Dagster's own beta and preview warnings, which a newcomer's first screen is otherwise full of."""
+"""Silences Dagster's beta and preview warnings, which would otherwise fill a newcomer's first screen."""
 
 import warnings
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the page is told: of each day that was committed, at once where a run fails later; and who else listens."""
+"""Reports committed days to Dagster, even if the run fails later, and to listeners in this process."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
 
 
 class DayReport:
-    """The days that a run has committed, by asset, and what is to be said of them.
+    """The days that a run has committed, by asset, with their metadata.
 
     Dagster writes the materializations of a range run when its step ends well. So a committed day is kept here, handed
     over as the metadata of its partition when the step ends well, and written at once when the step fails.
@@ -46,17 +46,17 @@ class DayReport:
         self._hands_over = True
 
     def committed(self, name: str, day: date, metadata: Metadata) -> None:
-        """Say that a day of a table or stream is committed."""
+        """Record that a day of a table or stream is committed."""
         self._committed[name, day.isoformat()] = metadata
         if day.isoformat() in self._asked:
             tell(name, day)
 
     def hand_over_nothing(self) -> None:
-        """Write every committed day itself, because Dagster would report days that are not committed beside them."""
+        """Report every committed day at the end, because Dagster would also report days that are not committed."""
         self._hands_over = False
 
     def hand_over(self) -> None:
-        """Leave the days of the run to the end of the step; write those the run touched beside them."""
+        """Let Dagster report the run's own days at the end of the step, and report other changed days here."""
         if not self._hands_over:
             self.write()
             return
@@ -67,7 +67,7 @@ class DayReport:
                 self._write(name, day, metadata)
 
     def write(self) -> None:
-        """Write every committed day now, because the step fails: they are committed whatever comes after."""
+        """Report every committed day now, because the step fails although these days are committed."""
         for (name, day), metadata in self._committed.items():
             self._write(name, day, metadata)
 
@@ -98,7 +98,7 @@ def tell(name: str, day: date | None) -> None:
 
 @contextmanager
 def listening(listener: OnPartition | None) -> Iterator[None]:
-    """Have `listener` called for everything that runs in this process inside of the block commit."""
+    """Call `listener` for every commit of this process within the block."""
     token = _listener.set(listener)
     try:
         yield

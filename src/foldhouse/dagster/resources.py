@@ -1,4 +1,4 @@
-"""What assets and sensors ask of a deployment's resources, whatever their classes."""
+"""The protocols of a deployment's resources, as assets and sensors use them."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ class LakeOpener(Protocol):
     """The resource `lake`."""
 
     def open(self) -> Lake:
-        """The lake; within a run always the same one, so that the run has one Spark session."""
+        """Return the lake: always the same one within a run, so that the run has one Spark session."""
 
 
 class LandingFolder(Protocol):
     """The resource `landing`."""
 
     def open(self, format: CsvFormat) -> Landing:
-        """The folder, read by a format."""
+        """Return the folder, read with a format."""

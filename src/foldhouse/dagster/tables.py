@@ -116,7 +116,7 @@ def _sources(table: Table) -> str:
 
 
 def _metadata(refreshed: Refreshed) -> dict[str, Any]:
-    """What a commit came to. Ids are text: a page that counts in doubles would round them."""
+    """Return the metadata of a commit. Ids are text, because a page that parses numbers as doubles would round them."""
     return {
         "dagster/row_count": refreshed.rows,
         "committed": refreshed.committed,
@@ -135,7 +135,7 @@ def _metadata(refreshed: Refreshed) -> dict[str, Any]:
 
 
 def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
-    """What a commit came to for one day of it; the rest of a day's metadata is the whole commit's."""
+    """Return the metadata of one day of a commit; the rest is that of the whole commit."""
     counts = counts or PartitionCounts()
     return {
         "dagster/partition_row_count": counts.rows,
@@ -150,5 +150,5 @@ def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:
-    """The snapshot is the version, so that a run that commits nothing makes nothing downstream stale."""
+    """Return the snapshot as the data version, so that a run without a commit makes nothing downstream stale."""
     return dg.DataVersion(str(refreshed.snapshot_id)) if refreshed.snapshot_id is not None else None

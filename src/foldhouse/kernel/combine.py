@@ -1,9 +1,9 @@
-"""Signed rows, combined with the rows a table holds: the step that every refresh, backfill and rebuild goes through.
+"""Combines signed rows with the stored rows of a table: the core of every refresh, backfill and rebuild.
 
-    combine(state, rows) == state of (the rows behind `state`, with `rows` added and taken away)
+    combine(state, rows) == state of (the rows behind `state`, with `rows` inserted and retracted)
 
-A pure function: what it cannot know from its arguments it names (`unresolved`), and is asked again with the full
-rows of those keys.
+`combine` is a pure function. If its arguments do not determine a key, it returns the key as unresolved. The caller then
+calls it again with all source rows of these keys.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from foldhouse.values.metadata_names import STATE
 
 FILE, ROW_POSITION = "__file", "__position"
 SIGNED = "__signed"
-"""Of sums in place of rows: how many rows there were."""
+"""The column of partial sums with the number of signed rows."""
 _INT128_ELSEWHERE = pl.Decimal(38, 0)
-"""What a 128-bit integer is on its way: Arrow has none."""
+"""Carries a 128-bit integer through Arrow, which has no such type."""
 
 
 @dataclass(frozen=True)
 class Combined:
-    """What has to be written so that a bucket is right.
+    """What to write to a bucket.
 
     Args:
-        rows: the new and the changed rows: the table's columns, `_state` included.
-        replaced: `(__file, __position)` of the held rows that changed or disappeared.
-        unresolved: the keys that have to be recomputed; nothing of the bucket may be written while there are any.
+        rows: the new and changed rows, with the table's columns and `_state`.
+        replaced: `(__file, __position)` of the stored rows that changed or disappeared.
+        unresolved: the keys that must be recomputed. While there are any, nothing of the bucket may be written.
     """
 
     rows: pl.DataFrame
@@ -47,7 +47,7 @@ class Combined:
 
 
 def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows that stand on both sides leave together: the net weight of each different row, without the zeros."""
+    """Return each different row with its net weight, without the rows whose insertions and retractions cancel."""
     if rows.is_empty() or rows[WEIGHT].min() > 0:  # type: ignore[operator]
         return rows
     columns = [name for name in plan.delta_schema.names if name != WEIGHT]
@@ -55,7 +55,7 @@ def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def newest_delete(plan: FoldPlan, rows: pl.DataFrame) -> tuple[Any, ...] | None:
-    """The sequence of the newest event that deletes its key, among rows that were added; `None` for none."""
+    """Return the sequence of the newest inserted event that deletes its key; `None` if there is none."""
     if plan.delete_argument is None:
         return None
     sequence = [sequence_column(i) for i in range(len(plan.sequence))]
@@ -71,35 +71,35 @@ def combine(
     recomputed: pl.DataFrame | None = None,
     deleted_upto: tuple[Any, ...] | None = None,
 ) -> Combined:
-    """Fold signed rows into the rows a bucket holds.
+    """Fold signed rows into the stored rows of a bucket.
 
     Args:
         plan: the compiled fold.
         state: the bucket's rows: the table's columns, `__file` and `__position`.
-        rows: the signed rows of the window, none with a null key.
-        recomputed: for the keys that were unresolved, all their source rows (weight +1). Where `__key_only` is
-            true, a row only says that its key was recomputed, so that a key without any rows left disappears.
-        deleted_upto: the newest sequence of any delete that was folded into the table before, see `newest_delete`.
+        rows: the signed rows of the window; no key is null.
+        recomputed: all source rows (weight +1) of the keys that were unresolved. A row with `__key_only` only marks its
+            key as recomputed, so that a key without source rows disappears.
+        deleted_upto: the newest sequence of any delete folded earlier; see `newest_delete`.
 
     Raises:
-        InvalidData: a number does not fit its column, or more rows were taken away than were ever folded.
+        InvalidData: a number does not fit its column, or more rows are retracted than were folded.
     """
     return combine_summed(plan, state, summed(plan, rows), recomputed, deleted_upto)
 
 
 def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """What the signed rows of each key come to, as `combine_summed` takes it; see `combine`."""
+    """Aggregate the signed rows of each key for `combine_summed`; see `combine`."""
     with _in_few_words():
         return deltas_of(plan, cancelled(plan, _canonical(plan, rows)))
 
 
 def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
-    """What some signed rows of each key come to, to be added up with others: for a plan that `adds_up`.
+    """Aggregate some signed rows by key, to be added to other such sums later; for a plan that `adds_up`.
 
     Args:
         plan: the compiled fold.
         rows: signed rows; keys may be null here.
-        also: columns that are the same in all rows of a key, to be kept.
+        also: columns to keep; each has one value per key.
 
     Returns:
         The keys, `also`, `__signed` (how many rows there were), and the sums.
@@ -112,14 +112,14 @@ def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -
 
 
 def sums_together(plan: FoldPlan, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Some partial sums without columns beside them as one such frame."""
+    """Add up partial sums that have no `also` columns, into one frame of partial sums."""
     together = pl.concat(parts)
     names = [name for name in together.columns if name not in plan.key_names]
     return together if len(parts) == 1 else together.group_by(plan.key_names).agg(pl.col(names).sum())
 
 
 def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
-    """Partial sums of the same and of different keys, as `combine_summed` takes them.
+    """Add up partial sums by key for `combine_summed`.
 
     Raises:
         InvalidData: a total of decimals does not fit.
@@ -152,9 +152,9 @@ def combine_summed(
 
 
 def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
-    """The places of the held rows whose `plan.seldom_needed` columns cannot be told without.
+    """Return the places of the stored rows whose `plan.seldom_needed` columns must be read.
 
-    They stand in a row that is written again for another column's sake, or their own values decide.
+    These are rows that are written again because another column changed, or rows whose own values decide.
     """
     joined = by_keys(_flat(plan, state).drop(plan.seldom_needed), sums, plan.key_names, "inner")
     is_written_anyway = plan.counts_rows or len(plan.units) > 1
@@ -172,7 +172,7 @@ def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed:
 
 @contextlib.contextmanager
 def _in_few_words() -> Iterator[None]:
-    """Raised inside an expression, Polars appends to an error of ours which expression it was."""
+    """Remove the text about an expression that Polars appends to an error of ours raised inside it."""
     try:
         yield
     except FoldhouseError as failure:
@@ -180,7 +180,7 @@ def _in_few_words() -> Iterator[None]:
 
 
 def _canonical(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with one zero and one NaN: of values that are equal, the same one is published whichever came first."""
+    """Return the rows with one zero and one NaN, so that of equal values always the same one is published."""
     floats = [f for f in plan.delta_schema if holds_floats(f.type)]
     return rows.with_columns([canonical(pl.col(f.name), f.type).alias(f.name) for f in floats])
 
@@ -214,7 +214,7 @@ def _combined(
 
 
 def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:
-    """The joined keys, each with the newest delete that may concern it: all that is known of a key that is absent."""
+    """Add to each key the newest delete that may concern it; for an absent key, nothing else is known."""
     upto = deleted_upto or (None,) * len(plan.sequence)
     parts = [
         pl.lit(value, polars_type(kind)).alias(f"__{DELETED_UPTO}.{name}")
@@ -224,7 +224,7 @@ def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any,
 
 
 def _flat(plan: FoldPlan, state: pl.DataFrame) -> pl.DataFrame:
-    """A bucket's rows with the fields of `_state` as columns."""
+    """Return a bucket's rows with the fields of `_state` as columns."""
     names = [field.name for field in plan.table_schema.field(STATE).type]
     fields = [pl.col(STATE).struct.field(name).alias(_hidden(name)) for name in names]
     return state.select([*plan.key_names, *_published(plan), *fields, FILE, ROW_POSITION])
@@ -275,9 +275,9 @@ class _Deltas(dict[str, pl.Expr]):
 
 
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows afterwards, flat, of the keys that are there, and the places of the held rows of those that are not.
+    """Return the flat rows of the keys that exist afterwards, and the places of the stored rows of all other keys.
 
-    Each row has the held one of its key beside it: its place, and its columns as `__held_<column>`.
+    Each row also has the stored row of its key: its place, and its columns as `__held_<column>`.
     """
     joined = joined.with_columns(
         unit.algebra.joint(_accumulator(plan, unit), _Deltas(unit)).alias(f"{DELTA}{unit.name}_joint")

@@ -1,7 +1,7 @@
-"""Exact arithmetic on columns of doubles: sums and means of many keys at once, without rounding in between.
+"""Exact arithmetic on columns of doubles: sums and means of many keys at once, without intermediate rounding.
 
-The doubles of a key are *distilled*: replaced by others of the same sum, of which each is that of all below it and
-itself, rounded. What comes out depends on the exact sum alone (Kahan's and Bohlender's distillation with Knuth's
+The doubles of a key are *distilled*: replaced by doubles with the same sum, each of which is the rounded sum of itself
+and all smaller ones. The result depends on the exact sum alone (Kahan's and Bohlender's distillation with Knuth's
 TwoSum; Bohlender 1977, Ogita, Rump and Oishi 2005).
 """
 
@@ -16,33 +16,34 @@ Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 LARGEST = 2.0**1000
-"""Doubles above it are added otherwise: a sum on the way might leave the range."""
+"""Larger doubles are added with Python's integers, because an intermediate sum could overflow."""
 _LEAST_MEAN, _LARGEST_MEAN = 2.0**-900, 2.0**900
 _CHUNK = 16_384
-"""Keys at once, so that what is computed stays in the processor's cache."""
+"""Keys per pass, so that intermediate arrays stay in the processor's cache."""
 _HALVES = 2.0**27 + 1
+"""Veltkamp's factor, which splits a double of 53 bits into two halves."""
 
 
 def distilled(parts: Doubles) -> Doubles:
-    """Doubles with the same sums: in the last row the sum rounded, above it what is missing, rounded, and so on.
+    """Return doubles with the same sums: the rounded sum in the last row, above it the rounded remainder, and so on.
 
     Args:
-        parts: a column a key; finite, none larger than `LARGEST`.
+        parts: one column per key; all finite, none larger than `LARGEST`.
 
     Returns:
         The same shape; zeros are in the first rows.
     """
     if len(parts) == 1:
-        return parts + 0.0
+        return parts + 0.0  # -0.0 becomes 0.0
     return np.concatenate([_chunk(parts[:, at : at + _CHUNK]) for at in range(0, max(1, parts.shape[1]), _CHUNK)], 1)
 
 
 def means(parts: Doubles, counts: npt.NDArray[np.int64]) -> Doubles:
-    """Sums divided by numbers above 0, rounded once.
+    """Divide sums by positive counts, rounded once.
 
     Args:
-        parts: of each key the doubles of its sum, as `distilled` leaves them.
-        counts: a number a key, below 2**53.
+        parts: the doubles of each key's sum, as `distilled` returns them.
+        counts: one count per key, below 2**53.
     """
     divisors = counts.astype(np.float64)
     found: Doubles = parts[-1] / divisors
@@ -62,7 +63,7 @@ def means(parts: Doubles, counts: npt.NDArray[np.int64]) -> Doubles:
 
 
 def _two_sum(one: Doubles, other: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded sum, and what was rounded off: together exact."""
+    """Return the rounded sum and its rounding error, whose sum is exact (Knuth's TwoSum)."""
     total = one + other
     part = total - one
     return total, (one - (total - part)) + (other - part)
@@ -71,7 +72,7 @@ def _two_sum(one: Doubles, other: Doubles) -> tuple[Doubles, Doubles]:
 def _chunk(given: Doubles) -> Doubles:
     parts = given + 0.0
     moves = True
-    while moves:  # distillation ends after as many rounds as there are parts, at the most
+    while moves:  # at most as many rounds as there are parts
         moves = False
         carried = parts[0]
         for row in range(1, len(parts)):
@@ -86,9 +87,9 @@ def _chunk(given: Doubles) -> Doubles:
 
 
 def _tied(parts: Doubles) -> Flags:
-    """Keys in which a double lies half-way between two, and what is below decides otherwise than the even one of them.
+    """Return the keys in which a third double decides a tie that round-to-even would decide differently.
 
-    Of the double below a third one is not seen by the rounding of the first two.
+    TwoSum rounds two doubles at a time, so it cannot see the third.
     """
     tied: Flags = np.zeros(parts.shape[1], np.bool_)
     for row in range(len(parts) - 2):
@@ -106,19 +107,19 @@ def _exactly(parts: list[float]) -> list[float]:
 
 
 def _better(parts: Doubles, divisors: Doubles, means: Doubles) -> Doubles:
-    """The neighbour of a mean on the side of the exact one, where that is nearer."""
+    """Return for each mean its neighbour towards the exact mean if that is nearer, else the mean."""
     product = means * divisors
     left = distilled(np.concatenate([parts, [-product], [-_lost(means, divisors, product)]]))
     side = np.sign(left[-1])
     neighbours = np.nextafter(means, np.copysign(np.inf, side))
     half_way = divisors * (np.abs(neighbours - means) / 2)
     beyond = distilled(np.concatenate([left * side, [-half_way]]))[-1]
-    is_odd = (means.view(np.int64) & 1).astype(np.bool_)
+    is_odd = (means.view(np.int64) & 1).astype(np.bool_)  # the last bit of the mantissa: ties go to even
     return np.where((beyond > 0) | ((beyond == 0) & is_odd), neighbours, means)
 
 
 def _lost(one: Doubles, other: Doubles, product: Doubles) -> Doubles:
-    """What a product was rounded by (Dekker and Veltkamp)."""
+    """Return the rounding error of a product (Dekker and Veltkamp)."""
     (high, low), (other_high, other_low) = _halves(one), _halves(other)
     return low * other_low - (((product - high * other_high) - low * other_high) - high * other_low)
 

@@ -1,4 +1,4 @@
-"""How many different values: about, by a sketch, or exactly, by a multiset."""
+"""The number of different values: estimated with a sketch, or exact with a multiset."""
 
 from __future__ import annotations
 

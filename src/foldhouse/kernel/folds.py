@@ -1,18 +1,11 @@
-"""The stock folds: each a function that makes a value, and the algebra behind it.
+"""The stock folds: each function returns a frozen value that holds its arguments and its algebra.
 
-| fold | insert | retraction |
-|---|---|---|
-| `count`, `total`, `average`, `distinct_exact` | merge | merge (subtract) |
-| `minimum`, `maximum` | merge | recompute the key when the retracted value is the extreme one |
-| `minimum_by`, `maximum_by` | merge | recompute the key when the retracted row is the one published |
-| `latest`, `earliest` | merge | recompute the key when the retracted row is the one published |
-| `distinct` (HLL sketch) | merge | recompute the key |
-| `collect` | merge | merge (subtract); with a limit, recompute the key when a full list loses a value |
-| `top` | merge | recompute the key when a full list loses a row |
-| `custom` | merge | merge (subtract) if it can, else recompute the key |
+Every fold merges inserted rows. An algebra without `unresolved` also subtracts retracted rows; one with it names the
+keys that must be recomputed from the source. `docs/how-it-works.md` has the table of both, and
+`docs/table-format.md` the types; `tests/unit/test_docs_of_folds.py` holds these tables to the algebras.
 
-A null argument is left out of every fold but `latest` and `earliest`, as SQL's aggregates do; a column without any
-value is null.
+Every fold except `latest` and `earliest` skips null arguments, as SQL's aggregates do. A column without any value is
+null.
 """
 
 from __future__ import annotations
@@ -37,7 +30,7 @@ from foldhouse.values.given import shown, text, texts, whole
 from foldhouse.values.types import arrow_type
 
 MOST_LISTED = 1_000_000
-"""How long a list in a row may be at the most."""
+"""The longest list that `collect(limit=...)` and `top` may publish."""
 
 __all__ = [
     "average",
@@ -58,52 +51,52 @@ __all__ = [
 
 
 def count(value: Expression | None = None) -> ColumnFold:
-    """How many rows, or how many rows where `value` is not null. A long; merges and subtracts."""
+    """Count rows, or rows in which `value` is not null. Gives a long."""
     return ColumnFold(COUNT, () if value is None else (value,))
 
 
 def total(value: Expression) -> ColumnFold:
-    """The sum of a number.
+    """Sum a number.
 
-    Integers give a long and decimals keep their scale with ten more digits, both exactly: what does not fit is an
-    error, never a wrap. Floats give a double: their exact sum, rounded once, the same for every order and batching.
-    NaN or both infinities give NaN, one infinity gives itself, and a finite sum beyond the doubles gives an infinity.
-    There is one zero, never -0.0.
+    Integers give a long, and decimals keep their scale with ten more digits (38 at most). A sum that does not fit
+    raises an error; it never wraps. Floats give a double: their exact sum, rounded once, the same for every order and
+    batching. NaN or both infinities give NaN, one infinity gives itself, and a finite sum beyond the doubles gives an
+    infinity. Zero is never -0.0.
     """
     return ColumnFold(TOTAL, (value,))
 
 
 def average(value: Expression) -> ColumnFold:
-    """The mean of a number: of integers and floats a double, of decimals one with four more digits, rounded half up.
+    """Average a number: a double, or for decimals a decimal with four more digits, rounded half up.
 
-    It is the exact sum divided by the number of values, rounded once. Of floats it is NaN or an infinity only where a
-    value is: values whose sum is beyond the doubles have a mean all the same.
+    The average is the exact sum divided by the number of values, rounded once. An average of floats is NaN or an
+    infinity only if a value is: values whose sum is beyond the doubles still have an average.
     """
     return ColumnFold(AVERAGE, (value,))
 
 
 def minimum(value: Expression) -> ColumnFold:
-    """The smallest value."""
+    """Give the smallest value, with its type."""
     return ColumnFold(MINIMUM, (value,))
 
 
 def maximum(value: Expression) -> ColumnFold:
-    """The largest value."""
+    """Give the largest value, with its type; NaN is greater than every number."""
     return ColumnFold(MAXIMUM, (value,))
 
 
 def minimum_by(value: Expression, by: Expression) -> ColumnFold:
-    """The value in the row with the smallest `by`, null or not; rows without `by` are left out.
+    """Give the value in the row with the smallest `by`; the value may be null, and rows with a null `by` are skipped.
 
-        minimum_by("price", "offered_at")   -> the first price of all
+        minimum_by("price", "offered_at")   -> the price that was offered first
 
-    Ties of `by` go to the smaller value, null before every other and NaN last.
+    If several rows have the smallest `by`, the smallest value wins: null is lowest and NaN greatest.
     """
     return ColumnFold(MINIMUM_BY, (value, by))
 
 
 def maximum_by(value: Expression, by: Expression) -> ColumnFold:
-    """The value in the row with the largest `by`; the mirror of `minimum_by`, ties go to the greater value."""
+    """Give the value in the row with the largest `by`: the mirror of `minimum_by`; in ties, the greatest value wins."""
     return ColumnFold(MAXIMUM_BY, (value, by))
 
 
@@ -120,23 +113,23 @@ def latest(
     delete_when: Expression | None = None,
     ignore_nulls: bool = False,
 ) -> ColumnFold | RowFold:
-    """The last event of a key by the table's `sequence_by`: one value of it, or in place of a `fold` the whole row.
+    """Give the last event of a key by the table's `sequence_by`: one value, or the whole row instead of a `fold`.
 
         fold(status=latest("status"), paid=total("amount"))
         table("shop.orders", source=order_events, fold=latest(delete_when="op = 'delete'"))
 
-    All columns of a table come from one and the same event. Ties of the sequence go to a delete, then to the greater
-    row by value, so that no answer depends on the order of arrival.
+    All `latest` columns of a table come from the same event. If sequences tie, a delete wins, then the greater row by
+    value, so the answer does not depend on the order of arrival.
 
     Args:
-        value: the one value to publish, null or not.
-        columns: of whole rows, the columns to publish; by default all but the keys.
-        delete_when: of whole rows, which events delete their key: it is absent while its last event is one of them.
-        ignore_nulls: each column has its own latest value that is not null, among the events since the last delete:
-            events are partial updates.
+        value: the one value to publish; it may be null.
+        columns: for whole rows, the columns to publish; by default all except the keys.
+        delete_when: for whole rows, which events delete their key. The key is absent while its last event is a delete.
+        ignore_nulls: treat events as partial updates: each column has its own latest value that is not null, among the
+            events since the last delete.
 
     Raises:
-        DefinitionError: a value together with what is only for whole rows.
+        DefinitionError: `value` is combined with an argument for whole rows.
     """
     if value is None:
         algebra = _LATEST_ROW[delete_when is not None, ignore_nulls]
@@ -156,7 +149,7 @@ def earliest(*, columns: Sequence[str] = (), ignore_nulls: bool = False) -> RowF
 def earliest(
     value: Expression | None = None, *, columns: Sequence[str] = (), ignore_nulls: bool = False
 ) -> ColumnFold | RowFold:
-    """The first event of a key by the table's `sequence_by`: the mirror of `latest`, without deletes."""
+    """Give the first event of a key by the table's `sequence_by`: the mirror of `latest`, without deletes."""
     algebra = EARLIEST_GIVEN if ignore_nulls else EARLIEST
     if value is None:
         return RowFold(algebra, _columns(columns), None, _option(ignore_nulls))
@@ -183,39 +176,39 @@ def _columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def distinct(value: Expression) -> ColumnFold:
-    """About how many different values: an HLL sketch of 4,096 registers, 1.6 % standard error. A long.
+    """Estimate the number of different values, with a standard error of 1.6 %. Gives a long.
 
-    The answer depends on the set of values alone, not on the order or the batches in which they came.
+    The estimate uses an HLL sketch of 4,096 registers. It depends on the set of values alone, not on order or batches.
     Source: Heule et al. 2013 for the sketch (Apache DataSketches), Ertl 2017 for the estimate.
     """
     return ColumnFold(DISTINCT, (value,))
 
 
 def distinct_exact(value: Expression) -> ColumnFold:
-    """Exactly how many different values. A long; its state holds every value of a key with its number of rows."""
+    """Count the different values exactly. Gives a long; the state has every value of a key with its number of rows."""
     return ColumnFold(DISTINCT_EXACT, (value,))
 
 
 def collect(
     value: Expression, *, by: Expression | None = None, distinct: bool = False, limit: int | None = None
 ) -> ColumnFold:
-    """The values of a key as a list, ordered by `by` and then by value; nulls are left out.
+    """Collect the values of a key into a list, ordered by `by` and then by value; nulls are skipped.
 
         collect("word")                          -> ["a", "b", "b"]
         collect("word", distinct=True)           -> ["a", "b"]
         collect("word", by="said_at", limit=2)   -> ["b", "a"]
 
-    The order is ascending and does not depend on arrival: a null `by` comes first, NaN last. Its state holds the
-    values a second time, each with its number of rows; up to `limit` of them where there is a limit.
+    The order is ascending and does not depend on arrival: a null `by` comes first, NaN last. The state stores the
+    values a second time, each with its number of rows, and at most `limit` of them.
 
     Args:
-        value: what to collect.
-        by: what to order it by; the value itself by default.
-        distinct: each value once, in the place of its smallest `by`.
-        limit: how many values the list has at the most: the first ones.
+        value: the values to collect.
+        by: orders the list; by default, the value itself.
+        distinct: list each value once, at its smallest `by`.
+        limit: the number of values to keep, from the beginning of the list; 1 to 1,000,000.
 
     Raises:
-        DefinitionError: a limit that is no whole number above 0.
+        DefinitionError: the limit is out of range.
     """
     if limit is not None:
         whole(f"the limit of collect({shown(value)})", limit, 1, MOST_LISTED)
@@ -229,19 +222,19 @@ def collect(
 
 
 def top(n: int, *values: str, by: str) -> ColumnFold:
-    """The `n` rows with the largest `by`, best first, as a list of structs `(*values, by)`.
+    """Give the `n` rows with the largest `by`, best first, as a list of structs `(*values, by)`.
 
         top(10, "stock_code", by="units")   -> [{stock_code: "85123A", units: 454}, ...]
 
     Ties go to the smaller `values`.
 
     Args:
-        n: how many rows at the most.
-        values: columns of the rows to publish.
-        by: the column that ranks; rows without it are left out.
+        n: the most rows in the list; 1 to 1,000,000.
+        values: the columns to publish.
+        by: the column that ranks the rows; rows in which it is null are skipped.
 
     Raises:
-        DefinitionError: `n` below 1, or no values.
+        DefinitionError: `n` is out of range, or there are no values.
     """
     whole("n of top()", n, 1, MOST_LISTED)
     if not values:
@@ -261,39 +254,39 @@ def custom(
     type: str | pa.DataType | None = None,
     version: int = 1,
 ) -> ColumnFold:
-    """A fold of your own, in plain Python.
+    """Fold with your own functions, in plain Python.
 
         longest = custom(
             "word",
             name="longest",
-            prepare=lambda word: word,                                            # a row -> its state; None: left out
+            prepare=lambda word: word,                                          # a row -> its state; None: skip the row
             merge=lambda one, other: max(one, other, key=lambda word: (len(word), word)),
             state="string",
         )
 
-    `merge` has to be associative and commutative: rows come in any order and are folded in batches of any size.
-    `foldhouse.testing.check_fold` tries both, and `subtract`. What the functions return has to be of the types
-    declared; they are given values as they are stored, so that a struct or a map is a dict and a list is a list. They
-    must depend on nothing but their arguments, and must not change them. Spark's tasks are sent the functions
-    themselves; a module that they import has to be there too.
+    `merge` must be associative and commutative, because rows come in any order and in batches of any size.
+    `foldhouse.testing.check_fold` tests this, and `subtract`. The functions receive values as they are stored: a struct
+    or a map is a dict, a list is a list. They must return the declared types, depend only on their arguments, and not
+    change them. Spark's tasks receive the functions themselves, so modules that these import must be installed there
+    too.
 
-    Functions cannot be hashed: a table's definition knows this fold by its name and version. Change the version with
-    the functions, or tables go on with what the old ones left.
+    The catch: functions cannot be hashed, so a table's definition identifies this fold by its name and version. Change
+    the version whenever you change the functions, or tables keep the state of the old ones.
 
     Args:
-        arguments: what `prepare` is given of each row, null as `None`.
-        name: for the definition, and for messages.
-        prepare: the arguments of one row -> its state, or `None` to leave the row out.
+        arguments: the columns or expressions that `prepare` receives; null is `None`.
+        name: identifies the fold in definitions and messages.
+        prepare: the arguments of one row -> its state, or `None` to skip the row.
         merge: two states -> the state of the rows of both.
-        present: a state -> what is published; the state itself by default.
-        subtract: (state, state of rows among its own) -> the state of the others. Without it, retractions recompute
+        present: a state -> the published value; by default, the state itself.
+        subtract: (state, state of some of its rows) -> the state of its other rows. Without it, a retraction recomputes
             the key from the source.
-        state: the type of a state, as Iceberg says it (`struct<sum: decimal(18,4), rows: long>`) or as Arrow's.
-        type: the type of what is published; that of the state where there is no `present`.
-        version: of the functions.
+        state: the type of a state: an Iceberg type as text (`struct<sum: decimal(18,4), rows: long>`) or an Arrow type.
+        type: the type of the published value; required with `present`, else that of the state.
+        version: the version of the functions.
 
     Raises:
-        DefinitionError: a type or a function is missing or is none.
+        DefinitionError: a type or a function is missing or invalid.
     """
     kept = arrow_type(state)
     published = kept if type is None else arrow_type(type)

@@ -1,8 +1,8 @@
-"""Exact sums of the floats of each key: as whole numbers of 128 bits, which Polars adds up in any order without loss.
+"""Exact sums of floats by key, as 128-bit integers, which Polars adds in any order without loss.
 
-All doubles of a window are whole numbers of some power of two. Where they all fit into 126 bits with room for their
-sum, as amounts of money do, one such number a row is enough. Otherwise a double is cut into *limbs*, each with its own
-power of two, and the limbs are added up one by one.
+All doubles of a window are integers times some power of two. If these integers and their sum fit into 126 bits, as
+amounts of money do, one integer per row is enough. Otherwise each double is cut into *limbs*, each with its own power
+of two, and the limbs are summed separately.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from foldhouse.values.fold import ExactSum
 KEPT = pl.Struct({"value": pl.Float64(), "rest": pl.Float64(), "more": pl.List(pl.Float64())})
 """A sum, see `exact`."""
 _BITS = 126
-"""That a whole number of 128 bits may take, its sign left out."""
+"""The usable bits of a 128-bit integer, without its sign and one spare bit."""
 _MANTISSA, _FINEST = 53, -1074
 _SPECIAL = ("nans", "above", "below")
 
 
 @dataclass(frozen=True)
 class Limbs:
-    """The columns that the doubles of an argument were cut into, to be summed by key.
+    """The columns into which the doubles of an argument are cut, to be summed by key.
 
     Args:
-        name: begins the names of the columns.
+        name: the prefix of the columns' names.
         lowest: the power of two of the first limb.
-        bits: by how much the power of each limb is above that of the one before.
-        count: how many limbs there are.
-        has_special: whether NaN and infinities are counted beside them.
+        bits: how many bits a limb has: the power of each limb exceeds that of the one before by this much.
+        count: the number of limbs.
+        has_special: whether NaN and infinities are counted in columns of their own.
     """
 
     name: str
@@ -58,10 +58,11 @@ class Limbs:
         return f"{self.name}_{place}"
 
     def cut(self, rows: pl.DataFrame, values: Doubles, weight: pl.Expr | None) -> pl.DataFrame:
-        """The rows with the limbs of finite values, times their weight if there is one, beside them."""
+        """Add columns with the limbs of finite values, multiplied by the weight if there is one."""
         left, limbs = values, []
         for place in reversed(range(self.count)):
             power = self.lowest + place * self.bits
+            # ldexp scales by a power of two without rounding; trunc leaves the lower bits to the next limb.
             limb = np.ldexp(left, -power) if self.count == 1 else np.trunc(np.ldexp(left, -power))
             limbs.append(pl.Series(self._limb(place), limb))
             left = left if place == 0 else left - np.ldexp(limb, power)
@@ -70,13 +71,14 @@ class Limbs:
         return rows.with_columns(limbs).with_columns(weighted)
 
     def gathered(self, sums: pl.DataFrame) -> pl.Series:
-        """The sum of each key, as `KEPT`."""
+        """Return the sum of each key, as `KEPT`."""
         parts, largest = [], np.zeros(sums.height, np.int64)
         for place in range(self.count):
             doubles = _three_doubles(sums[self._limb(place)])
             power = self.lowest + place * self.bits
             largest = np.maximum(largest, np.where(doubles[-1] != 0, np.frexp(doubles[-1])[1] + power, 0))
             parts += [(one, power) for one in doubles]
+        # These keys are summed with Python's integers: a double could overflow on the way.
         slow = largest > np.frexp(LARGEST)[1] - 1
         if self.has_special:
             counts = sums.select((pl.col(one) != 0).alias(one) for one in self._special)
@@ -94,12 +96,12 @@ class Limbs:
 
 
 def limbed(rows: pl.DataFrame, part: ExactSum, name: str) -> tuple[pl.DataFrame, Limbs]:
-    """Signed rows with columns beside them whose sums are the exact sum of the floats of a key.
+    """Add columns to signed rows whose sums by key are the exact sum of the floats.
 
     Args:
         rows: signed rows.
-        part: what to sum.
-        name: begins the names of the columns.
+        part: the floats to sum.
+        name: the prefix of the columns' names.
     """
     given = rows.select(part.value.cast(pl.Float64).fill_null(0.0)).to_series()
     values, is_finite = given.to_numpy(), given.is_finite().to_numpy()
@@ -117,12 +119,12 @@ def limbed(rows: pl.DataFrame, part: ExactSum, name: str) -> tuple[pl.DataFrame,
 
 
 def _bits_of_weights(rows: pl.DataFrame, weight: pl.Expr) -> int:
-    """By how many bits a sum may be longer than what is summed."""
+    """Return by how many bits a sum can be longer than its longest value."""
     return int(rows.select(weight.abs().cast(pl.Int128).sum()).item() or 1).bit_length()
 
 
 def _fitting(values: Doubles, more_bits: int, name: str, has_special: bool) -> Limbs:
-    """As few limbs as hold these finite values exactly."""
+    """Return the fewest limbs that hold these finite values exactly."""
     size = np.abs(values)
     highest = int(np.frexp(size.max(initial=0.0))[1])
     smallest = np.min(size, where=size > 0, initial=np.inf)
@@ -130,21 +132,22 @@ def _fitting(values: Doubles, more_bits: int, name: str, has_special: bool) -> L
         return Limbs(name, 0, _BITS, 1, has_special)
     lowest = max(int(np.frexp(smallest)[1]) - _MANTISSA, _FINEST)
     if highest - lowest > _BITS - more_bits:
-        lowest = _lowest_bit(size)
+        lowest = _lowest_bit(size)  # exact but slower: most doubles end in zero bits
     bits = _BITS - more_bits
+    # The number of limbs is rounded up.
     return Limbs(name, lowest, bits, max(1, -(-(highest - lowest) // bits)), has_special)
 
 
 def _lowest_bit(size: Doubles) -> int:
-    """The power of two of which all these doubles are whole numbers."""
+    """Return the largest power of two of which all these doubles are multiples."""
     mantissa, exponent = np.frexp(size[size > 0])
     whole = np.ldexp(mantissa, _MANTISSA).astype(np.int64)
-    last = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    last = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # x & -x is the lowest set bit of x
     return max(int((last + exponent).min()) - _MANTISSA, _FINEST)
 
 
 def _three_doubles(wholes: pl.Series) -> list[Doubles]:
-    """Whole numbers of 128 bits as at most three doubles: the number, rounded, comes last, what is missing before."""
+    """Split 128-bit integers into at most three doubles: the rounded number last, before it what is still missing."""
     found: list[Doubles] = []
     while len(found) < 3 and (wholes != 0).any():
         rounded = wholes.cast(pl.Float64)
@@ -177,10 +180,11 @@ def kept(parts: Doubles, others: Mapping[int, Exact]) -> pl.Series:
 
 
 def _lists(components: Doubles) -> pl.Series:
-    """One list a key of the components that are not zero; null where all are."""
+    """Return one list per key of the components that are not zero; null if all are."""
     keys = components.shape[1]
     if not components.any():
         return pl.Series([None], dtype=pl.List(pl.Float64)).new_from_index(0, keys)
+    # Offsets and values make all lists in one Arrow array, without a Python list per key.
     chosen = components.T != 0
     offsets = np.concatenate([[0], np.cumsum(chosen.sum(1))])
     mask = pa.array(~chosen.any(1))
@@ -191,14 +195,14 @@ def _lists(components: Doubles) -> pl.Series:
 
 
 def unpacked(sums: pl.Series) -> tuple[Doubles, Flags]:
-    """Sums as columns of doubles, zero where a sum is not made of moderate ones, and which those are.
+    """Return sums as rows of doubles, and which keys need exact arithmetic; the doubles of those are zero.
 
     Args:
         sums: as `KEPT`; null is zero.
     """
     value, rest, more = sums.struct.field("value"), sums.struct.field("rest"), sums.struct.field("more")
     given: Doubles = value.fill_null(0.0).to_numpy()
-    slow: Flags = ~(np.abs(given) <= LARGEST)
+    slow: Flags = ~(np.abs(given) <= LARGEST)  # negated, so that NaN is slow too
     parts = [np.where(slow, 0.0, given), rest.fill_null(0.0).to_numpy()]
     if more.null_count() < len(more):
         usual = pl.DataFrame({"more": more, "slow": slow}).select(pl.when(~pl.col("slow")).then("more")).to_series()
@@ -210,17 +214,17 @@ def unpacked(sums: pl.Series) -> tuple[Doubles, Flags]:
 
 
 def exact_at(sums: pl.Series, at: int) -> Exact:
-    """One sum as a whole number."""
+    """Return one sum as an exact integer."""
     row = sums[at]
     return Exact.kept(row["value"], row["rest"], row["more"]) if row is not None else Exact()
 
 
 def added(held: pl.Series, came: pl.Series) -> pl.Series:
-    """Two sums a key as one. Null is zero.
+    """Add two sums per key exactly. Null is zero.
 
     Args:
-        held: as `KEPT`.
-        came: the same.
+        held: the stored sums, as `KEPT`.
+        came: the sums to add, as `KEPT`.
     """
     (parts, slow), (others, others_slow) = unpacked(held), unpacked(came)
     either: npt.NDArray[np.intp] = np.flatnonzero(slow | others_slow)
@@ -231,11 +235,11 @@ def added(held: pl.Series, came: pl.Series) -> pl.Series:
 
 
 def mean(sums: pl.Series, counts: pl.Series) -> pl.Series:
-    """Sums divided by numbers of values, rounded once; of a number that is not above 0, anything.
+    """Divide sums by counts, rounded once. For a count of 0 or less the result is arbitrary.
 
     Args:
         sums: as `KEPT`.
-        counts: a number a key.
+        counts: one count per key.
     """
     parts, slow = unpacked(sums)
     divisors = counts.fill_null(1).clip(lower_bound=1).to_numpy()

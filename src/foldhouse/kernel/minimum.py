@@ -1,4 +1,4 @@
-"""The smallest and the largest: a retraction counts only where it takes the extreme value itself."""
+"""The smallest and the largest value. A retraction matters only if it removes the extreme value."""
 
 from __future__ import annotations
 

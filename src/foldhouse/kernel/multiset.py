@@ -1,7 +1,8 @@
-"""Values with the number of their rows, many keys at once: what the folds that publish lists or count values keep.
+"""Multisets of many keys at once: the state of folds that publish lists or count values.
 
-A multiset is a list of entries, structs of a value (and what it is ordered by) and a `count`. Here many of them stand
-in one frame, an entry a line, with the number of the key in `__key`; so one sort and one group-by serve every key.
+A multiset is a list of entries: structs of a value, its `by` if there is one, and a `count` of rows. One frame holds
+the multisets of all keys, one entry per line, with the number of the key in `__key`. So one sort and one group-by serve
+every key.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ KEY, COUNT = "__key", "count"
 
 @dataclass(frozen=True)
 class Order:
-    """What entries are sorted by, most significant first: the fields that make an entry, and in which direction.
+    """The order of entries, most significant field first.
 
     Args:
-        fields: of the entry, all but `count`.
-        descending: which of them from high to low.
-        nulls_last: whether a null comes after every value, or before.
+        fields: the fields of an entry except `count`.
+        descending: for each field, whether it is sorted from high to low.
+        nulls_last: whether null comes after every value; else before.
     """
 
     fields: tuple[str, ...]
@@ -31,7 +32,7 @@ class Order:
     nulls_last: bool = False
 
     def sorted(self, entries: pl.DataFrame) -> pl.DataFrame:
-        """The entries key by key, each key's in this order."""
+        """Sort the entries by key, then in this order."""
         nulls_last = [False, *[self.nulls_last] * len(self.fields)]
         return entries.sort([KEY, *self.fields], descending=[False, *self.descending], nulls_last=nulls_last)
 
@@ -40,9 +41,9 @@ def map_lists(function: Callable[..., pl.Series], like: pl.Expr, **lists: pl.Exp
     """Apply a function to whole columns of lists.
 
     Args:
-        function: one Series an argument, of a list a key -> one Series of the same length.
-        like: an expression that has the type of the answer.
-        lists: what the function is given, by name.
+        function: one Series per argument, with one list per key -> one Series of the same length.
+        like: an expression with the type of the result.
+        lists: the arguments of the function, by name.
     """
     given = [expression.alias(name) for name, expression in lists.items()]
 
@@ -54,18 +55,18 @@ def map_lists(function: Callable[..., pl.Series], like: pl.Expr, **lists: pl.Exp
 
 
 def entries(lists: pl.Series) -> pl.DataFrame:
-    """The entries of lists of structs, a line each: `__key`, then the struct's fields. Null is an empty list."""
+    """Return the entries of lists of structs, one per line: `__key`, then the fields. Null is an empty list."""
     numbered = pl.DataFrame([pl.int_range(len(lists), dtype=pl.UInt32, eager=True).alias(KEY), lists.alias("__list")])
     return numbered.filter(pl.col("__list").list.len() > 0).explode("__list").unnest("__list")
 
 
 def lists(of: pl.DataFrame, value: pl.Expr, keys: int) -> pl.Series:
-    """One list a key of `value`, in the order of the lines; an empty list where a key has no line.
+    """Return one list of `value` per key, in the order of the lines; empty for a key without lines.
 
     Args:
         of: lines with `__key`, sorted by it.
-        value: over the lines.
-        keys: how many there are.
+        value: an expression over the lines.
+        keys: the number of keys.
     """
     gathered = of.lazy().group_by(KEY, maintain_order=True).agg(value.alias("__list"))
     every = pl.LazyFrame(pl.int_range(keys, dtype=pl.UInt32, eager=True).alias(KEY))
@@ -74,10 +75,10 @@ def lists(of: pl.DataFrame, value: pl.Expr, keys: int) -> pl.Series:
 
 
 def added(held: pl.DataFrame, new: pl.DataFrame, order: Order) -> pl.DataFrame:
-    """Entries with what came and went, in order: each once, its counts summed, zeros and what is below left in.
+    """Merge entries with changes, in order: each entry once with its summed count, which may be zero or negative.
 
     Returns:
-        The fields of `order`, `count`, and `is_held`: whether the entry is among those held before.
+        The fields of `order`, `count`, and `is_held`: whether the entry was stored before.
     """
     parts = [held.with_columns(is_held=pl.lit(True)), new.with_columns(is_held=pl.lit(False))]
     both = pl.concat([part.select(KEY, *order.fields, COUNT, "is_held") for part in parts])
@@ -85,11 +86,11 @@ def added(held: pl.DataFrame, new: pl.DataFrame, order: Order) -> pl.DataFrame:
 
 
 def known(summed: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
-    """What can be said where only the first entries of a key are held: nothing of what comes after the last of them.
+    """Drop entries beyond the last stored one of a full list: how many rows they have is unknown.
 
     Args:
-        summed: as `added` gives it.
-        full: the keys (`__key`) of which only the first entries are held.
+        summed: the result of `added`.
+        full: the keys (`__key`) of which only the first entries are stored.
     """
     if full.is_empty():
         return summed
@@ -101,13 +102,13 @@ def known(summed: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
 
 
 def nothing_missing(summed: pl.DataFrame) -> pl.DataFrame:
-    """The entries that are left, where all were known.
+    """Return the entries with a positive count.
 
     Args:
-        summed: as `added` and `known` give it.
+        summed: the result of `added` or `known`.
 
     Raises:
-        InvalidData: an entry was taken away more often than it was there.
+        InvalidData: an entry is retracted more often than it was folded.
     """
     missing = summed.filter(pl.col(COUNT) < 0)
     if not missing.is_empty():
@@ -125,17 +126,17 @@ def falling_short(
     full: Callable[[pl.DataFrame], pl.DataFrame],
     after: Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame],
 ) -> pl.Series:
-    """Whether a list was full and loses so much that it has room again: what belongs there is not known.
+    """Whether a full list loses so many values that unknown ones must follow, so that its key must be recomputed.
 
     Args:
-        held: the entries of all keys, as they are held.
-        new: what comes and goes.
-        keys: how many there are.
+        held: the stored entries of all keys.
+        new: the changes.
+        keys: the number of keys.
         full: entries -> the keys (`__key`) whose list they fill.
-        after: (held, new) -> the entries afterwards, as far as they are known.
+        after: (held, new) -> the known entries afterwards.
 
     Returns:
-        A boolean a key.
+        A boolean per key.
     """
     losing = full(held).join(new.filter(pl.col(COUNT) < 0), on=KEY, how="semi")
     left = after(*(part.join(losing, on=KEY, how="semi", maintain_order="left") for part in (held, new)))

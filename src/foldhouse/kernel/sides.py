@@ -1,4 +1,4 @@
-"""What the algebras share: the two sides of a window, and the types an accumulator is made for."""
+"""Shared by the algebras: the inserted and retracted sides of a window, and checks of argument types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DIGITS = 38
 
 
 def flat(fold: str, kind: pa.DataType) -> pa.DataType:
-    """The type, if its values can be compared.
+    """Return the type if its values can be compared.
 
     Raises:
         DefinitionError: a list, map or struct.
@@ -29,7 +29,7 @@ def flat(fold: str, kind: pa.DataType) -> pa.DataType:
 
 
 def without_maps(fold: str, kind: pa.DataType) -> pa.DataType:
-    """The type, if two of its values are either equal or not: maps may hold the same entries in another order.
+    """Return the type if it contains no map: equal maps can have their entries in another order.
 
     Raises:
         DefinitionError: a map, or a map inside of a list or a struct.
@@ -45,10 +45,10 @@ def without_maps(fold: str, kind: pa.DataType) -> pa.DataType:
 
 
 def inserted(row: Inputs, value: pl.Expr) -> pl.Expr:
-    """The values of the rows that were added."""
+    """Return the values of the inserted rows."""
     return value.filter(row.weight > 0)
 
 
 def retracted(row: Inputs, value: pl.Expr) -> pl.Expr:
-    """The values of the rows that were taken away."""
+    """Return the values of the retracted rows."""
     return value.filter(row.weight < 0)

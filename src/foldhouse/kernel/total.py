@@ -1,4 +1,4 @@
-"""Counts, totals and means: they subtract what they added, floats too, because no sum is rounded on the way."""
+"""Counts, totals and averages. All subtract, also of floats, because no intermediate sum is rounded."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _floats_delta(row: Inputs) -> dict[str, pl.Expr | ExactSum]:
 
 
 def _floats_joint(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
-    """What is held and what comes as one exact sum."""
+    """Add the stored sum and the delta exactly."""
     held = pl.struct(old[sum_field].alias("value"), old["rest"].alias("rest"), old["more"].alias("more"))
     return map_columns(limbs.added, limbs.KEPT, held=held, came=delta["sum"])
 
@@ -86,7 +86,7 @@ def _floats_merge(sum_field: str, old: Fields, delta: Fields) -> dict[str, pl.Ex
 
 
 def _with_rest(algebra: Algebra, sum_field: str) -> Algebra:
-    """The same fold of floats: what the sum in this field is rounded by is kept beside it."""
+    """Return the same fold for floats: it also stores the rounding error of the sum in this field."""
 
     def fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
         return {**algebra.fields(types, sequence), "rest": pa.float64(), "more": pa.list_(pa.float64())}
@@ -125,7 +125,7 @@ def _quotient(row: dict[str, Any]) -> Decimal | float | None:
     if not isinstance(row["sum"], Decimal):
         return float(row["sum"] / row["count"])
     scale = Decimal(1).scaleb(max(int(row["sum"].as_tuple().exponent) - 4, -MAX_DIGITS))
-    with localcontext(prec=2 * MAX_DIGITS):
+    with localcontext(prec=2 * MAX_DIGITS):  # enough digits that quantize alone decides the rounding
         return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
 
 

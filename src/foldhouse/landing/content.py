@@ -14,9 +14,9 @@ from foldhouse.landing.limits import MIB, Limits
 from foldhouse.landing.opened import opened_file, refused
 
 _GZIP = b"\x1f\x8b"
-_GZIP_WINDOW = 31  # zlib's way to say: a gzip header and trailer
+_GZIP_WINDOW = 31  # zlib's code for the largest window, with a gzip header and trailer
 _PIECE = MIB
-_GZIP_PIECE = 16 * 1024  # zlib copies what follows a member: little, so that many small members cost little
+_GZIP_PIECE = 16 * 1024  # zlib copies the bytes after a member, so small chunks keep many small members cheap
 _RATIO_EXEMPT_BYTES = 16 * MIB
 
 

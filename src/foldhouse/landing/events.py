@@ -14,7 +14,7 @@ from foldhouse.landing.lines import Lines
 
 _NULL = pa.scalar(None, pa.string())
 
-# Separators, control and format characters, and the letters and marks that show nothing, in the syntax of RE2.
+# Text that shows nothing: separators, control and format characters, and invisible letters and marks. RE2 syntax.
 _BLANK = (
     r"^[\pZ\p{Cc}\p{Cf}\x{034F}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}"
     r"\x{2800}\x{3164}\x{FE00}-\x{FE0F}\x{FFA0}]*$"

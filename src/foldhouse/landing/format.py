@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"decimal\(([0-9]+), ?([0-9]+)\)")
 
 @dataclass(frozen=True)
 class Rule:
-    """How text becomes a value of a type: the pattern is tighter than Arrow's cast, which has the last word."""
+    """Converts text to a type. The pattern is stricter than Arrow's cast, which runs after it."""
 
     type: pa.DataType
     pattern: str
@@ -28,7 +28,7 @@ class Rule:
 
 
 _YEAR = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
-"""0001 to 9999: Arrow takes the year 0000 too, which Python does not."""
+"""0001 to 9999. Arrow also accepts the year 0000, which Python does not have."""
 
 _RULES = {
     "string": Rule(pa.string(), "", "text that is not blank"),
@@ -168,7 +168,11 @@ def _rule(type: str) -> Rule:
 
 
 def _decimal_pattern(before: int, after: int) -> str:
-    """Return the pattern of numbers with so many digits at most: Arrow takes 400 digits for another number."""
+    """Return the pattern of numbers with at most these digits: Arrow misreads a number of 400 digits.
+
+    Leading zeros, and trailing zeros after the point, do not count. RE2 has no lookahead, so the pattern lists the
+    cases.
+    """
     whole = rf"(?:0+|0*[1-9][0-9]{{0,{before - 1}}})" if before else "0+"
     digits = rf"[0-9]{{0,{after}}}0*"
     some_digits = rf"(?:[0-9]{{1,{after}}}0*|0+)" if after else "0+"

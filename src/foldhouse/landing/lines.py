@@ -1,6 +1,6 @@
-"""The lines of a file as text, block by block: read by Arrow where all are well-formed, else told apart one by one.
+"""The lines of a file as text, block by block: parsed by Arrow if all are well-formed, else one by one.
 
-Both ways read the same; `records` says what a line is. Arrow is many times faster, and reads nearly every block.
+Both ways give the same lines, which `records` defines. Arrow is many times faster, and parses nearly every block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINE_END = re.compile(rb"[\r\n]")
 
 @dataclass(frozen=True)
 class Lines:
-    """Some lines of a file that follow one another, counted from 1 after the header.
+    """Consecutive lines of a file, counted from 1 after the header.
 
     Args:
         text: the columns of the well-formed lines.
@@ -58,7 +58,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Told:
-    """The lines of a text that were told apart one by one.
+    """The lines of a text that were parsed one by one.
 
     Args:
         lines: the lines.
@@ -112,7 +112,7 @@ class LineReader:
         self._rest = content
 
     def _after_skipped(self, new: bytes) -> bytes:
-        """Leave out what belongs to a line that was too long for the text before."""
+        """Drop the rest of a line that was too long and began in an earlier block."""
         if not self._is_skipping:
             return new
         end = _LINE_END.search(new)
@@ -121,7 +121,7 @@ class LineReader:
 
 
 def read_fast(content: bytes, format: CsvFormat, first: int) -> Lines | None:
-    """Read the whole lines at the beginning of a text with Arrow, up to one that Arrow would not read as we do.
+    """Parse whole lines at the beginning of a text with Arrow, up to the first that Arrow would parse differently.
 
     Args:
         content: bytes from the beginning of a line.
@@ -144,7 +144,7 @@ def read_fast(content: bytes, format: CsvFormat, first: int) -> Lines | None:
 
 
 def read_exactly(content: bytes, format: CsvFormat, first: int, *, is_final: bool) -> Told:
-    """Tell the lines of a text apart, and set aside those that are not the CSV of the format.
+    """Parse the lines of a text one by one, and separate those that are not the CSV of the format.
 
     Args:
         content: bytes from the beginning of a line; with a line end at the end where they are final.
@@ -182,18 +182,20 @@ def _reason(record: Record, format: CsvFormat) -> str:
 
 
 def _clean_end(content: bytes, delimiter: bytes) -> int:
-    """Return the offset after the last whole line before the first that is not cleanly quoted, or does not end."""
+    """Return the end of the last whole line before the first that is badly quoted or incomplete."""
     if b'"' not in content:
         return max(content.rfind(b"\n"), content.rfind(b"\r")) + 1
     apart = re.escape(delimiter)
+    # Possessive repeats (++, *+) never backtrack, so a hostile text takes linear time.
     field = rb'(?:"(?:[^"]++|"")*+"|[^"%b\r\n]*+)' % apart
     lines = re.compile(rb"(?:%b(?:%b%b)*+[\r\n])*+" % (field, apart, field))
     return lines.match(content).end()  # type: ignore[union-attr]  # the pattern matches anything
 
 
 def _quoted(line: bytes, format: CsvFormat) -> bytes:
-    """Return a line with quotes that are characters as Arrow takes it: each field in quotes."""
+    """Return a line with literal quotes in the form that Arrow parses: each field quoted."""
     delimiter = _delimiter(format)
+    # Group 1 is a quoted field, with its quotes still doubled; group 2 is an unquoted field.
     field = re.compile(rb'"((?:[^"]++|"")*+)"|([^%b\r\n]*+)' % re.escape(delimiter))
     fields, at = [], 0
     while at <= len(line):

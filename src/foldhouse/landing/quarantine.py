@@ -1,4 +1,4 @@
-"""The lines that cannot be events: why, and their raw text."""
+"""The quarantine: lines that cannot be events, each with its reason and raw text."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-r"""Where each line of a text ends, also where quotes are wrong, in time that follows the length of the text.
+r"""Finds the end of each line of a text, even with wrong quotes, in time linear in the length of the text.
 
-Fields stand apart by the delimiter, lines by `\n`, `\r\n` or `\r`. A field that begins with a quote ends at the quote
-that closes it, `""` in it being one quote; a quote anywhere else is a character like any other. Empty lines do not
-count. A line with wrong quotes is one physical line, so that a quote that is never closed takes no other line with it.
-This is how Python's `csv.reader(strict=True)` reads, which is the oracle in the tests.
+The delimiter separates fields; `\n`, `\r\n` or `\r` ends a line. A field that begins with a quote ends at its closing
+quote, and `""` within it is one quote. A quote anywhere else is an ordinary character. Empty lines do not count. A line
+with wrong quotes is one physical line, so a quote that is never closed costs no other line. Python's
+`csv.reader(strict=True)` reads in the same way and is the oracle in the tests.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+# All repeats are possessive (++, *+): they never backtrack, so no text can make them slow.
 _PHYSICAL_LINE = re.compile(rb"[^\r\n]*+")
 _QUOTED = re.compile(rb'(?:[^"]++|"")*+')
 _LINE_ENDS = b"\r\n"
@@ -42,7 +43,7 @@ class Record:
 
 @dataclass
 class _Way:
-    """How far the lines that come by an opening quote were followed.
+    """How far the lines that reach an opening quote were read.
 
     Args:
         at: the offset that was reached.
@@ -58,10 +59,9 @@ class _Way:
 class Scanner:
     """Finds the lines of a text, one after the other.
 
-    Two lines that come by the same opening quote go on alike from there. So how far a wrong line was followed is
-    remembered at each quote that it opened, and the next line that comes by goes on from that place. No byte is
-    followed more than a few times: a text of which each line opens a quote that is never closed costs no more than any
-    other.
+    Two lines that reach the same opening quote continue alike from there. So the scanner remembers, at each quote that
+    a wrong line opened, how far it read, and the next line that reaches the quote continues from that place. Each byte
+    is read only a few times, even if every line opens a quote that is never closed.
 
     Args:
         text: the bytes, from the beginning of a line; with a line end at its end where it is final.

@@ -1,4 +1,4 @@
-"""Whether a Spark session can still be used; one whose Java process died is put away, so that a new one can start."""
+"""Checks whether a Spark session still works, and forgets a dead one so that a new one can start."""
 
 from __future__ import annotations
 

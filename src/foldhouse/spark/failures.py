@@ -1,4 +1,4 @@
-"""What Spark says when it fails, as errors of our own."""
+"""Translates errors of Spark into errors of foldhouse."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
 
+# Errors cross from a Python worker to the driver as text, so patterns are the only way to recognise them.
 _OURS = re.compile(r"foldhouse\.errors\.(\w+): (.+)")
 _DIED = re.compile(
     r"Python worker (?:exited|crashed|failed to connect)|PYTHON_WORKER_(?:CRASH|EXIT)|SparkContext was shut down"
@@ -50,7 +51,7 @@ def in_our_words(name: str) -> Iterator[None]:
 
 
 def translated(name: str, failure: Exception) -> errors.FoldhouseError:
-    """What Spark said, as an error of ours; see `in_our_words`."""
+    """Return an error of foldhouse for what Spark raised; see `in_our_words`."""
     said = str(failure)
     ours = _OURS.findall(said)
     if ours:

@@ -17,7 +17,7 @@ from foldhouse.errors import FoldhouseError
 from foldhouse.storage.private import private_folder
 
 _LOG = "spark.log"
-"""Where, in the folder of the process, the Java process of a local session writes what it has to say."""
+"""The log file of a local session's Java process, in the folder of this process."""
 _SHOWN_LINES = 5
 
 _REQUIRED = {
@@ -89,7 +89,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
 
 @functools.cache
 def _own_folder(process: int) -> Path:
-    """The folder of this process for what Spark writes, removed when it ends; a process that is forked has its own."""
+    """Return this process's folder for Spark's files, removed when the process ends; a forked process has its own."""
     kept = contextlib.ExitStack()
     folder = kept.enter_context(private_folder())
 
@@ -108,7 +108,7 @@ def _last_of(log: Path) -> str:
 
 @contextlib.contextmanager
 def _java_speaks_to(log: Path) -> Iterator[None]:
-    """While the Java process starts, let its standard error be a file: it speaks before log4j does."""
+    """Redirect standard error to a file while the Java process starts: it writes there before log4j is set up."""
     kept = os.dup(2)
     try:
         with log.open("ab") as file:
@@ -147,7 +147,7 @@ _SETTLED = {
     "spark.sql.session.collation.default": "UTF8_BINARY",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-"""What changes the meaning of expressions, and what it is by default."""
+"""The settings that change the meaning of expressions, with Spark's defaults."""
 
 
 def engine_of(session: SparkSession) -> str:

@@ -1,11 +1,11 @@
 """Pieces of Iceberg files as a Spark DataFrame.
 
-Files go through Spark's own vectorised Parquet reader, by field id. Of files with deleted rows, these are taken out by
-a broadcast join on 64 rows at a time: one word of bits for each run of 64 rows in which a row is deleted, so that the
-join holds no more than a 64th of the rows and one number as its key.
+Spark's own vectorised Parquet reader reads the files, by field id. A broadcast join removes deleted rows, 64 at a time:
+it has one word of bits for each run of 64 rows with a deleted row. So the join has at most a 64th of the rows, and a
+single number as its key.
 
-Pieces that are deleted positions themselves, files whose names do not tell them apart, and files in stores that
-Spark has no connector for, are read with Arrow in Spark's tasks.
+Arrow in Spark's tasks reads the rest: pieces that are deleted rows themselves, files without unique names, and files in
+stores for which Spark has no connector.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 
 
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
-    """A DataFrame without rows, of the given columns of a table."""
+    """Return a DataFrame without rows, with the given columns of a table."""
     return session.createDataFrame([], _without_ids(spark_schema(layout.schema, columns)))
 
 
@@ -87,7 +87,7 @@ def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Pie
 
 
 def _have_names(pieces: Sequence[Piece]) -> bool:
-    """Whether each file has a name of its own that Spark spells as it is; how it spells paths differs from Iceberg."""
+    """Whether each file has a unique name that Spark does not escape; Spark and Iceberg escape paths differently."""
     names = [_name(piece) for piece in pieces]
     return len(set(names)) == len(names) and all(_PLAIN_NAME.fullmatch(name) for name in names)
 
@@ -97,9 +97,9 @@ def _name(piece: Piece) -> str:
 
 
 def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
-    """Whether Spark has a connector for the store a path is in; it is asked once for each scheme of paths.
+    """Whether Spark has a connector for the store of a path; asked once per session and scheme.
 
-    Only what says so counts as having none: a file that is missing or forbidden is for the read itself to tell.
+    Only an error about a missing connector counts. If a file is missing or forbidden, the read itself fails.
     """
     found = _SCHEME.match(path)
     if found is None or found[1] == "file":
@@ -123,9 +123,9 @@ def _without_deleted(
     rows = _files(session, schema, pieces)
     about = rows.metadataColumn("_metadata")
     placed = rows.select("*", about["file_name"].alias(file), about["row_index"].alias(row))
-    # One number as the key makes the fast kind of hash join. Files whose hashes meet are told apart by their names,
-    # compared in a way that is not taken for a second key, and only where a row is deleted.
-    # All as one text: each call of a function of columns is a round trip to the JVM.
+    # A single long as the key gives Spark's fastest hash join. Names tell apart files whose hashes collide. They are
+    # compared by <= and >=, because Spark would make = a second key, and only after the bit is found set.
+    # The condition is one text, because each call of a column function is a round trip to the JVM.
     is_deleted = F.expr(
         f"xxhash64({file}) ^ shiftright({row}, 6) = xxhash64({marked}) ^ {run} "
         f"AND getbit({bits}, CAST({row} & 63 AS INT)) = 1 AND {file} <= {marked} AND {file} >= {marked}"
@@ -135,14 +135,15 @@ def _without_deleted(
 
 
 def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:
-    """Name of a file, number of a run of 64 rows in it, and 64 bits that say which of them are deleted."""
+    """Return, for each run of 64 rows with a deleted row: its file's name, its number, and a bit per deleted row."""
     runs, words = [], []
     for piece in pieces:
         positions = deleted[piece.file.path]
         numbers = positions >> 6  # ascending, as the positions are
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))  # where a new run of 64 rows begins
         runs.append(numbers[starts])
         bits = np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
+        # reduceat ORs the bits of each run; Spark has no unsigned long, so the same bits are read as a signed one.
         words.append(np.bitwise_or.reduceat(bits, starts).view(np.int64))
     codes = np.repeat(np.arange(len(runs), dtype=np.int32), [len(numbers) for numbers in runs])
     names = pa.DictionaryArray.from_arrays(codes, pa.array([_name(piece) for piece in pieces]))

@@ -1,4 +1,4 @@
-"""How old is old: an age or a moment, in the forms people write, as a moment."""
+"""Converts an age or a time, as people write them, to a moment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _UNIT = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes
 
 
 def moment_before(older_than: datetime | date | timedelta | str, now: datetime) -> datetime:
-    """The moment that something has to be older than.
+    """Return the moment before which something is old enough.
 
     | older_than | moment |
     |---|---|
     | `timedelta(days=7)`, `"7d"` | a week before now; hours are `h`, minutes `m` |
     | `date(2024, 3, 4)`, `"2024-03-04"` | its beginning, in UTC |
-    | `"2024-03-04T12:00:00Z"` | it |
+    | `"2024-03-04T12:00:00Z"` | that moment |
 
     Raises:
-        InvalidData: a text that is neither, or an age below zero.
+        InvalidData: a text that is neither an age nor a time, or a negative age.
     """
     if isinstance(older_than, str):
         older_than = _parsed(older_than)

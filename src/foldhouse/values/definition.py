@@ -1,4 +1,4 @@
-"""Streams and tables as values: what exists, declared once, with no I/O."""
+"""Declarations of streams and tables, as frozen values without I/O."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from foldhouse.values.fold import Fold, RowFold
 from foldhouse.values.given import prose, shown, text, texts, whole
 from foldhouse.values.names import check_declared
 
-_DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")
+_DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")  # group 1: the timestamp in day(...), group 2: a date column alone
 
 MOST_BUCKETS = 65_536
 
 Rows = Callable[..., Any]
-"""A DataFrame of each source in, a DataFrame out: the stateless half of a fold."""
+"""The stateless half of a definition: one DataFrame per source in, one DataFrame out."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """An Iceberg table of events: what happened. Made by `stream`."""
+    """An Iceberg table of events: what happened. Created by `stream`."""
 
     name: str
     schema: tuple[tuple[str, str], ...]
@@ -35,14 +35,14 @@ class Stream:
 
     @property
     def partition_column(self) -> str | None:
-        """The date column that partitions the stream, or the timestamp column whose day does, if any."""
+        """The date column, or the timestamp column whose day partitions the stream; `None` without partitions."""
         found = _DAY_OF.fullmatch(self.partition_by or "")
         return found.group(1) or found.group(2) if found else None
 
 
 @dataclass(frozen=True)
 class Table:
-    """The fold of a stream, or of another table's changes: what is believed now. Made by `table`."""
+    """The fold of a stream, or of another table's changes: one row per key. Created by `table`."""
 
     name: str
     sources: tuple[Stream | Table, ...]
@@ -56,7 +56,7 @@ class Table:
 
     @property
     def source(self) -> Stream | Table:
-        """The source; the first of several."""
+        """The first source, often the only one."""
         return self.sources[0]
 
 
@@ -79,15 +79,15 @@ def stream(
     Args:
         name: `namespace.name`, in letters, digits and underscores.
         schema: column -> Iceberg type as text, such as `string`, `int`, `timestamp`, `decimal(12,4)`.
-        event_time: the column that says when an event happened.
-        event_id: the columns that say which delivery is the same event again.
-        keys: the columns that say which thing an event is about; the default of the tables folded from it.
+        event_time: the column with the time when an event happened.
+        event_id: the columns that identify an event. Deliveries with equal values are one event.
+        keys: the columns that say what an event is about; the default keys of tables folded from the stream.
         sequence_by: the columns that say which of two events is later, most significant first.
         partition_by: `day(column)` of a timestamp column, or a date column.
-        description: a sentence for people.
+        description: a text for people, stored as the table's comment.
 
     Raises:
-        DefinitionError: a name, or a column that is not in the schema.
+        DefinitionError: an invalid name or type, or a column that is not in the schema.
     """
     check_declared(name)
     _check_schema(name, schema)
@@ -136,21 +136,20 @@ def table(
 
     Args:
         name: `namespace.name`, in letters, digits and underscores.
-        source: a stream, or another table, which is read as the stream of its changes; or several of them, for
-            `rows` to join.
-        fold: output column -> fold, made by `fold`; or one whole row a key, by `latest` or `earliest` without a value.
-        keys: the columns of `rows`' output that identify a row of this table; the source's keys where it names none.
-        sequence_by: the columns that say which of two rows is later, for ordered folds; the source's where none is
-        named.
-        rows: DataFrame -> DataFrame, one DataFrame for each source: filters, new columns, joins, aggregations, windows;
-            always the same rows for the same input. Row by row is what costs the least.
-        partition_by: one of the keys, a date: the table is partitioned by it and can be backfilled day by day.
-        buckets: into how many hash buckets of the first key (that is not `partition_by`) each partition is laid out:
-            some 300,000 rows each are enough, and as many as there are cores work at once.
-        description: a sentence for people.
+        source: a stream, another table (read as the stream of its changes), or several of them, which `rows` joins.
+        fold: the published columns, combined by `fold`; or `latest` or `earliest` without a value, for whole rows.
+        keys: the columns of the output of `rows` that identify a row of the table; by default the source's keys.
+        sequence_by: the columns that say which of two rows is later, for ordered folds; by default the source's.
+        rows: one DataFrame per source -> DataFrame, with filters, new columns, joins, aggregations or windows. It must
+            return the same rows for the same input. Row-by-row logic costs the least.
+        partition_by: a key of type date. The table is partitioned by it and can be backfilled day by day.
+        buckets: the number of hash buckets per partition, by the first key other than `partition_by`; 1 to 65,536. Use
+            one per core, with at least 300,000 rows each.
+        description: a text for people, stored as the table's comment.
 
     Raises:
-        DefinitionError: a name, missing keys, or a `partition_by` that is not a key.
+        DefinitionError: an invalid name, source, fold or number of buckets; missing keys; or a `partition_by` that is
+            not a key.
     """
     check_declared(name)
     sources = _sources(name, source, rows)

@@ -1,7 +1,7 @@
-"""What a fold is: a frozen value that names its arguments and holds its algebra.
+"""Folds as values: frozen, with their arguments and their algebra.
 
-The algebra is vectorised: its functions take and give Polars expressions, so that one call folds every key of a bucket.
-This module knows only its shape; the stock folds are in `foldhouse.kernel.folds`.
+An algebra is vectorised: its functions take and return Polars expressions, so one call folds every key of a bucket.
+This module defines only the shape of an algebra; the stock folds are in `foldhouse.kernel.folds`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ if TYPE_CHECKING:
 Expression = str | Callable[[], Any]
 """A Spark SQL expression as text, or a function without arguments that returns a Spark `Column`.
 
-A bare `Column` cannot be made before a Spark session exists, which is why a declaration takes a function instead.
+A declaration takes a function because a `Column` cannot be created before a Spark session exists.
 """
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the signed rows of a key offer to a fold, as expressions over one row each.
+    """The inputs of a fold, as expressions over signed rows.
 
     Args:
         values: the fold's arguments.
         sequence: the table's `sequence_by`, most significant first.
-        weight: how often the row is added (above 0) or taken away (below 0).
-        types: of the values.
-        order: what the values are ordered by where sequences tie: the values themselves, or for nested ones a text that
-            stands for them.
-        deleted: whether the event deletes its key; never null, false where the fold has no `delete_when`.
+        weight: how often the row is inserted (positive) or retracted (negative).
+        types: the types of the values.
+        order: what orders the values if sequences tie: the values themselves, or a text for each nested value.
+        deleted: whether the event deletes its key; never null, and false without `delete_when`.
     """
 
     values: list[pl.Expr]
@@ -48,13 +47,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Edge:
-    """Of the chosen rows of a key the last, or the first, by an order in which null is lowest and NaN greatest.
+    """The last or first chosen row of each key, in an order where null is lowest and NaN greatest.
 
     Args:
-        event: what is taken of that row; null where no row is chosen.
-        order: most significant first; rows that tie in all of it have to give equal events.
-        chosen: which rows count.
-        is_last: whether the last of them is meant.
+        event: the part of that row to return; null if no row is chosen.
+        order: most significant first. Rows that tie in all of it must give equal events.
+        chosen: which rows are considered.
+        is_last: whether to take the last row; else the first.
     """
 
     event: pl.Expr
@@ -65,11 +64,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class ExactSum:
-    """Of the floats of a key the sum without any rounding; a delta has it as `foldhouse.kernel.limbs.KEPT`.
+    """The exact, unrounded sum of the floats of each key; in a delta, its type is `foldhouse.kernel.limbs.KEPT`.
 
     Args:
-        value: what to sum; null is left out.
-        weight: how often a value is added, or taken away.
+        value: the floats; nulls are skipped.
+        weight: how often a value is added (positive) or subtracted (negative).
     """
 
     value: pl.Expr
@@ -78,11 +77,11 @@ class ExactSum:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What becomes of the values an accumulator holds, as far as it can be told without them.
+    """What a delta does to the values of an accumulator, as far as can be known without reading them.
 
     Args:
-        replaced: the delta certainly puts others in their place.
-        unknown: it depends on them.
+        replaced: the delta certainly replaces the values.
+        unknown: the result depends on the values, so they must be read.
     """
 
     replaced: pl.Expr
@@ -95,32 +94,31 @@ Fields = Mapping[str, "pl.Expr"]
 
 @dataclass(frozen=True)
 class Algebra:
-    """What one fold does to many keys at once.
+    """The operations of one fold, each on many keys at once.
 
-    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are kept
-    in the
-    table's `_state`. A *delta* is what the signed rows of one window come to, per key; its fields are the fold's own.
+    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are stored in
+    the table's `_state`. A *delta* aggregates the signed rows of one window per key; each fold names its own fields.
 
     Args:
-        name: the fold's name, as it is declared.
+        name: the name of the declared fold.
         fields: value types, sequence columns and types -> accumulator fields and their types.
         delta: the rows of a key -> its delta, as aggregations, edges and exact sums.
-        merge: (accumulator, delta) -> the accumulator afterwards. Before the first row every field is null.
-        unresolved: (accumulator, delta) -> whether the answer cannot be known from these two, so that the key has to be
+        merge: (accumulator, delta) -> the accumulator afterwards. Before the first row, every field is null.
+        unresolved: (accumulator, delta) -> whether these two do not determine the answer, so that the key must be
             recomputed from the source; `None` for a fold that can subtract everything it added.
-        is_ordered: whether the fold goes by the table's `sequence_by`.
-        is_shared: whether all columns of a table with this algebra have one accumulator together.
-        specialised: value types -> the algebra to use in this one's place, for a fold that differs by type.
-        is_additive: whether `delta` wants its values multiplied by the weight, in a type wide enough not to wrap.
-        exists: where events can delete a key, whether it is there afterwards: the fields that `merge` gave -> boolean.
+        is_ordered: whether the fold uses the table's `sequence_by`.
+        is_shared: whether all columns of a table with this algebra share one accumulator.
+        specialised: value types -> the algebra to use instead, for a fold whose algebra depends on the type.
+        is_additive: whether `delta` expects its values multiplied by the weight, in a type wide enough not to wrap.
+        exists: fields returned by `merge` -> whether the key exists, if events can delete a key.
         adds_up: whether every field of a delta is a sum, so that the deltas of two windows add up to that of both.
-        decided_by: whether of the rows of a key only those of its last, or of its first, sequence decide.
-        outlook: (accumulator, delta) -> what becomes of the accumulator's values, told without looking at them;
-            `None` for a fold that needs them. They are then read only for the keys where they matter.
-        joint: (accumulator, delta) -> what several fields of `merge` are made of, computed once; `merge` is given it as
-            `delta["joint"]`.
-        version: of what the accumulator means. It is part of the definition of a table, so that what an older version
-            left is refused.
+        decided_by: `last` or `first`, if only the rows with the last or first sequence of a key decide.
+        outlook: (accumulator, delta) -> what happens to the accumulator's values, without reading them. Values are then
+            read only for the keys where they matter. `None` for a fold that always needs them.
+        joint: (accumulator, delta) -> an intermediate result that several fields of `merge` share, computed once;
+            `merge` receives it as `delta["joint"]`.
+        version: of the meaning of the accumulator. It is part of the definition's hash, so a table with an older
+            version is refused.
     """
 
     name: str
@@ -144,7 +142,7 @@ class Algebra:
 class ColumnFold:
     """One published column: an algebra over expressions of the source's rows.
 
-    `options` are what `repr` and the definition hash show beside the arguments (a limit, a direction).
+    `options` appear in `repr` and in the definition's hash, after the arguments: a limit, a direction.
     """
 
     algebra: Algebra = field(repr=False)
@@ -163,7 +161,7 @@ class ColumnFold:
 
 @dataclass(frozen=True)
 class Fold:
-    """Published columns, each with its fold, over the same rows and keys. Made by `fold`, or from a `RowFold`.
+    """Published columns, each with its fold, over the same rows and keys. Created by `fold`, or from a `RowFold`.
 
     `delete_when` says which events delete their key; only a fold of whole rows has one.
     """
@@ -175,24 +173,24 @@ class Fold:
         return f"fold({', '.join(f'{name}={column!r}' for name, column in self.columns)})"
 
     def over(self, columns: Sequence[str], keys: Sequence[str]) -> Fold:
-        """The fold itself: its columns are named."""
+        """Return the fold itself, because its columns are already named."""
         return self
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it goes by the table's `sequence_by`."""
+        """Whether any column uses the table's `sequence_by`."""
         return any(column.algebra.is_ordered for _, column in self.columns)
 
 
 @dataclass(frozen=True)
 class RowFold:
-    """One whole row of a key, in place of a `Fold` of single columns. Made by `latest` and `earliest`.
+    """One whole row per key, instead of a `Fold` of single columns. Created by `latest` and `earliest`.
 
     Args:
         algebra: how each column is folded.
-        columns: the columns to publish; none for every column of the rows but the keys.
+        columns: the columns to publish; empty for every column of the rows except the keys.
         delete_when: which events delete their key.
-        options: what `repr` and the definition hash show.
+        options: shown by `repr` and part of the definition's hash.
     """
 
     algebra: Algebra = field(repr=False)
@@ -213,10 +211,10 @@ class RowFold:
         return f"{self.algebra.name}({', '.join(words)})"
 
     def over(self, columns: Sequence[str], keys: Sequence[str]) -> Fold:
-        """The columns that are published of rows with these columns, each with its fold.
+        """Return the columns to publish from rows with these columns, each with its fold.
 
         Raises:
-            DefinitionError: a column is not there, or there is none to publish.
+            DefinitionError: a column does not exist, or there is none to publish.
         """
         chosen = self.columns or tuple(name for name in columns if name not in keys)
         for name in chosen:
@@ -234,13 +232,13 @@ def fold(**columns: ColumnFold) -> Fold:
 
         fold(revenue=total("amount"), orders=count())
 
-    A key is in the table while at least one row of the source stands behind it.
+    A key is in the table while the source has at least one row for it.
 
     Args:
-        columns: one fold for each published column, in the order in which the columns are published.
+        columns: one fold per published column, in the order of the table's columns.
 
     Raises:
-        DefinitionError: no column, or something that is not a fold.
+        DefinitionError: there is no column, or a value is not a fold.
     """
     if not columns:
         raise DefinitionError("a fold needs at least one column, for example fold(orders=count())")

@@ -22,14 +22,14 @@ def shown(value: object) -> str:
 
 
 def text(what: str, value: Any) -> str:
-    """A text that every store and engine can hold.
+    """Return the value if it is a text that every store and engine can hold.
 
     Args:
-        what: what it is for, for the message.
-        value: what was given.
+        what: the subject of the error message.
+        value: the value to check.
 
     Raises:
-        DefinitionError: it is no text, empty, too long, or has control characters or half a surrogate pair.
+        DefinitionError: it is not a text, is empty or too long, or has control characters or half a surrogate pair.
     """
     if not isinstance(value, str):
         raise DefinitionError(f"{what} is {shown(value)}; a text is needed")
@@ -41,10 +41,10 @@ def text(what: str, value: Any) -> str:
 
 
 def prose(what: str, value: Any) -> str:
-    """A text for people, of several lines if need be.
+    """Return the value if it is a text for people, possibly of several lines.
 
     Raises:
-        DefinitionError: it is no text, or holds half a surrogate pair.
+        DefinitionError: it is not a text, or contains half a surrogate pair or a null character.
     """
     if not isinstance(value, str) or not _is_encodable(value) or "\0" in value:
         raise DefinitionError(f"{what} is {shown(value)}; a text is needed")
@@ -52,10 +52,10 @@ def prose(what: str, value: Any) -> str:
 
 
 def texts(what: str, values: Any) -> tuple[str, ...]:
-    """One text or several, see `text`; none for an empty collection.
+    """Return one text or several as a tuple, each checked by `text`.
 
     Raises:
-        DefinitionError: something else.
+        DefinitionError: the value is anything else.
     """
     if isinstance(values, str):
         return (text(what, values),)
@@ -65,10 +65,10 @@ def texts(what: str, values: Any) -> tuple[str, ...]:
 
 
 def whole(what: str, value: Any, least: int, most: int) -> int:
-    """A whole number between two bounds, both included.
+    """Return the value if it is a whole number from `least` to `most`, both included.
 
     Raises:
-        DefinitionError: another number, or none.
+        DefinitionError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise DefinitionError(f"{what} is {shown(value)}; a whole number from {least} to {most:,} is needed")
@@ -87,10 +87,10 @@ def number(what: str, value: Any, least: float, most: float) -> float:
 
 
 def expression(what: str, value: Any) -> Any:
-    """An expression: SQL as a text, or a function that makes a Spark column.
+    """Return the value if it is an expression: SQL text, or a function that returns a Spark column.
 
     Raises:
-        DefinitionError: something else.
+        DefinitionError: it is not.
     """
     if isinstance(value, str):
         is_one = bool(value.strip()) and len(value) <= MOST_SQL and "\0" not in value and _is_encodable(value)

@@ -1,12 +1,12 @@
-"""How much history is kept, in words: `all for 1 hour, hourly for 1 week, daily for 1 year`.
+"""Parses history policies such as `all for 1 hour, hourly for 1 week, daily for 1 year`.
 
     policy = clause, {", ", clause}
     clause = grain, " for ", span
     grain  = "all" | "every N minutes" | "hourly" | "every N hours" | "daily" | "weekly"
     span   = N, " ", ("minute" | "hour" | "day" | "week" | "year"), ["s"] | "ever"
 
-`all` keeps every state of the span. `hourly` keeps the states at each full hour, UTC: what was the head at 10:00, at
-11:00 and so on, so that a table can be read as of any of these moments.
+`all` keeps every state of the span. `hourly` keeps the state at each full hour in UTC: the head at 10:00, at 11:00 and
+so on, so that a table can be read as of each of these moments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRAINS = {"all": 0, "hourly": _HOUR, "daily": _DAY, "weekly": 7 * _DAY}
 _EVERY = re.compile(r"every ([0-9]{1,2}) (minute|hour)s?")
 _SPAN = re.compile(r"([0-9]{1,6}) (minute|hour|day|week|year)s?")
 _MONDAY_MS = 4 * _DAY
-"""The first Monday after the beginning of 1970; the other grains begin with 1970 itself."""
+"""The first Monday of 1970, where weeks begin; the other grains begin at 1970-01-01."""
 _FOREVER_MS = 2**62
 
 
@@ -36,8 +36,8 @@ class Clause:
     """One part of a policy.
 
     Args:
-        grain_ms: one state for each of so many ms; 0 for all of them.
-        span_ms: of the states up to so old.
+        grain_ms: keep one state per this many ms; 0 for every state.
+        span_ms: applies to states up to this age, in ms.
     """
 
     grain_ms: int
@@ -60,6 +60,7 @@ class Clause:
     def _next(self, from_ms: int) -> int:
         """The first moment of the grain at this time or later."""
         begin_ms = _MONDAY_MS if self.grain_ms == _GRAINS["weekly"] else 0
+        # Floor division of the negated difference rounds up.
         return -((begin_ms - from_ms) // self.grain_ms) * self.grain_ms + begin_ms
 
 
@@ -76,10 +77,10 @@ class Keep:
 
 @lru_cache(maxsize=64)
 def parse(text: str) -> Keep:
-    """Read a policy.
+    """Parse a policy.
 
     Raises:
-        InvalidProperty: it is not one; the message says which part, and what is understood.
+        InvalidProperty: the text is not a policy; the message names the wrong part and the grammar.
     """
     clauses = tuple(_clause(text, part) for part in text.strip().split(","))
     for finer, coarser in itertools.pairwise(clauses):

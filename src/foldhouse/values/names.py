@@ -1,4 +1,4 @@
-"""Which names a table, and a namespace, can have: what is a path, or part of one, is no name."""
+"""Checks names of tables and namespaces: a name that could act as a path is refused."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown
 
 _DECLARED = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
+# A leading dot, a control character, a character that some file system gives a meaning, nothing, or outer blanks.
 _UNSAFE = re.compile(r"^\.|[\x00-\x1f\x7f/\\:*?\"<>|%]|^$|^\s|\s$")
 _MOST_LETTERS = 200
-"""Of a declared name, all its parts together."""
+"""Of a declared name with all its parts."""
 _MOST_BYTES = 200
 """Of one part; a file system takes 255 for the name of a folder."""
 
 
 def check_declared(name: Any) -> None:
-    """Refuse the name of a declaration that is no name of a table.
+    """Refuse a declared name that cannot be the name of a table.
 
     Raises:
         DefinitionError: it is not `namespace.name` in letters, digits and underscores.
@@ -32,14 +33,14 @@ def check_declared(name: Any) -> None:
 
 
 def check_stored(parts: Iterable[str]) -> None:
-    """Refuse names that would lead out of the folder which a catalog makes for them.
+    """Refuse names that could point outside the folder that a catalog creates for them.
 
     Args:
-        parts: of the name of a table or a namespace.
+        parts: the parts of the name of a table or a namespace.
 
     Raises:
-        DefinitionError: a part is empty, begins with a dot, is too long, or holds a character that paths take for
-            something else.
+        DefinitionError: a part is empty, begins with a dot, is too long, or contains a character with a meaning in
+            paths.
     """
     for part in parts:
         if _UNSAFE.search(part) or len(part.encode("utf-8", "replace")) > _MOST_BYTES:

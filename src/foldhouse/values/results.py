@@ -1,4 +1,4 @@
-"""Results: what an operation came to, in numbers. Named for what was done."""
+"""Results of operations, in numbers; each is named for what was done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foldhouse.values.window import Coverage
 
 @dataclass(frozen=True)
 class PartitionCounts:
-    """Rows of one partition: how many there are now, and how many of them this run wrote and took out."""
+    """Counts of rows of one partition: present now, and written and deleted by this run."""
 
     rows: int = 0
     rows_written: int = 0
@@ -19,14 +19,14 @@ class PartitionCounts:
 
 @dataclass(frozen=True)
 class Appended:
-    """What an append or a replacement came to.
+    """The result of an append or a replacement.
 
     Args:
         table: the stream's name.
         committed: whether a snapshot was committed.
         snapshot_id: the stream's head afterwards.
-        rows_added, rows_removed: events of the files that came and went.
-        partitions: by day, for the partitions asked for (of a replacement).
+        rows_added, rows_removed: the events in the added and removed files.
+        partitions: counts by day; for a replacement, of the days that were given.
     """
 
     table: str
@@ -39,24 +39,24 @@ class Appended:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh, backfill or rebuild came to.
+    """The result of a refresh, backfill or rebuild.
 
     Args:
-        table: its name.
-        committed: whether a snapshot was committed; a run that finds nothing new commits none.
-        snapshot_id: the table's head afterwards; of a rebuild that is not published, the head of its branch.
-        position: source name -> snapshot id up to which it is folded now.
+        table: the table's name.
+        committed: whether a snapshot was committed; a run with nothing new commits none.
+        snapshot_id: the table's head afterwards; for an unpublished rebuild, the head of its branch.
+        position: source name -> snapshot id up to which the source is folded now.
         coverage: the partitions that exist now.
-        rows_read, files_read: of the source.
+        rows_read, files_read: rows and files of the sources that were read.
         rows_recomputed: source rows read again for keys that could not be merged.
         rows_written: new and changed rows.
-        rows_carried: unchanged rows written again beside them, where a file was rewritten.
-        rows_deleted: held rows that were changed or disappeared.
+        rows_carried: unchanged rows that were written again because their file was rewritten.
+        rows_deleted: stored rows that changed or disappeared.
         rows: rows of the table now.
-        null_key_rows: source rows (net, of this run) left out because a key is null.
-        null_sequence_rows: source rows (net, of this run) left out because a part of their sequence is null.
-        partitions: by day, for the partitions that were touched or asked for.
-        seconds: how long it took.
+        null_key_rows: source rows that this run left out because a key is null, less the retracted ones.
+        null_sequence_rows: the same, because a column of their sequence is null.
+        partitions: counts by day, for the days that were changed or asked for.
+        seconds: the duration of the run.
     """
 
     table: str
@@ -79,18 +79,18 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction came to.
+    """The result of a compaction.
 
     Args:
-        table: its name.
-        committed: whether a snapshot was committed; where nothing is worth it, none is.
+        table: the table's name.
+        committed: whether a snapshot was committed; if no partition needs compaction, none is.
         snapshot_id: the table's head afterwards.
-        partitions: in how many partitions files were written anew.
-        files_removed: data and delete files that the head names no more.
-        files_added: data files in their place.
-        bytes_removed, bytes_added: the sizes of the data files among them.
+        partitions: the number of partitions in which files were rewritten.
+        files_removed: data and delete files that the head no longer references.
+        files_added: data files that replace them.
+        bytes_removed, bytes_added: the sizes of the removed and added data files.
         rows_written: rows of the new files.
-        seconds: how long it took.
+        seconds: the duration of the run.
     """
 
     table: str
@@ -107,19 +107,19 @@ class Compacted:
 
 @dataclass(frozen=True)
 class Expired:
-    """What an expiry came to.
+    """The result of an expiry.
 
     Args:
-        table: its name.
-        committed: whether anything changed; with nothing old enough, and all tags right, nothing does.
-        snapshots_removed: how many snapshots went.
-        snapshots_left: how many there are now.
+        table: the table's name.
+        committed: whether anything changed; if no snapshot is old enough and all tags are right, nothing does.
+        snapshots_removed: the number of removed snapshots.
+        snapshots_left: the number of snapshots now.
         held: tag -> snapshot id, for the positions of all consumers.
-        tags_dropped: tags of consumers that no longer exist, or no longer stand at a snapshot of this table; tags and
-            branches that are older than `history.expire.max-ref-age-ms` lets them get.
-        files_deleted, bytes_freed: of data, delete and metadata files that no snapshot names any more.
-        files_outside: files that no snapshot names any more, left because they lie outside the table's location.
-        seconds: how long it took.
+        tags_dropped: tags of consumers that no longer exist or have no position in this table; tags and branches older
+            than `history.expire.max-ref-age-ms`.
+        files_deleted, bytes_freed: data, delete and metadata files that no snapshot references any more.
+        files_outside: unreferenced files that were not deleted because they are outside the table's location.
+        seconds: the duration of the run.
     """
 
     table: str
@@ -136,12 +136,12 @@ class Expired:
 
 @dataclass(frozen=True)
 class Orphan:
-    """A file that nothing names.
+    """A file that no snapshot references.
 
     Args:
-        path: where it is.
+        path: the path of the file.
         bytes: its size.
-        written_at: when it was last written, by the file system.
+        written_at: the file system's time of the last write.
     """
 
     path: str
@@ -154,8 +154,8 @@ class Orphans:
     """The orphans of a table.
 
     Args:
-        table: its name.
-        files: those found, sorted by path.
+        table: the table's name.
+        files: the orphans, sorted by path.
         deleted: how many of them were deleted.
     """
 
@@ -165,5 +165,5 @@ class Orphans:
 
     @property
     def bytes(self) -> int:
-        """The size of all of them."""
+        """The size of all orphans together."""
         return sum(one.bytes for one in self.files)

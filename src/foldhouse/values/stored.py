@@ -1,4 +1,4 @@
-"""What is read of a table's properties and summaries, which any tool may have written."""
+"""Parsing of table properties and summaries, which any tool may have written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Over
 
 @contextlib.contextmanager
 def said(key: str, text: object) -> Iterator[None]:
-    """Raise what parsing a stored text fails with as an error of ours.
+    """Translate errors of parsing a stored text into `ForeignCommit`.
 
     Args:
-        key: the property's or the summary's.
-        text: what it holds.
+        key: the key of the property or the summary.
+        text: its value.
 
     Raises:
-        ForeignCommit: it is nothing that foldhouse wrote.
+        ForeignCommit: foldhouse did not write the text.
     """
     try:
         yield
@@ -35,10 +35,10 @@ def said(key: str, text: object) -> Iterator[None]:
 
 
 def number(key: str, text: str) -> int:
-    """A count, not below zero.
+    """Parse a count of 0 or more.
 
     Raises:
-        ForeignCommit: it is none.
+        ForeignCommit: the text is not a count.
     """
     with said(key, text):
         if not text.isascii() or not text.isdigit() or len(text) > 18:
@@ -47,7 +47,7 @@ def number(key: str, text: str) -> int:
 
 
 def is_id(value: object) -> bool:
-    """Whether a parsed value is an id: a whole number that is not below zero, or nothing."""
+    """Whether a parsed value is an id (a whole number of 0 or more) or null."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
 
 

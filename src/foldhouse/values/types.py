@@ -1,4 +1,4 @@
-"""Types as text, in Iceberg's words: `decimal(18,4)`, `list<string>`, `struct<word: string, units: int>`."""
+"""Iceberg types as text: `decimal(18,4)`, `list<string>`, `struct<word: string, units: int>`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _FIELD = re.compile(r"(\w+):(.+)")
 
 
 def arrow_type(kind: str | pa.DataType) -> pa.DataType:
-    """An Iceberg type as Arrow has it.
+    """Return the Arrow type of an Iceberg type.
 
         decimal(18,4)                          -> decimal128(18, 4)
         map<string, list<int>>                 -> map<string, list<int32>>
         struct<word: string, units: long>      -> struct<word: string, units: int64>
 
     Args:
-        kind: the type as text, or as Arrow's own, which is given back.
+        kind: the type as text. An Arrow type is returned unchanged.
 
     Raises:
-        DefinitionError: a text that is not a type.
+        DefinitionError: the text is not a type.
     """
     if isinstance(kind, pa.DataType):
         return kind
@@ -90,7 +90,7 @@ def _nested(shape: str, parts: list[str]) -> pa.DataType | None:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are not inside of brackets."""
+    """Return the texts between commas outside brackets: a regular expression cannot match nested brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "<([") - (letter in ">)]")

@@ -1,4 +1,4 @@
-"""Positions, windows and coverage: how far a table has folded, and which of its partitions exist."""
+"""Positions, windows and coverage: how far a table is folded, and which of its days exist."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Position:
-    """How far one source was folded.
+    """The snapshot of one source up to which a table is folded.
 
     Args:
-        uuid: the source's table uuid; a source created again under its name has another.
-        snapshot_id: the source's snapshot up to which rows were folded; `None` for a source without one.
-        schema_id: the source's schema at which they were read; `None` where that was not recorded. A change of columns
-            alone is no reason to fold, so that it does not count where positions are compared.
+        uuid: the source's table uuid. A source that is dropped and created again has another uuid.
+        snapshot_id: the last folded snapshot; `None` if the source had no snapshot.
+        schema_id: the source's schema that was read; `None` if it was not recorded. Comparisons ignore it, because a
+            change of columns alone is no reason to fold.
     """
 
     uuid: str
@@ -31,7 +31,7 @@ class Position:
 
 
 def positions_to_json(positions: Mapping[str, Position]) -> str:
-    """Positions by source name, as the text kept in a snapshot summary."""
+    """Return positions by source name as the JSON text of a snapshot summary."""
     return json.dumps({name: _plain(position) for name, position in sorted(positions.items())})
 
 
@@ -41,10 +41,10 @@ def _plain(position: Position) -> dict[str, str | int | None]:
 
 
 def positions_from_json(text: str) -> dict[str, Position]:
-    """The inverse of `positions_to_json`.
+    """Parse the text of `positions_to_json`.
 
     Raises:
-        ForeignCommit: the text is none of ours.
+        ForeignCommit: another tool wrote the text.
     """
     with said(POSITION, text):
         found = {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
@@ -78,7 +78,7 @@ class DayRange:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The partitions of a table that exist: everything, or a set of days kept as disjoint ranges.
+    """The partitions of a table that exist: everything, or a set of days as disjoint ranges.
 
     Coverage.of(days 1, 2, 3, 7)   -> 1..3,7
     Coverage.everything()          -> *
@@ -90,12 +90,12 @@ class Coverage:
 
     @classmethod
     def everything(cls) -> Coverage:
-        """All partitions, those to come included; the only coverage of a table without partitions."""
+        """Return the coverage of all partitions, including future ones; a table without partitions has no other."""
         return cls(is_everything=True)
 
     @classmethod
     def of(cls, days: Iterable[date]) -> Coverage:
-        """The given days, merged into ranges.
+        """Return the coverage of some days, merged into ranges.
 
         Raises:
             InvalidData: something that is not a day.
@@ -114,10 +114,10 @@ class Coverage:
 
     @classmethod
     def parse(cls, text: str) -> Coverage:
-        """The inverse of `str`.
+        """Parse the text of `str`.
 
         Raises:
-            ForeignCommit: the text is none of ours.
+            ForeignCommit: another tool wrote the text.
         """
         if text == "*":
             return cls.everything()
@@ -138,19 +138,23 @@ class Coverage:
         return self.is_everything or any(day in days for days in self.ranges)
 
     def days(self) -> list[date]:
-        """Every covered day in order; not defined for everything."""
+        """Return every covered day in order.
+
+        Raises:
+            InvalidData: the coverage is everything.
+        """
         if self.is_everything:
             raise InvalidData("a coverage of everything has no list of days")
         return [day for days in self.ranges for day in days]
 
     def union(self, other: Coverage) -> Coverage:
-        """The partitions that either covers."""
+        """Return the partitions that either coverage contains."""
         if self.is_everything or other.is_everything:
             return Coverage.everything()
         return Coverage.of([*self.days(), *other.days()])
 
     def minus(self, other: Coverage) -> Coverage:
-        """The partitions that `self` covers and `other` does not."""
+        """Return the partitions that `self` contains and `other` does not."""
         if other.is_everything:
             return Coverage()
         if self.is_everything:
