@@ -1,25 +1,28 @@
-"""What tests of your own folds need: the laws of a fold, tried on rows of yours, without Spark and without a lake."""
+"""Tools for your own tests: the laws of a fold tried on your rows, and a catalog that fails or lies on request."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import polars as pl
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.combine import FILE, ROW_POSITION, combine
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, plan_of, polars_type, sequence_column
+from foldhouse.storage.guarded import guarded
 from foldhouse.values.fold import ColumnFold, Fold, fold
 from foldhouse.values.metadata_names import STATE
 from foldhouse.values.types import arrow_type
 
-__all__ = ["check_fold"]
+__all__ = ["FaultyCatalog", "check_fold"]
 
 _WAY = "__way"
 _VALUE = "value"
@@ -205,3 +208,168 @@ def _same(one: Any, other: Any, relative: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=relative)
     return type(one) is type(other) and bool(one == other)
+
+
+Call = Literal["commit_table", "load_table"]
+
+
+if TYPE_CHECKING:
+    _PassesForAny = Any  # so that `fh.Lake` takes it as a Catalog
+else:
+    _PassesForAny = object
+
+
+class FaultyCatalog(_PassesForAny):  # type: ignore[misc]
+    """A catalog that fails, lies or lets others act first when a test asks for it, and is the given catalog otherwise.
+
+        faulty = FaultyCatalog(lake.catalog).denies()
+        fh.Lake(faulty, session).append(stream, events, batch_id="monday")
+        assert lake.count(stream) == events.num_rows  # the commit landed, and was not sent a second time
+
+    | way | commit lands | the caller sees |
+    |---|---|---|
+    | `fails_before` | no | the failure |
+    | `fails_after` | yes | the failure, as after a lost answer |
+    | `denies` | yes | a lost race, which is a lie |
+    | `lets_act` | yes, unless the others win | what the catalog answers after the others acted |
+    | `lets_act_after` | yes | what the catalog answered before the others acted |
+
+    Guarantee: a call that no fault is due for reaches the catalog unchanged, exactly once. A call that `fails_before`
+    never reaches it. Faults of one call happen in the order in which they were asked for.
+
+    Only calls to this object are disturbed. Others who act must use a lake of their own over the plain catalog. A table
+    that was loaded commits to the plain catalog if it is asked to commit by itself.
+
+    Args:
+        catalog: any catalog of pyiceberg; it is guarded as `fh.Lake` guards it, and not changed.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = guarded(catalog)
+        self._faults: list[_Fault] = []
+
+    def fails_before(
+        self,
+        failure: BaseException | type[BaseException] = ConnectionError,
+        *,
+        nth: int = 1,
+        times: int | None = 1,
+        call: Call = "commit_table",
+    ) -> Self:
+        """Raise a failure instead of making the call, so that nothing lands.
+
+        Args:
+            failure: what is raised; `CommitFailedException` is a lost race.
+            nth: the first call that fails, from 1, counted from now on.
+            times: how many calls fail in a row; None for all that follow.
+            call: the method that fails.
+        """
+        return self._add(call, nth, times, before=_raises(failure))
+
+    def fails_after(
+        self,
+        failure: BaseException | type[BaseException] = ConnectionError,
+        *,
+        nth: int = 1,
+        times: int | None = 1,
+    ) -> Self:
+        """Commit, then raise a failure, so that the caller cannot tell whether the commit landed.
+
+        Args:
+            failure: what is raised.
+            nth: the first commit that is answered so, from 1, counted from now on.
+            times: how many commits in a row; None for all that follow.
+        """
+        return self._add("commit_table", nth, times, after=_raises(failure))
+
+    def denies(self, *, nth: int = 1, times: int | None = 1) -> Self:
+        """Commit, then report a lost race: the one failure that a caller may take for a commit that did not land.
+
+        Args:
+            nth: the first commit that is denied, from 1, counted from now on.
+            times: how many commits in a row; None for all that follow.
+        """
+        return self.fails_after(CommitFailedException("the head moved, it says"), nth=nth, times=times)
+
+    def lets_act(self, others: Callable[[], object], *, nth: int = 1, call: Call = "commit_table") -> Self:
+        """Let others act, and finish, just before a call.
+
+        Args:
+            others: what they do; what they raise, the caller sees.
+            nth: before which call, from 1, counted from now on.
+            call: the method.
+        """
+        return self._add(call, nth, 1, before=others)
+
+    def lets_act_after(self, others: Callable[[], object], *, nth: int = 1) -> Self:
+        """Let others act, and finish, between a commit that landed and its answer.
+
+        Args:
+            others: what they do; what they raise, the caller sees.
+            nth: after which commit, from 1, counted from now on.
+        """
+        return self._add("commit_table", nth, 1, after=others)
+
+    def commit_table(self, *given: Any, **named: Any) -> Any:
+        """Commit as the catalog does, with the faults that are due."""
+        return self._disturbed("commit_table", given, named)
+
+    def load_table(self, *given: Any, **named: Any) -> Any:
+        """Load a table as the catalog does, with the faults that are due."""
+        return self._disturbed("load_table", given, named)
+
+    @property  # type: ignore[misc] # nobody sets it
+    def __class__(self) -> type:
+        """The class of the catalog: what a lake does because of the kind of its catalog, it does here too."""
+        return type(self._catalog)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_catalog", "_faults"):  # not set yet, as in a copy
+            raise AttributeError(name)
+        return getattr(self._catalog, name)
+
+    def _add(
+        self,
+        call: Call,
+        nth: int,
+        times: int | None,
+        before: Callable[[], object] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+    ) -> Self:
+        if nth < 1 or (times is not None and times < 1):
+            raise DefinitionError(f"nth={nth}, times={times}: calls are counted from 1; give numbers of at least 1")
+        self._faults.append(_Fault(call, nth, times, before, after))
+        return self
+
+    def _disturbed(self, call: Call, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        due = [fault for fault in self._faults if fault.call == call and fault.counted()]
+        for fault in due:
+            fault.before()
+        answer = getattr(self._catalog, call)(*given, **named)
+        for fault in due:
+            fault.after()
+        return answer
+
+
+@dataclass
+class _Fault:
+    """What happens before and after some calls of one method."""
+
+    call: Call
+    nth: int
+    times: int | None
+    before: Callable[[], object]
+    after: Callable[[], object]
+    seen: int = 0
+
+    def counted(self) -> bool:
+        """Count one more call, and say whether the fault is due for it."""
+        self.seen += 1
+        return self.nth <= self.seen and (self.times is None or self.seen < self.nth + self.times)
+
+
+def _raises(failure: BaseException | type[BaseException]) -> Callable[[], object]:
+    def now() -> None:
+        raise failure
+
+    return now

@@ -36,6 +36,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_types, table_spec
+from foldhouse.testing import FaultyCatalog
 
 pytestmark = pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 
@@ -223,20 +224,6 @@ def test_two_appends_that_say_they_consumed_the_same_both_commit(lake: fh.Lake, 
         commit(lake.catalog, read, FileChanges(added), {"consumed-up-to": "6"})
 
 
-class SaysItFailed:
-    """A catalog behind a proxy that lost the answer."""
-
-    def __init__(self, catalog: Any) -> None:
-        self._catalog = catalog
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        self._catalog.commit_table(*arguments)
-        raise CommitFailedException("the head moved, it says")
-
-
 @pytest.mark.parametrize(
     ("act", "retries"),
     [
@@ -251,7 +238,7 @@ def test_a_commit_that_landed_but_was_reported_failed_deletes_its_own_live_manif
 ) -> None:
     table = make(**{"commit.retry.num-retries": retries})
     table.append(numbers(1, 2))
-    table.catalog = SaysItFailed(lake.catalog)
+    table.catalog = FaultyCatalog(lake.catalog).denies(times=None)
     with pytest.raises((CommitFailedException, ValidationException)):
         act(table)
     broken = lake.catalog.load_table("t.numbers")
@@ -265,7 +252,7 @@ def test_our_commit_that_landed_but_was_reported_failed_leaves_the_table_readabl
     table.append(numbers(1, 2))
     added = [write_data_file(Layout.of(table), Partition(()), numbers(3))]
     gone = frozenset(live_slices(table, head(table)))
-    commit(SaysItFailed(lake.catalog), table, FileChanges(added, gone), {})  # type: ignore[arg-type]
+    commit(FaultyCatalog(lake.catalog).denies(times=None), table, FileChanges(added, gone), {})
     assert held(table) == [3]
 
 

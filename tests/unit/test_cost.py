@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from pathlib import Path
-
-import pyarrow as pa
 
 import foldhouse as fh
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
-from foldhouse.storage.live import live_slices
 
 MOST_FILES = 10
 """Data and delete files of a bucket: the large one, some steps of smaller ones, and the deletes."""
@@ -54,45 +50,6 @@ def test_files_stay_few_and_little_is_carried_along_however_many_refreshes_there
 def test_a_small_change_of_a_large_table_carries_next_to_nothing() -> None:
     _, carried = _folded(refreshes=100, rows=1_000_000, changes=60)
     assert carried < 100 * 60 * 10
-
-
-def test_a_table_that_is_refreshed_again_and_again_keeps_few_files_and_all_rows(lake: fh.Lake, tmp_path: Path) -> None:
-    events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
-    table = fh.table("a.table", source=events, buckets=1, fold=fh.latest())
-    lake.append(events, pa.table({"k": range(2_000), "n": [0] * 2_000}))
-    lake.refresh(table)
-    expected = dict.fromkeys(range(2_000), 0)
-    chance = random.Random(7)
-    for number in range(1, 60):
-        keys = [chance.randrange(2_000) for _ in range(20)]
-        lake.append(events, pa.table({"k": keys, "n": [number * 100 + place for place in range(20)]}))
-        lake.refresh(table)
-        expected |= {key: number * 100 + place for place, key in enumerate(keys)}
-        slices = live_slices(lake.catalog.load_table("a.table"), lake.history(table)[0].id).values()
-        assert len(slices) + len({path for one in slices for path in one.deletes}) <= MOST_FILES
-    found = lake.to_arrow(table).to_pydict()
-    assert dict(zip(found["k"], found["n"], strict=True)) == expected
-
-
-def test_a_table_that_says_copy_on_write_never_keeps_a_deleted_row(lake: fh.Lake) -> None:
-    events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
-    table = fh.table("a.table", source=events, buckets=2, fold=fh.latest())
-    lake.append(events, pa.table({"k": range(200), "n": [0] * 200}))
-    lake.append(events, pa.table({"k": range(5), "n": [1] * 5}))
-    lake.refresh(table)
-    lake.append(events, pa.table({"k": range(3), "n": [2] * 3}))
-    assert lake.refresh(table).rows_carried == 0
-    with lake.load(table).transaction() as transaction:
-        transaction.set_properties({"write.merge.mode": "Copy-on-Write"})
-    for number in range(3, 8):
-        lake.append(events, pa.table({"k": [2, 3, 200 + number], "n": [number] * 3}))
-        lake.refresh(table)
-        slices = live_slices(lake.load(table), lake.history(table)[0].id).values()
-        assert not any(one.deletes for one in slices)
-        assert sum(one.file.rows for one in slices) == lake.count(table) == 198 + number
-    found = lake.to_arrow(table).to_pydict()
-    expected = dict.fromkeys(range(200), 0) | {0: 2, 1: 2, 4: 1, 2: 7, 3: 7} | {200 + n: n for n in range(3, 8)}
-    assert dict(zip(found["k"], found["n"], strict=True)) == expected
 
 
 def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> None:

@@ -18,12 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from sqlalchemy.exc import OperationalError
 
 import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.testing import FaultyCatalog
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
@@ -102,24 +102,6 @@ CASES = [
 ]
 
 
-class Liar:
-    """A catalog that answers its n-th commit with a failure: instead of the commit, or after it."""
-
-    def __init__(self, catalog: Catalog, failure: BaseException, nth: int, *, landed: bool) -> None:
-        self._catalog, self._failure, self._nth, self._landed = catalog, failure, nth, landed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        self._nth -= 1
-        if self._nth != 0:
-            return self._catalog.commit_table(*arguments)
-        if self._landed:
-            self._catalog.commit_table(*arguments)
-        raise self._failure
-
-
 def rows_of(lake: fh.Lake) -> dict[str, Counter[str]]:
     """The rows of every table, as another reader sees them."""
     return {name: Counter(map(str, lake.load(name).scan().to_arrow().to_pylist())) for name in NAMES}
@@ -193,7 +175,8 @@ def test_afterwards_there_is_the_old_state_or_the_new_one_and_running_it_again_i
     operation = OPERATIONS[name]
     operation.first(lake)
     said = FAILURES[failure]()
-    liar = open_lake(Path(), Liar(lake.catalog, said, nth, landed=landed))
+    faulty = FaultyCatalog(lake.catalog)
+    liar = open_lake(Path(), (faulty.fails_after if landed else faulty.fails_before)(said, nth=nth))
     raised: BaseException | None = None
     try:
         operation.call(liar)

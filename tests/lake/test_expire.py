@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ from expiring import (
     of_by_day,
     on_disk,
 )
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.snapshots import Operation
 
@@ -40,6 +37,7 @@ from foldhouse.storage.files import Partition, read_piece, write_data_file
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.append import stream_coverage
+from foldhouse.testing import FaultyCatalog
 from foldhouse.upkeep.expire import Keeping, expire_history
 from foldhouse.values.window import Coverage
 
@@ -345,31 +343,6 @@ def test_changes_across_an_expiry_by_another_tool_are_refused_commit_by_commit(l
 # Others, and failures
 
 
-class Meanwhile:
-    """A catalog in which something happens just before a commit, or just after it."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        before: Callable[[], object] = lambda: None,
-        after: Callable[[], object] = lambda: None,
-        times: int = 1,
-    ) -> None:
-        self._catalog, self._before, self._after, self._times = catalog, before, after, times
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        if self._times == 0:
-            return self._catalog.commit_table(*arguments)
-        self._times -= 1
-        self._before()
-        answer = self._catalog.commit_table(*arguments)
-        self._after()
-        return answer
-
-
 def with_catalog(catalog: Any) -> fh.Lake:
     return fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
 
@@ -377,7 +350,8 @@ def with_catalog(catalog: Any) -> fh.Lake:
 def test_a_tag_that_is_set_meanwhile_is_not_lost(shop: fh.Lake) -> None:
     oldest = shop.history(events)[-1].id
     rows = shop.to_arrow(events, as_of=oldest)
-    late = Meanwhile(shop.catalog, lambda: shop.load(events).manage_snapshots().create_tag(oldest, "late").commit())
+    late = FaultyCatalog(shop.catalog)
+    late.lets_act(lambda: shop.load(events).manage_snapshots().create_tag(oldest, "late").commit())
     with_catalog(late).expire(events, **NOW)
     assert tags(shop, events)["late"] == oldest
     assert shop.to_arrow(events, as_of="late") == rows
@@ -385,7 +359,7 @@ def test_a_tag_that_is_set_meanwhile_is_not_lost(shop: fh.Lake) -> None:
 
 
 def test_what_is_appended_meanwhile_is_there_afterwards(shop: fh.Lake) -> None:
-    busy = Meanwhile(shop.catalog, lambda: shop.append(events, a_batch(6)))
+    busy = FaultyCatalog(shop.catalog).lets_act(lambda: shop.append(events, a_batch(6)))
     with_catalog(busy).expire(events, **NOW)
     assert_rows(shop, pa.concat_tables([GIVEN, a_batch(6)]))
 
@@ -395,33 +369,22 @@ def test_what_is_committed_right_after_it_keeps_its_files(shop: fh.Lake) -> None
         shop.append(events, a_batch(6))
         shop.refresh(by_key)
 
-    with_catalog(Meanwhile(shop.catalog, after=others)).expire(events, **NOW)
+    with_catalog(FaultyCatalog(shop.catalog).lets_act_after(others)).expire(events, **NOW)
     assert_rows(shop, pa.concat_tables([GIVEN, a_batch(6)]))
     assert_folded(shop, by_key, pa.concat_tables([GIVEN, a_batch(6)]))
     assert on_disk(shop, events) == named(shop, events)
 
 
 def test_one_that_landed_but_was_reported_failed_counts_as_done(shop: fh.Lake) -> None:
-    def lie() -> None:
-        raise CommitFailedException("it did not land, it says")
-
-    expired = with_catalog(Meanwhile(shop.catalog, after=lie)).expire(events, **NOW)
+    expired = with_catalog(FaultyCatalog(shop.catalog).denies()).expire(events, **NOW)
     assert expired.snapshots_removed == 3
     assert on_disk(shop, events) == named(shop, events)
 
 
 def test_where_the_table_cannot_be_read_again_nothing_is_deleted(shop: fh.Lake) -> None:
-    class Unreachable(Meanwhile):
-        down = False
-
-        def load_table(self, name: Any) -> Any:
-            if self.down:
-                raise ConnectionError("the catalog is gone")
-            return self._catalog.load_table(name)
-
     before = on_disk(shop, events)
-    catalog = Unreachable(shop.catalog)
-    catalog._after = lambda: setattr(catalog, "down", True)
+    catalog, gone = FaultyCatalog(shop.catalog), ConnectionError("the catalog is gone")
+    catalog.lets_act_after(lambda: catalog.fails_before(gone, times=None, call="load_table"))
     with pytest.raises(fh.FoldhouseError, match="the catalog is gone"):
         with_catalog(catalog).expire(events, **NOW)
     assert before <= on_disk(shop, events)

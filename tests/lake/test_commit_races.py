@@ -17,6 +17,7 @@ from pyiceberg.table import Table as IcebergTable
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.restore import roll_back
+from foldhouse.testing import FaultyCatalog
 
 folded = fh.table("shop.folded", source=stream, keys="n", fold=fh.fold(rows=fh.count()))
 
@@ -31,32 +32,10 @@ def files_on_disk(lake: fh.Lake) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-class Liar:
+def saying(catalog: Catalog, failure: Exception, *, landed: bool, times: int = 1) -> FaultyCatalog:
     """A catalog whose answer is an exception: instead of the commit, or after it."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        failure: Exception,
-        *,
-        landed: bool,
-        times: int = 1,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._catalog, self._failure, self._landed, self._times = catalog, failure, landed, times
-        self._meanwhile = meanwhile
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        if self._times == 0:
-            return self._catalog.commit_table(*arguments)
-        self._times -= 1
-        if self._landed:
-            self._catalog.commit_table(*arguments)
-        self._meanwhile()
-        raise self._failure
+    faulty = FaultyCatalog(catalog)
+    return faulty.fails_after(failure, times=times) if landed else faulty.fails_before(failure, times=times)
 
 
 FAILURES = [
@@ -143,16 +122,14 @@ def test_a_commit_that_landed_but_was_reported_failed_counts_as_success(
     lake: fh.Lake, iceberg: Any, failure: Exception, kind: str
 ) -> None:
     read = iceberg()
-    snapshot_id = commit(Liar(lake.catalog, failure, landed=True), read, KINDS[kind](read), {})
+    snapshot_id = commit(saying(lake.catalog, failure, landed=True), read, KINDS[kind](read), {})
     assert iceberg().metadata.current_snapshot_id == snapshot_id
     assert len(iceberg().snapshots()) == 2
 
 
 def test_a_commit_that_landed_is_recognised_even_below_somebody_elses(lake: fh.Lake, iceberg: Any) -> None:
     read = iceberg()
-    busy = Liar(
-        lake.catalog, CommitFailedException(), landed=True, meanwhile=lambda: lake.append(stream, numbers(8, 9))
-    )
+    busy = FaultyCatalog(lake.catalog).lets_act_after(lambda: lake.append(stream, numbers(8, 9))).denies()
     snapshot_id = commit(busy, read, FileChanges([a_file(read, 4)]), {})
     assert rows(iceberg()) == [1, 2, 3, 4, 8, 9]
     assert iceberg().current_snapshot().parent_snapshot_id == snapshot_id
@@ -163,7 +140,7 @@ def test_a_commit_that_did_not_land_says_so_and_is_not_seen(lake: fh.Lake, icebe
     read = iceberg()
     expected = fh.CommitConflict if isinstance(failure, CommitFailedException) else type(failure)
     with pytest.raises(expected):
-        commit(Liar(lake.catalog, failure, landed=False), read, FileChanges([a_file(read, 4)]), {})
+        commit(saying(lake.catalog, failure, landed=False), read, FileChanges([a_file(read, 4)]), {})
     assert iceberg().metadata == read.metadata
 
 
@@ -175,7 +152,7 @@ def test_nothing_is_ever_deleted_by_a_commit_that_fails(
     changes = KINDS["an overwrite"](iceberg())
     before = files_on_disk(lake)
     try:
-        commit(Liar(lake.catalog, failure, landed=landed), iceberg(), changes, {})
+        commit(saying(lake.catalog, failure, landed=landed), iceberg(), changes, {})
     except (fh.CommitConflict, type(failure)):
         assert not landed
     after = files_on_disk(lake)
@@ -187,7 +164,7 @@ def test_nothing_is_ever_deleted_by_a_commit_that_fails(
 def test_an_append_that_landed_but_was_reported_failed_is_not_applied_twice(
     lake: fh.Lake, iceberg: Any, failure: Exception
 ) -> None:
-    liar = fh.Lake(Liar(lake.catalog, failure, landed=True, times=3), lambda: pytest.fail("no JVM is needed"))
+    liar = fh.Lake(saying(lake.catalog, failure, landed=True, times=3), lambda: pytest.fail("no JVM is needed"))
     liar.append(stream, numbers(4))
     assert rows(iceberg()) == [1, 2, 3, 4]
 
@@ -203,10 +180,10 @@ def test_a_batch_that_was_rolled_back_can_be_appended_again(lake: fh.Lake, icebe
 
 @pytest.mark.parametrize("landed", [True, False], ids=["landed", "did not land"])
 def test_lost_races_are_run_again_until_they_are_won(lake: fh.Lake, iceberg: Any, landed: bool) -> None:
-    liar = fh.Lake(Liar(lake.catalog, CommitFailedException(), landed=landed, times=2), lambda: pytest.fail("no JVM"))
+    liar = fh.Lake(saying(lake.catalog, CommitFailedException(), landed=landed, times=2), lambda: pytest.fail("no JVM"))
     liar.append(stream, numbers(4))
     assert rows(iceberg()) == [1, 2, 3, 4]
-    liar = fh.Lake(Liar(lake.catalog, CommitFailedException(), landed=landed, times=2), lambda: pytest.fail("no JVM"))
+    liar = fh.Lake(saying(lake.catalog, CommitFailedException(), landed=landed, times=2), lambda: pytest.fail("no JVM"))
     liar.refresh(folded)
     assert lake.to_arrow(folded).sort_by("n").to_pylist() == [{"n": n, "rows": 1} for n in (1, 2, 3, 4)]
     assert len(lake.history(folded)) == 1
@@ -218,7 +195,7 @@ def test_a_refresh_that_was_cut_off_is_repaired_by_running_it_again(
 ) -> None:
     for landed in (True, False):
         lake.append(stream, numbers(5))
-        liar = fh.Lake(Liar(lake.catalog, failure, landed=landed), lambda: pytest.fail("no JVM is needed"))
+        liar = fh.Lake(saying(lake.catalog, failure, landed=landed), lambda: pytest.fail("no JVM is needed"))
         try:
             liar.refresh(folded)
         except (fh.FoldhouseError, ValueError):
@@ -234,7 +211,7 @@ def test_a_rollback_that_landed_but_was_reported_failed_counts_as_success(
 ) -> None:
     first = iceberg().metadata.current_snapshot_id
     lake.append(stream, numbers(4))
-    roll_back(Liar(lake.catalog, failure, landed=True), iceberg(), first)
+    roll_back(saying(lake.catalog, failure, landed=True), iceberg(), first)
     assert rows(iceberg()) == [1, 2, 3]
 
 
@@ -304,17 +281,10 @@ def test_a_refresh_during_which_the_table_was_refreshed_and_rolled_back_starts_o
     head = lake.refresh(folded).snapshot_id
     lake.append(stream, numbers(2))
 
-    class Busy(Liar):
-        def commit_table(self, *arguments: Any) -> Any:
-            if self._times:
-                self._times -= 1
-                self._meanwhile()
-            return self._catalog.commit_table(*arguments)
-
     def others() -> None:
         lake.refresh(folded)
         lake.rollback(folded, to=head)
 
-    busy = Busy(lake.catalog, ValueError(), landed=False, meanwhile=others)
+    busy = FaultyCatalog(lake.catalog).lets_act(others)
     fh.Lake(busy, lambda: pytest.fail("no JVM is needed")).refresh(folded)
     assert lake.to_arrow(folded).sort_by("n").to_pylist() == [{"n": 1, "rows": 1}, {"n": 2, "rows": 1}]

@@ -10,13 +10,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
 
 import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.live import live_slices
+from foldhouse.testing import FaultyCatalog
 
 BRANCH = "foldhouse-rebuild"
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
@@ -241,24 +240,9 @@ def test_where_anybody_committed_meanwhile_publishing_is_refused_and_nothing_is_
     assert shop.publish(table) == again.snapshot_id
 
 
-class Meanwhile:
-    """A catalog in which something happens just before its n-th commit."""
-
-    def __init__(self, catalog: Catalog, nth: int, happens: Callable[[], object]) -> None:
-        self._catalog, self._nth, self._happens = catalog, nth, happens
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        self._nth -= 1
-        if self._nth == 0:
-            self._happens()
-        return self._catalog.commit_table(*arguments)
-
-
 def racing(lake: fh.Lake, nth: int, happens: Callable[[], object]) -> fh.Lake:
-    return fh.Lake(Meanwhile(lake.catalog, nth, happens), lambda: pytest.fail("no JVM is needed"))
+    faulty = FaultyCatalog(lake.catalog).lets_act(happens, nth=nth)
+    return fh.Lake(faulty, lambda: pytest.fail("no JVM is needed"))
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -291,15 +275,7 @@ def test_a_head_that_moves_at_the_very_moment_of_publishing_is_not_dropped(shop:
 
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_step_that_landed_but_was_reported_failed_counts_as_done(shop: fh.Lake, nth: int) -> None:
-    class Liar(Meanwhile):
-        def commit_table(self, *arguments: Any) -> Any:
-            answer = self._catalog.commit_table(*arguments)
-            self._nth -= 1
-            if self._nth == 0:
-                raise CommitFailedException("it did not land, it says")
-            return answer
-
-    liar = fh.Lake(Liar(shop.catalog, nth, lambda: None), lambda: pytest.fail("no JVM is needed"))
+    liar = fh.Lake(FaultyCatalog(shop.catalog).denies(nth=nth), lambda: pytest.fail("no JVM is needed"))
     before = len(shop.history(table))
     rebuilt = liar.rebuild(wider)
     assert shop.history(table)[0].id == rebuilt.snapshot_id

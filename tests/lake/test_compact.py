@@ -13,7 +13,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
@@ -25,6 +24,7 @@ from foldhouse.storage.files import Partition, read_piece, write_data_file, writ
 from foldhouse.storage.live import Slice, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.append import stream_coverage
+from foldhouse.testing import FaultyCatalog
 from foldhouse.values.window import Coverage
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
@@ -326,23 +326,12 @@ def test_a_day_that_is_restated_with_the_events_it_holds_changes_nothing(lake: f
 # Others
 
 
-class Meanwhile:
-    """A catalog in which something happens just before a commit."""
-
-    def __init__(self, catalog: Catalog, *happenings: Callable[[], object]) -> None:
-        self._catalog, self._happenings = catalog, list(happenings)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    def commit_table(self, *arguments: Any) -> Any:
-        if self._happenings:
-            self._happenings.pop(0)()
-        return self._catalog.commit_table(*arguments)
-
-
 def racing(lake: fh.Lake, *happenings: Callable[[], object]) -> fh.Lake:
-    return fh.Lake(Meanwhile(lake.catalog, *happenings), lambda: pytest.fail("no JVM is needed"))
+    """The lake, in which others do these things, one just before each commit."""
+    faulty = FaultyCatalog(lake.catalog)
+    for nth, happens in enumerate(happenings, start=1):
+        faulty.lets_act(happens, nth=nth)
+    return fh.Lake(faulty, lambda: pytest.fail("no JVM is needed"))
 
 
 def test_appends_of_others_do_not_undo_its_work(shop: fh.Lake) -> None:
