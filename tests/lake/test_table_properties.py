@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyiceberg.table import StaticTable
 import foldhouse as fh
 from foldhouse.heads.refresh_state import REFRESH_STATE
 from foldhouse.storage.live import live_slices
+from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.properties import WriteProperties, write_properties
 
 events = fh.stream("p.events", schema={"key": "long", "n": "long", "word": "string"}, keys="key", sequence_by="n")
@@ -141,6 +143,37 @@ def test_metadata_is_compressed_as_the_table_says_and_read_by_pyiceberg(shop: fh
     put(shop, events, {"write.metadata.compression-codec": "none"})
     shop.append(events, batch(30))
     assert not shop.load(events).metadata_location.endswith(".gz.metadata.json")
+
+
+def test_compressed_metadata_is_neither_read_nor_written_beyond_the_limit(
+    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(shop, events, {"write.metadata.compression-codec": "gzip"})
+    shop.append(events, batch(4))
+    location = shop.load(events).metadata_location
+    monkeypatch.setattr("foldhouse.storage.metadata.UNPACKED_BYTES", 1_000)
+    with pytest.raises(
+        fh.Unsupported, match=r"p\.events has .* more than 1,000 .* expire snapshots, or set .* to none"
+    ):
+        shop.append(events, batch(5))
+    assert shop.load(events).metadata_location == location
+    put(shop, events, {"write.metadata.compression-codec": "none"})  # the way out that the message names
+    assert shop.append(events, batch(5)).committed
+    with pytest.raises(fh.CorruptFile, match=r"\.gz\.metadata\.json has more than 1,000 bytes unpacked"):
+        read_metadata(shop.load(events).io, location)
+
+
+def test_a_gzip_of_a_gigabyte_in_place_of_metadata_is_not_unpacked(shop: fh.Lake, tmp_path: Path) -> None:
+    bomb = tmp_path / "00009-bomb.gz.metadata.json"
+    with gzip.open(bomb, "wb", compresslevel=1) as packed:
+        for _ in range(1024):
+            packed.write(bytes(2**20))
+    tracemalloc.start()
+    with pytest.raises(fh.CorruptFile, match=r"has more than 268,435,456 bytes unpacked"):
+        read_metadata(shop.load(events).io, bomb.as_uri())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * 268_435_456
 
 
 BAD = {

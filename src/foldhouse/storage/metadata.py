@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io as streams
 import re
 import threading
 from functools import lru_cache
@@ -16,13 +17,15 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from foldhouse.errors import CorruptFile
+from foldhouse.errors import CorruptFile, Unsupported
 from foldhouse.storage.guarded import GuardedMetastore
 from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_whole
 from foldhouse.storage.sqlite import check_whole
 from foldhouse.storage.updated import contents
 
 _GZIP = ".gz.metadata.json"
+UNPACKED_BYTES = 256 * 2**20
+"""The most that a compressed metadata file may hold; a gzip of zeros is a thousand times larger unpacked."""
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
 
@@ -30,18 +33,29 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
     """Read a metadata file, which must be the one that its name promises.
 
     Raises:
-        CorruptFile: the file holds something else.
+        CorruptFile: the file holds something else, or more than `UNPACKED_BYTES` once unpacked.
         OSError: it is missing, or the store refused.
     """
     with io.new_input(location).open() as source:
         found = source.read()
     check(location, found)
     try:
-        plain = gzip.decompress(found) if location.endswith(_GZIP) else found
-        return TableMetadataUtil.parse_raw(plain.decode())
+        plain = _unpacked(found) if location.endswith(_GZIP) else found
+        if plain is not None:
+            return TableMetadataUtil.parse_raw(plain.decode())
     except Exception as failure:  # whatever a parser says of bytes that are no metadata
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise CorruptFile(f"{location} is damaged: it is no metadata of a table ({reason}). {WAY_OUT}") from failure
+    raise CorruptFile(
+        f"{location} has more than {UNPACKED_BYTES:,} bytes unpacked, the limit of compressed metadata. {WAY_OUT}"
+    )
+
+
+def _unpacked(packed: bytes) -> bytes | None:
+    """The contents of a gzip, or `None` if they are longer than the limit; no more than that is unpacked."""
+    with gzip.GzipFile(fileobj=streams.BytesIO(packed)) as source:
+        plain = source.read(UNPACKED_BYTES + 1)
+    return plain if len(plain) <= UNPACKED_BYTES else None
 
 
 @lru_cache(maxsize=1024)
@@ -72,7 +86,15 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
 
     def _update_and_stage_table(self, *given: Any, **named: Any) -> StagedTable:
         staged = super()._update_and_stage_table(*given, **named)
-        written = contents(staged.metadata, packed=staged.metadata_location.endswith(_GZIP))
+        written = contents(staged.metadata)
+        if staged.metadata_location.endswith(_GZIP):
+            if len(written) > UNPACKED_BYTES:
+                raise Unsupported(
+                    f"the metadata of {'.'.join(staged.name())} has {len(written):,} bytes, and a compressed file of "
+                    f"more than {UNPACKED_BYTES:,} would not be read again; expire snapshots, or set the table's "
+                    "write.metadata.compression-codec to none. Nothing was committed"
+                )
+            written = gzip.compress(written, compresslevel=1)
         staged.metadata_location = _UUID.sub(sealed(new_seal(), written), staged.metadata_location)
         self._prepared.file = (staged.metadata_location, written)
         return staged

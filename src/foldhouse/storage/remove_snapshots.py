@@ -18,7 +18,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -36,6 +35,7 @@ from pyiceberg.table.update import (
 from foldhouse.storage import history
 from foldhouse.storage.avro import ENTRY, LIST, plain_entries, plain_manifests
 from foldhouse.storage.clock import Stamped
+from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.removal import delete, plain, size_of
 from foldhouse.storage.swap import swap
@@ -202,7 +202,7 @@ def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadat
     for entry in after.metadata.metadata_log:
         if entry.metadata_file != before.metadata_location:
             with contextlib.suppress(OSError):  # an old one that is gone
-                yield FromInputFile.table_metadata(after.io.new_input(entry.metadata_file))
+                yield read_metadata(after.io, entry.metadata_file)
 
 
 def _statistics(metadata: TableMetadata) -> dict[str, int]:

@@ -7,7 +7,6 @@ once and kept for the next commit.
 
 from __future__ import annotations
 
-import gzip
 import threading
 from uuid import UUID
 
@@ -51,12 +50,11 @@ def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]
     return after
 
 
-def contents(metadata: TableMetadata, *, packed: bool) -> bytes:
-    """The bytes of a metadata file, compressed with gzip or not."""
+def contents(metadata: TableMetadata) -> bytes:
+    """The bytes of a metadata file, not compressed."""
     rest = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=True)
     # The quotes of a text within the JSON are escaped, so that this is the list and no part of a property.
-    text = rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(_texts(metadata))}]', 1).encode()
-    return gzip.compress(text, compresslevel=1) if packed else text
+    return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(_texts(metadata))}]', 1).encode()
 
 
 def _texts(metadata: TableMetadata) -> list[str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
+
+from foldhouse.storage.metadata import read_metadata
 
 _METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _DROPPED = "dropped-"
@@ -112,7 +113,7 @@ def read(path: Path, version: int) -> MetadataFile | str:
     """A metadata file, or why it is not whole."""
     io = PyArrowFileIO()
     try:
-        metadata = FromInputFile.table_metadata(io.new_input(str(path)))
+        metadata = read_metadata(io, str(path))
     except FileNotFoundError:
         return "gone meanwhile"
     except Exception as failure:  # torn, empty, or no metadata at all: whatever the parser says
