@@ -13,6 +13,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+import foldhouse as fh
+from foldhouse.lake import position_of
+
 KEYS: dict[str, list[str]] = {
     "retail.sales": ["source_file", "line_number"],
     "retail.sales_quarantine": ["source_file", "line_number"],
@@ -153,6 +156,25 @@ def expected(folder: Path, first: date | None = None, last: date | None = None) 
                 oracle.execute(_READ.format(day=day, path=str(path).replace("'", "''"), columns=columns))
         oracle.execute(_SALES)
         return {name: oracle.sql(query).to_arrow_table() for name, query in _TABLES.items()}
+
+
+def folded_at_its_position(lake: fh.Lake, table: fh.Table, sql: str, views: str = "") -> pa.Table:
+    """What DuckDB makes of the sources of a table, each as it was at the position that the table says.
+
+    Args:
+        lake: gives the rows of the sources.
+        table: has been refreshed.
+        sql: the query, over the sources by the last words of their names.
+        views: what is defined before.
+    """
+    head = lake.head(table)
+    assert head is not None
+    with duckdb.connect() as oracle:
+        for source in table.sources:
+            oracle.register(source.name.split(".")[1], lake.to_arrow(source, as_of=position_of(head)[source.name]))
+        if views:
+            oracle.execute(views)
+        return oracle.sql(sql).to_arrow_table()
 
 
 def assert_same(

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from oracle import assert_same
+from oracle import assert_same, folded_at_its_position
 from pyspark.sql import functions as F
 
 import foldhouse as fh
-from foldhouse.lake import position_of
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 events = fh.stream(
@@ -144,12 +142,7 @@ def disturb(lake: fh.Lake, chance: random.Random) -> None:
 
 
 def check(lake: fh.Lake, case: Case) -> None:
-    head = lake.head(case.table)
-    assert head is not None
-    with duckdb.connect() as oracle:
-        for source in case.table.sources:
-            oracle.register(source.name.split(".")[1], lake.to_arrow(source, as_of=position_of(head)[source.name]))
-        expected = oracle.sql(case.expected).to_arrow_table()
+    expected = folded_at_its_position(lake, case.table, case.expected)
     assert_same(lake.to_arrow(case.table), expected, list(case.table.keys))
 
 

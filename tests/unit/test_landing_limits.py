@@ -93,8 +93,13 @@ def test_a_device_is_refused_by_name_and_not_read(tmp_path: Path) -> None:
         Landing(tmp_path, RETAIL).read(DAY)
 
 
-def test_a_file_that_turns_into_a_link_before_it_is_opened_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [(lambda path: path.symlink_to("/etc/passwd"), "is a symbolic link"), (os.mkfifo, "is a FIFO")],
+    ids=["a link", "a FIFO"],
+)
+def test_a_file_that_turns_into_something_else_before_it_is_opened_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Path], None], said: str
 ) -> None:
     path = tmp_path / f"{DAY}.csv"
     path.write_text(lines_of(LINE))
@@ -103,29 +108,11 @@ def test_a_file_that_turns_into_a_link_before_it_is_opened_is_not_followed(
     def swapped(name: str, *arguments: object, **options: object) -> int:
         if name == path.name:
             path.unlink()
-            path.symlink_to("/etc/passwd")
+            turn(path)
         return opened(name, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", swapped)
-    with pytest.raises(UnreadableFile, match="is a symbolic link"):
-        Landing(tmp_path, RETAIL).read(DAY)
-
-
-def test_a_file_that_turns_into_a_fifo_before_it_is_opened_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / f"{DAY}.csv"
-    path.write_text(lines_of(LINE))
-    opened = os.open
-
-    def swapped(name: str, *arguments: object, **options: object) -> int:
-        if name == path.name:
-            path.unlink()
-            os.mkfifo(path)
-        return opened(name, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", swapped)
-    with pytest.raises(UnreadableFile, match="is a FIFO"):
+    with pytest.raises(UnreadableFile, match=said):
         Landing(tmp_path, RETAIL).read(DAY)
 
 
