@@ -24,8 +24,9 @@ from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.left_out import quarantined
 from foldhouse.refresh.publish import publish as publish_rebuild
-from foldhouse.refresh.refresh import Workshop, rebuild, refresh
+from foldhouse.refresh.refresh import rebuild, refresh
 from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of

@@ -12,27 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
-from pyspark.sql import SparkSession
 
 from foldhouse.errors import (
     CommitConflict,
-    DefinitionChanged,
-    DefinitionError,
-    SourceReplaced,
-    UnknownSnapshot,
-    UnknownTable,
 )
-from foldhouse.heads.head import Head, is_ours, last_head, read_head
-from foldhouse.heads.kinds import check_chain, check_source
+from foldhouse.heads.head import Head, last_head, read_head
+from foldhouse.heads.kinds import check_chain
 from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
-from foldhouse.logic.source_columns import check_definition, check_names, columns_since, explained
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.by_day import by_partition, partition_counts
@@ -41,51 +31,22 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
+from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
 from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
 from foldhouse.refresh.window.affected import as_frame, of_keys, of_state, of_window
 from foldhouse.refresh.window.changed import pieces_between
+from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import selected_positions
-from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.properties import write_properties
-from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.storage.schema import Layout
 from foldhouse.values import metadata_names as names
-from foldhouse.values.definition import Source, Table
+from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
 from foldhouse.values.tuning import Tuning
-from foldhouse.values.window import Coverage, Position, positions_from_json, positions_to_json
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What refreshing needs of the lake.
-
-    Args:
-        catalog: where tables are registered.
-        session: gives the Spark session, started at the first call.
-        compiled: compiles a declaration against its sources' layouts.
-        tuning: how large a window is folded in this process, and how.
-        run_id: who is running, for the summary.
-    """
-
-    catalog: Catalog
-    session: Callable[[], SparkSession]
-    compiled: Callable[[Table, Sequence[Layout]], Compiled]
-    tuning: Tuning
-    run_id: str
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A source, pinned at the head that was read."""
-
-    name: str
-    iceberg: IcebergTable
-    layout: Layout
-    slices: dict[str, Slice]
-    position: Position
+from foldhouse.values.window import Coverage, Position, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -97,7 +58,7 @@ class _Work:
     target: Target
     held: dict[str, Slice]
     found: Head
-    sources: tuple[_Source, ...]
+    sources: tuple[PinnedSource, ...]
     logic: Logic
     evaluations: list[Evaluation]
     coverage: Coverage
@@ -155,21 +116,21 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     """
     started = time.monotonic()
     earlier = loaded(workshop.catalog, table)  # before its sources: its position is in what they say then
-    sources = _pinned(workshop.catalog, table)
-    compiled = _compiled(workshop, table, sources)
+    sources = pinned(workshop.catalog, table)
+    compiled = compiled_over(workshop, table, sources)
     target = load_or_create(workshop.catalog, compiled, earlier)
     found = read_head(target.iceberg)
     if not found.is_folded:
         check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     if earlier is None and found.is_folded:
         raise CommitConflict(f"{table.name} was made and folded by somebody else meanwhile; starting over is safe")
-    before = _checked(workshop, table, found, sources, compiled)
+    before = checked_positions(workshop, table, found, sources, compiled)
     target = following(target, compiled, is_folded=found.is_folded)
     added = _added_coverage(table, found, asked)
     if before == [source.position for source in sources] and not added:
         return _nothing_new(target.iceberg, table, found, asked, started)
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
-    _check_positions(target.iceberg, sources, found)
+    check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
     held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
@@ -196,8 +157,8 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     """
     started = time.monotonic()
     earlier = loaded(workshop.catalog, table)
-    sources = _pinned(workshop.catalog, table)
-    compiled = _compiled(workshop, table, sources)
+    sources = pinned(workshop.catalog, table)
+    compiled = compiled_over(workshop, table, sources)
     target = load_anew(workshop.catalog, compiled, earlier)
     check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     last = last_head(target.iceberg)
@@ -216,75 +177,6 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     return rebuilt
 
 
-def _pinned(catalog: Catalog, table: Table) -> tuple[_Source, ...]:
-    return tuple(_pinned_source(catalog, table, source) for source in table.sources)
-
-
-def _pinned_source(catalog: Catalog, table: Table, source: Source) -> _Source:
-    """A source at its head, which is one of ours if the source is a table: a foreign row is not folded any further."""
-    name = source.name
-    try:
-        iceberg = catalog.load_table(name)
-    except NoSuchTableError:
-        raise UnknownTable(
-            f"{table.name} is folded from {name}, which does not exist in the lake yet; "
-            "append to it, or materialize it, first"
-        ) from None
-    check_source(table, source, iceberg)
-    if kind_of(iceberg) == "table":
-        read_head(iceberg)
-    head = iceberg.metadata.current_snapshot_id
-    layout = Layout.of_head(iceberg)
-    position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)
-    return _Source(name, iceberg, layout, live_slices(iceberg, head), position)
-
-
-def _compiled(workshop: Workshop, table: Table, sources: Sequence[_Source]) -> Compiled:
-    """The declaration over the sources' present columns; one it names that went away is refused with what became of it.
-
-    Raises:
-        DefinitionError: see `compile_table`.
-    """
-    try:
-        check_names(table, sources[0].iceberg)
-        return workshop.compiled(table, [source.layout for source in sources])
-    except DefinitionError as failure:
-        said = failure
-        for source in sources:
-            said = explained(said, source.iceberg)
-        raise said from failure
-
-
-def _checked(
-    workshop: Workshop, table: Table, found: Head, sources: Sequence[_Source], compiled: Compiled
-) -> list[Position] | None:
-    """The positions the table was folded up to, if it was folded from these sources under this declaration."""
-    if not found.is_folded:
-        return None
-    if set(found.positions) != {source.name for source in sources}:
-        raise DefinitionChanged(
-            f"{table.name} was folded from {', '.join(found.positions)}, and is declared over "
-            f"{', '.join(source.name for source in sources)} now; run `foldhouse rebuild {table.name}` to fold it anew"
-        )
-    for source in sources:
-        before = found.positions[source.name]
-        if before.uuid != source.position.uuid:
-            raise SourceReplaced(
-                f"{table.name} was folded from {source.name} with uuid {before.uuid}; the table of that name now has "
-                f"uuid {source.position.uuid}; run `foldhouse rebuild {table.name}` to fold it from the new one"
-            )
-    columns = [columns_since(source.iceberg, source.layout, found.positions[source.name]) for source in sources]
-    check_definition(
-        table,
-        found,
-        compiled,
-        columns,
-        lambda layouts: workshop.compiled(table, layouts),
-        workshop.session,
-    )
-    return [found.positions[source.name] for source in sources]
-
-
 def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:
     if table.partition_by is None:
         asked = Coverage.everything()
@@ -296,7 +188,7 @@ def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Covera
 
 
 def _evaluations(
-    logic: Logic, sources: Sequence[_Source], found: Head, before: list[Position] | None, added: Coverage
+    logic: Logic, sources: Sequence[PinnedSource], found: Head, before: list[Position] | None, added: Coverage
 ) -> list[Evaluation]:
     """What to fold: the window for the partitions that are covered, the sources' state for those that are added."""
     after = [source.slices for source in sources]
@@ -313,49 +205,6 @@ def _evaluations(
     if added:
         evaluations.append(of_state(logic, after, added))
     return evaluations
-
-
-def _check_positions(iceberg: IcebergTable, sources: Sequence[_Source], found: Head) -> None:
-    """Refuse a table whose position in a source was expired by another tool.
-
-    Raises:
-        UnknownSnapshot: with the ways out.
-    """
-    for source in sources:
-        position = found.positions.get(source.name)
-        if position is None or _is_kept(source, position):
-            continue
-        name = ".".join(iceberg.name())
-        kept = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _stands_well(one, sources))
-        earlier = next(kept, None)
-        back = (
-            f"no kept commit of {name} stands at kept snapshots"
-            if earlier is None
-            else f"or `foldhouse rollback {name} --to {earlier.snapshot_id}`, the newest commit that stands at kept "
-            "snapshots, and refresh it from there"
-        )
-        raise UnknownSnapshot(
-            f"position {position.snapshot_id} of {name} is not in the history of {source.name} (head "
-            f"{source.position.snapshot_id}) any more: another tool expired it. Run `foldhouse rebuild {name}` to fold "
-            f"it from what there is, {back}"
-        )
-
-
-def _is_kept(source: _Source, position: Position) -> bool:
-    return position.snapshot_id is None or snapshot_of(source.iceberg, position.snapshot_id) is not None
-
-
-def _stands_well(snapshot: Snapshot, sources: Sequence[_Source]) -> bool:
-    """Whether a commit of a table says positions that its sources still have."""
-    if not is_ours(snapshot) or snapshot.summary is None:
-        return False
-    positions = positions_from_json(snapshot.summary.additional_properties[names.POSITION])
-    return all(
-        source.name in positions
-        and positions[source.name].uuid == source.position.uuid
-        and _is_kept(source, positions[source.name])
-        for source in sources
-    )
 
 
 def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
@@ -445,7 +294,7 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
     )
 
 
-def _fold(workshop: Workshop, run: Run, sources: Sequence[_Source]) -> tuple[list[BucketResult], int]:
+def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
     """Fold, and recompute what stays unresolved; the buckets without unresolved keys are folded once."""
     window = _cost(run.evaluations, workshop.tuning)
     results = _runner(workshop, run, window)(run)
