@@ -4,8 +4,8 @@ Files go through Spark's own vectorised Parquet reader, by field id. Of files wi
 a broadcast join on 64 rows at a time: one word of bits for each run of 64 rows in which a row is deleted, so that the
 join holds no more than a 64th of the rows and one number as its key.
 
-Pieces that are deleted positions themselves, files whose names do not tell them apart, and files in stores that
-Spark has no connector for, are read with Arrow in Spark's tasks.
+Pieces that are deleted positions themselves, files whose names do not tell them apart, files whose paths Spark would
+take for patterns, and files in stores that Spark has no connector for, are read with Arrow in Spark's tasks.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+"""What makes a path a pattern for Spark, which may find no file or those of a neighbour."""
 _NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
 _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 """Session -> scheme -> whether its Spark has a connector for it."""
@@ -97,10 +99,12 @@ def _name(piece: Piece) -> str:
 
 
 def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
-    """Whether Spark has a connector for the store a path is in; it is asked once for each scheme of paths.
+    """Whether Spark takes a path for what it is and has a connector for its store; asked once for each scheme of paths.
 
     Only what says so counts as having none: a file that is missing or forbidden is for the read itself to tell.
     """
+    if _PATTERN.search(path):
+        return False
     found = _SCHEME.match(path)
     if found is None or found[1] == "file":
         return True
