@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import nowhere_io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import foldhouse as fh
@@ -256,3 +258,24 @@ def test_what_spark_says_of_a_store_without_a_connector_is_told_from_other_failu
     assert {path: _opens(spark, schema, path) for path in OPENS} == OPENS
     assert over_connect["opens"] == OPENS
     assert over_connect["known"] == {"nowhere": False, "gs": False, "webhdfs": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbour"),
+    [("[a]b", "ab"), ("{x,y}z", "xz"), ("sta*r", "stair"), ("q?", "qx"), ("back\\slash", "backslash"), ("a", "b")],
+)
+def test_a_path_that_looks_like_a_pattern_is_read_as_it_is(
+    spark: SparkSession, tmp_path: Path, name: str, neighbour: str
+) -> None:
+    """Files of the same names lie where the pattern finds them."""
+    uri, warehouse = f"sqlite:///{tmp_path / 'c.db'}", str(tmp_path / name)
+    events = fh.stream("g.events", schema={"key": "string", "n": "long"}, keys="key")
+    totals = fh.table("g.totals", source=events, fold=fh.fold(n=fh.total("n")))
+    lake = fh.Lake(SqlCatalog("any", uri=uri, warehouse=warehouse), lambda: spark, in_process_rows=0)
+    for n in (1, 2):
+        lake.append(events, pa.table({"key": ["a", "b"], "n": [n, n]}))
+        lake.refresh(totals)
+    shutil.copytree(warehouse, tmp_path / neighbour)
+    assert sorted(lake.read(events).toArrow()["n"].to_pylist()) == [1, 1, 2, 2]
+    assert sorted(lake.read(totals).toArrow()["n"].to_pylist()) == [3, 3]
+    lake.close()

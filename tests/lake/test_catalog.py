@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -83,3 +84,33 @@ def test_many_may_open_and_fill_a_new_lake_at_once(tmp_path: Path, round_: int) 
         [number] for number in range(AT_ONCE)
     ]
     lake.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["a?", "a?mode=memory", "a%3F", "per%cent", "sp ace", "ha#sh", "a+b&c=d;e", "[ü]", "*"]
+)
+def test_a_lake_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    stream = fh.stream("s.ev", schema={"n": "long"})
+    with closing(fh.Lake.local(tmp_path / name)) as lake:
+        lake.append(stream, pa.table({"n": [1]}))
+    with closing(fh.Lake.local(tmp_path / name)) as lake:
+        lake.append(stream, pa.table({"n": [2]}))
+        assert sorted(lake.to_arrow(stream)["n"].to_pylist()) == [1, 2]
+    assert (tmp_path / name / "catalog.db").is_file()
+    # pyiceberg spells the folders of tables as their addresses are spelled, so these may stand beside it.
+    assert {one.name for one in tmp_path.iterdir()} <= {name, quote(name)}
+
+
+@pytest.mark.parametrize("name", ["a?", "per%cent", "sp ace"])
+def test_a_read_only_lake_may_lie_in_a_folder_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    stream = fh.stream("s.ev", schema={"n": "long"})
+    with closing(fh.Lake.local(tmp_path / name)) as lake:
+        lake.append(stream, pa.table({"n": [1]}))
+    for module in ("catalog", "sqlite"):
+        monkeypatch.setattr(f"foldhouse.storage.{module}.is_read_only", lambda file: True)
+    with closing(fh.Lake.local(tmp_path / name)) as lake:
+        assert lake.to_arrow(stream)["n"].to_pylist() == [1]
+        with pytest.raises(StorageError):
+            lake.append(stream, pa.table({"n": [2]}))

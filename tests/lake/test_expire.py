@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from expiring import (
     COLUMNS,
@@ -26,6 +27,7 @@ from expiring import (
     of_by_day,
     on_disk,
 )
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.snapshots import Operation
 
@@ -450,6 +452,21 @@ def test_a_file_that_cannot_be_deleted_is_left_and_not_counted(shop: fh.Lake, mo
     monkeypatch.setattr(PyArrowFileIO, "delete", refused)
     expired = shop.expire(events, **NOW)
     assert (expired.snapshots_removed, expired.files_deleted, expired.bytes_freed) == (3, 0, 0)
+
+
+def test_a_file_outside_of_the_table_stays_and_is_counted(shop: fh.Lake, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.parquet"
+    pq.write_table(a_batch(7, DAYS[0]), elsewhere)
+    shop.load(events).add_files([elsewhere.as_uri()])
+    shop.load(events).delete(AlwaysTrue())
+    shop.append(events, a_batch(8))
+    gone = on_disk(shop, events)
+    expired = shop.expire(events, **NOW)
+    assert expired.files_outside == 1
+    assert expired.files_deleted == len(gone - on_disk(shop, events))
+    assert elsewhere.exists()
+    assert_rows(shop, a_batch(8))
+    assert shop.expire(by_key, **NOW).files_outside == 0
 
 
 def test_a_table_whose_files_may_be_used_elsewhere_is_refused(shop: fh.Lake) -> None:

@@ -4,8 +4,8 @@ Spark's own vectorised Parquet reader reads the files, by field id. A broadcast 
 it has one word of bits for each run of 64 rows with a deleted row. So the join has at most a 64th of the rows, and a
 single number as its key.
 
-Arrow in Spark's tasks reads the rest: pieces that are deleted rows themselves, files without unique names, and files in
-stores for which Spark has no connector.
+Pieces that are deleted positions themselves, files whose names do not tell them apart, files whose paths Spark would
+take for patterns, and files in stores that Spark has no connector for, are read with Arrow in Spark's tasks.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+"""What makes a path a pattern for Spark, which may find no file or those of a neighbour."""
 _NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
 _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 """Session -> scheme -> whether its Spark has a connector for it."""
@@ -97,10 +99,12 @@ def _name(piece: Piece) -> str:
 
 
 def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
-    """Whether Spark has a connector for the store of a path; asked once per session and scheme.
+    """Whether Spark reads a path as it is spelled and has a connector for its store; asked once per session and scheme.
 
     Only an error about a missing connector counts. If a file is missing or forbidden, the read itself fails.
     """
+    if _PATTERN.search(path):
+        return False
     found = _SCHEME.match(path)
     if found is None or found[1] == "file":
         return True

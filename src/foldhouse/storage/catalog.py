@@ -175,11 +175,11 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
         )
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
     uri = address(file, _BUSY_SECONDS)
-    _prepare(uri)
+    _prepare(uri, file)
     return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=(lake / "warehouse").as_uri())
 
 
-def _prepare(uri: str) -> None:
+def _prepare(uri: str, file: Path) -> None:
     """Make the file and its tables, or find them made: several processes may open a new lake at once.
 
     pyiceberg looks for its tables and then creates them, which two processes may both do, so that happens here, as the
@@ -194,7 +194,7 @@ def _prepare(uri: str) -> None:
                 SqlCatalogBaseTable.metadata.create_all(connection)
                 connection.commit()
     except SQLAlchemyError as failure:
-        raise failure_of_catalog(uri.removeprefix("sqlite:///").partition("?")[0], failure) from failure
+        raise failure_of_catalog(str(file), failure) from failure
     finally:
         engine.dispose()
 

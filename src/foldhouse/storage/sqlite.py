@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 
 from foldhouse.errors import CorruptFile, FoldhouseError, StorageError
 
@@ -52,7 +52,7 @@ def address(file: Path, busy_seconds: int) -> str:
         StorageError: it is read-only, and holds commits that cannot be read without writing.
     """
     if not is_read_only(file):
-        return f"sqlite:///{file}?timeout={busy_seconds}"
+        return _rendered(str(file), timeout=busy_seconds)
     plain = f"file:{quote(str(file))}?mode=ro"
     if not _can_be_read(plain):
         if (log := file.with_name(f"{file.name}-wal")).exists() and log.stat().st_size:
@@ -61,7 +61,14 @@ def address(file: Path, busy_seconds: int) -> str:
                 "without writing: open the lake once where it is writable, and copy it again"
             )
         plain += "&immutable=1"
-    return f"sqlite:///{plain}&uri=true&timeout={busy_seconds}"
+    named, _, options = plain.partition("?")
+    return _rendered(named, **dict(parse_qsl(options)), uri="true", timeout=busy_seconds)
+
+
+def _rendered(database: str, **query: object) -> str:
+    """The address of a database whose path may hold any character: a `?` of it begins no options."""
+    told = {name: str(value) for name, value in query.items()}
+    return URL.create("sqlite", database=database, query=told).render_as_string()
 
 
 def _can_be_read(uri: str) -> bool:
