@@ -44,7 +44,7 @@ def random_rows(
     Returns:
         What is declared, the same in DuckDB's SQL over the relation `source`, and the columns there are then.
     """
-    if chance.random() < 0.15:
+    if can_have_windows(types) and chance.random() < 0.15:
         return _aggregated(chance, types, prefix)
     filtered = [(name, one) for name, kind in types.items() for one in FILTERS.get(kind, ())]
     made = [(name, *one) for name, kind in types.items() for one in NEW.get(kind, ())]
@@ -55,7 +55,7 @@ def random_rows(
     if made and (condition == "true" or chance.random() < 0.5):
         name, text, kind = chance.choice(made)
         new[f"{prefix}_new"] = text.replace("{c}", f"`{name}`"), kind
-    if HAS_WINDOWS and chance.random() < 0.3:
+    if HAS_WINDOWS and can_have_windows(types) and chance.random() < 0.3:
         new[f"{prefix}_win"] = random_window(chance, types)
 
     def rows(source: Any) -> Any:
@@ -67,6 +67,11 @@ def random_rows(
     listed = ", ".join(["*", *(f'{text} AS "{name}"' for name, (text, _) in new.items())])
     sql = f"SELECT {listed} FROM source WHERE {condition}".replace("`", '"')
     return rows, sql, {**types, **{name: kind for name, (_, kind) in new.items()}}
+
+
+def can_have_windows(types: Mapping[str, str]) -> bool:
+    """Whether there is a column that both engines order alike."""
+    return any(kind in _ORDERED for kind in types.values())
 
 
 def random_window(chance: random.Random, types: Mapping[str, str]) -> tuple[str, str]:
