@@ -22,8 +22,8 @@ from pyspark.sql import types as T
 import foldhouse as fh
 from foldhouse.logic.analysed import analysed
 from foldhouse.logic.compiled import compile_table
-from foldhouse.logic.lineage import analysed_plan, normalised
 from foldhouse.logic.plan import source_name
+from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 from foldhouse.storage.schema import Layout, schema_of_types
 

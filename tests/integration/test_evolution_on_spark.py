@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import foldhouse as fh
-from foldhouse.logic.lineage import analysed_plan, handed_on
 from foldhouse.logic.plan import source_name
+from foldhouse.logic.plan_text import analysed_plan, handed_on
 
 pytestmark = pytest.mark.spark
 

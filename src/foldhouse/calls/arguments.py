@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from foldhouse.calls.trouble import in_our_words
+from foldhouse.calls.failures import translating_errors
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.given import shown, text, texts
@@ -36,7 +36,7 @@ def told(method: Method) -> Method:
             if name in bound.arguments:
                 bound.arguments[name] = check(f"{method.__name__}: {name}", bound.arguments[name])
         about = next((bound.arguments[name] for name in ("table", "stream") if name in bound.arguments), "the lake")
-        with in_our_words(about if isinstance(about, str) else about.name):
+        with translating_errors(about if isinstance(about, str) else about.name):
             return method(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.logic.declaration import declaration
-from foldhouse.logic.lineage import analysed_plan, normalised
 from foldhouse.logic.plan import source_name
+from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
 from foldhouse.logic.understood import understood
 from foldhouse.spark.session import engine_of, settings_of

@@ -19,8 +19,8 @@ from foldhouse.heads.head import Head
 from foldhouse.kernel.plan import arguments_of
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.declaration import is_by_another_engine
-from foldhouse.logic.lineage import analysed_plan, handed_on
 from foldhouse.logic.plan import source_name
+from foldhouse.logic.plan_text import analysed_plan, handed_on
 from foldhouse.spark.source import empty_frame
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Source, Stream, Table

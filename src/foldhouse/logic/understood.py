@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed, is_classic, literal_rows, says_deterministic
 from foldhouse.logic.asked import asked_origins, asked_rows, asked_shape, check_asked
-from foldhouse.logic.lineage import analysed_plan, normalised
+from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 from foldhouse.values.definition import Source, Stream, Table

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from foldhouse.heads.head import last_head
 from foldhouse.refresh.rows.evaluate import Logic, any_of, events_here, sources_on_spark
 from foldhouse.refresh.window.affected import of_state
-from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.live import live_slices
 from foldhouse.values.window import Coverage
 
@@ -40,6 +40,6 @@ def quarantined(iceberg: IcebergTable, sources: list[IcebergTable], logic: Logic
     if logic.compiled.is_plain:
         rows = events_here(logic, 0, state)
         return rows.filter(pl.any_horizontal(pl.col(name).is_null() for name in columns)).to_arrow()
-    with in_our_words(table.name):
+    with translating_spark_errors(table.name):
         frame = logic.compiled.rows(sources_on_spark(logic, state))
         return frame.where(any_of([F.col(name).isNull() for name in columns])).toArrow()

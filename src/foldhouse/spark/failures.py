@@ -28,7 +28,7 @@ _FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
 
 
 @contextlib.contextmanager
-def in_our_words(name: str) -> Iterator[None]:
+def translating_spark_errors(name: str) -> Iterator[None]:
     """Raise what Spark fails with as an error of ours.
 
     Args:
@@ -51,7 +51,7 @@ def in_our_words(name: str) -> Iterator[None]:
 
 
 def translated(name: str, failure: Exception) -> errors.FoldhouseError:
-    """Return an error of foldhouse for what Spark raised; see `in_our_words`."""
+    """Return an error of foldhouse for what Spark raised; see `translating_spark_errors`."""
     said = str(failure)
     ours = _OURS.findall(said)
     if ours:

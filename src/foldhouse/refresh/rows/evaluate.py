@@ -23,7 +23,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.window.pruning import pieces_with_keys
-from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
@@ -170,7 +170,7 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
         given = [_frame(logic, place, rows) for place, rows in enumerate(sources)]
         signed.append(_signed(compiled, given, evaluation))
     if signed:
-        with in_our_words(compiled.table.name):
+        with translating_spark_errors(compiled.table.name):
             projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
         assert isinstance(projected, pl.DataFrame)
         frames.append(projected.cast(dict(frames[0].schema)))  # type: ignore[arg-type]

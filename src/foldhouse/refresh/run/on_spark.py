@@ -34,7 +34,7 @@ from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
-from foldhouse.spark.failures import in_our_words
+from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
 from foldhouse.values.definition import Stream
@@ -57,7 +57,7 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
         return []
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
     ordered = blobs.sortWithinPartitions("group", "sliver")
-    with in_our_words(run.name):
+    with translating_spark_errors(run.name):
         folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
     return results_of(run.job, folded)
 

@@ -27,7 +27,7 @@ _PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, t
 
 
 @contextlib.contextmanager
-def in_our_words(name: str) -> Iterator[None]:
+def translating_errors(name: str) -> Iterator[None]:
     """Raise what a library fails with as an error of ours.
 
     Args:
