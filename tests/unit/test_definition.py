@@ -12,6 +12,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.kernel.plan import plan_of
 from foldhouse.storage.schema import day_spec, schema_of_types, table_spec
+from foldhouse.values.fold import VALUE
 
 SCHEMA = {"order_id": "string", "at": "timestamp", "day": "date", "units": "int", "price": "double"}
 orders = fh.stream("shop.orders", schema=SCHEMA, keys="order_id", sequence_by=["at", "units"])
@@ -33,7 +34,7 @@ def a_spec(keys: list[str], partition_by: str | None, buckets: int) -> Any:
 def _remembering(name: str) -> fh.ColumnFold:
     """A user's own fold, which keeps a field of that name in its state."""
     counted = fh.count().algebra
-    fields = {"value0": pa.int64(), name: pa.int64()}
+    fields = {VALUE: pa.int64(), name: pa.int64()}
     return fh.ColumnFold(dataclasses.replace(counted, fields=lambda types, sequence: fields), ())
 
 
@@ -170,6 +171,13 @@ def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
 
 def test_a_name_may_have_a_namespace_within_a_namespace() -> None:
     assert a_table(name="shop.eu_west.t2").name == "shop.eu_west.t2"
+
+
+@pytest.mark.parametrize("name", ["attempts", "at0", "value0", "values", "sequence"])
+def test_a_fold_may_give_its_state_any_name(name: str) -> None:
+    plan = a_plan(fh.fold(n=_remembering(name)))
+    assert plan.table_schema.names == ["key", "n", "_state"]
+    assert [field.name for field in plan.table_schema.field("_state").type] == ["rows", f"n_{name}"]
 
 
 def test_a_table_takes_keys_and_sequence_from_its_stream() -> None:

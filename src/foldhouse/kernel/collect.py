@@ -25,7 +25,7 @@ from foldhouse.kernel.multiset import (
     nothing_missing,
 )
 from foldhouse.kernel.sides import Sequenced, Types, flat, without_maps
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes, Inputs, Merged
 
 _VALUE = pl.col("value")
 
@@ -54,14 +54,14 @@ class _Kept:
         return self.published.cum_sum().over(KEY)
 
 
-def _fields(kept: _Kept, types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _fields(kept: _Kept, types: Types, sequence: Sequenced) -> FieldTypes:
     value, *by = types
     if kept.distinct:
         without_maps("collect(distinct=True)", value)
     for kind in by:
         flat("collect, in `by`,", kind)
     entry = pa.struct([*zip(kept.names, [*by, value], strict=True), (COUNT, pa.int64())])
-    return {"value0": pa.list_(value), "counts": pa.list_(entry)}
+    return {VALUE: pa.list_(value), "counts": pa.list_(entry)}
 
 
 def _delta(kept: _Kept, row: Inputs) -> dict[str, pl.Expr]:
@@ -102,9 +102,9 @@ def _listed(kept: _Kept, counts: pl.Series) -> pl.Series:
     return lists(found, _VALUE if kept.limit is None else _VALUE.head(kept.limit), len(counts))
 
 
-def _merge(kept: _Kept, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _merge(kept: _Kept, old: Accumulator, delta: Delta) -> Merged:
     counts = map_lists(partial(_updated, kept), old["counts"], old=old["counts"], new=delta["counts"])
-    return {"value0": map_lists(partial(_listed, kept), old["value0"], counts=counts), "counts": counts}
+    return {VALUE: map_lists(partial(_listed, kept), old[VALUE], counts=counts), "counts": counts}
 
 
 def _loses_values(kept: _Kept, old: pl.Series, new: pl.Series) -> pl.Series:
@@ -112,7 +112,7 @@ def _loses_values(kept: _Kept, old: pl.Series, new: pl.Series) -> pl.Series:
     return falling_short(held, came, len(old), partial(_full, kept), partial(_after, kept))
 
 
-def _unresolved(kept: _Kept, old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(kept: _Kept, old: Accumulator, delta: Delta) -> pl.Expr:
     loses = partial(_loses_values, kept)
     return map_lists(loses, pl.lit(False), old=old["counts"], new=delta["counts"])
 

@@ -22,6 +22,7 @@ from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, d
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.latest import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
+from foldhouse.values.fold import Component, Field, Value
 from foldhouse.values.metadata_names import STATE
 
 FILE, ROW_POSITION = "__file", "__position"
@@ -238,18 +239,18 @@ def _hidden(name: str) -> str:
     return f"__state_{name}"
 
 
-def _field_column(unit: Unit, name: str) -> str:
-    column = unit.column(name)
-    return column if name.startswith("value") else _hidden(column)
+def _field_column(unit: Unit, field: Field) -> str:
+    column = unit.column(field)
+    return column if isinstance(field, Value) else _hidden(column)
 
 
-def _accumulator(plan: FoldPlan, unit: Unit) -> dict[str, pl.Expr]:
-    fields = {name: pl.col(_field_column(unit, name)) for name, _ in unit.fields}
+def _accumulator(plan: FoldPlan, unit: Unit) -> dict[Field | Component, pl.Expr]:
+    fields: dict[Field | Component, pl.Expr] = {name: pl.col(_field_column(unit, name)) for name, _ in unit.fields}
     if unit.algebra.is_ordered:
         for field, kind in unit.hidden:
             if pa.types.is_struct(kind):
-                fields |= {f"{field}.{name}": fields[field].struct.field(name) for name, _ in plan.sequence}
-        fields |= {f"{DELETED_UPTO}.{name}": pl.col(f"__{DELETED_UPTO}.{name}") for name, _ in plan.sequence}
+                fields |= {Component(field, name): fields[field].struct.field(name) for name, _ in plan.sequence}
+        fields |= {Component(DELETED_UPTO, name): pl.col(f"__{DELETED_UPTO}.{name}") for name, _ in plan.sequence}
     return fields
 
 

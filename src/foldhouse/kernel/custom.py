@@ -22,7 +22,7 @@ from foldhouse.kernel.fitting import fits
 from foldhouse.kernel.multiset import map_lists
 from foldhouse.kernel.rowwise import Once, map_rows
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, Field, FieldTypes, Inputs, Merged
 
 _SIDES = ("inserted", "retracted")
 _SHOWN_CHARACTERS = 200
@@ -76,9 +76,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def _fields(functions: Functions, types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
-    published = {"value0": functions.type, "count": pa.int64()}
+def _fields(functions: Functions, types: Types, sequence: Sequenced) -> FieldTypes:
+    published: FieldTypes = {VALUE: functions.type, "count": pa.int64()}
     return published if functions.present is None else {**published, "state": functions.state}
+
+
+def _label(field: Field) -> str:
+    return "value" if field == VALUE else str(field)
 
 
 def _delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -121,27 +125,28 @@ def _after(functions: Functions, held: dict[str, Any]) -> tuple[Any, int, Any]:
     return value, count, state
 
 
-def _folded(types: dict[str, pa.DataType], after: Once, **held: pl.Series) -> pl.Series:
+def _folded(types: FieldTypes, after: Once, **held: pl.Series) -> pl.Series:
     answers = after(pl.DataFrame(held).to_dicts())
     columns = [pa.array([one[i] for one in answers], kind) for i, kind in enumerate(types.values())]
-    folded = pl.from_arrow(pa.table(columns, list(types)))
+    folded = pl.from_arrow(pa.table(columns, [_label(field) for field in types]))
     assert isinstance(folded, pl.DataFrame)
     return folded.to_struct("folded")
 
 
-def _merge(functions: Functions, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    like = pl.struct([old[name].alias(name) for name in old])
-    given = {"state": old["value0" if functions.present is None else "state"], "count": old["count"]}
+def _merge(functions: Functions, old: Accumulator, delta: Delta) -> Merged:
+    fields = list(_fields(functions, [], {}))
+    like = pl.struct([old[field].alias(_label(field)) for field in fields])
+    given = {"state": old[VALUE if functions.present is None else "state"], "count": old["count"]}
     folded = partial(_folded, _fields(functions, [], {}), Once(partial(_after, functions)))
     after = map_lists(folded, like, **given, **{side: delta[side] for side in _SIDES})
-    return {name: after.struct.field(name) for name in old}
+    return {field: after.struct.field(_label(field)) for field in fields}
 
 
 def _loses(functions: Functions, rows: dict[str, Any]) -> bool:
     return _summed(functions, None, rows["retracted"])[1] > 0
 
 
-def _unresolved(functions: Functions, old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(functions: Functions, old: Accumulator, delta: Delta) -> pl.Expr:
     return map_rows(partial(_loses, functions), pl.Boolean(), retracted=delta["retracted"])
 
 

@@ -9,7 +9,7 @@ from foldhouse.kernel import sketch
 from foldhouse.kernel.multiset import COUNT, Order, added, entries, lists, map_lists, nothing_missing
 from foldhouse.kernel.rowwise import map_rows
 from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted, without_maps
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes, Inputs, Merged
 
 
 def _distinct_delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -20,14 +20,14 @@ def _distinct_delta(row: Inputs) -> dict[str, pl.Expr]:
     }
 
 
-def _distinct_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _distinct_merge(old: Accumulator, delta: Delta) -> Merged:
     merged = map_rows(sketch.extended, pl.Binary(), old=old["sketch"], new=delta["inserted"])
-    return {"value0": map_rows(sketch.estimate, pl.Int64(), sketch=merged), "sketch": merged}
+    return {VALUE: map_rows(sketch.estimate, pl.Int64(), sketch=merged), "sketch": merged}
 
 
-def _distinct_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _distinct_fields(types: Types, sequence: Sequenced) -> FieldTypes:
     flat("distinct", types[0])
-    return {"value0": pa.int64(), "sketch": pa.binary()}
+    return {VALUE: pa.int64(), "sketch": pa.binary()}
 
 
 DISTINCT = Algebra(
@@ -41,9 +41,9 @@ DISTINCT = Algebra(
 _BY_VALUE = Order(("value",), descending=(False,))
 
 
-def _multiset_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _multiset_fields(types: Types, sequence: Sequenced) -> FieldTypes:
     entry = pa.struct([("value", without_maps("distinct_exact", types[0])), (COUNT, pa.int64())])
-    return {"value0": pa.int64(), "counts": pa.list_(entry)}
+    return {VALUE: pa.int64(), "counts": pa.list_(entry)}
 
 
 def _multiset_delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -56,9 +56,9 @@ def _multiset_added(old: pl.Series, new: pl.Series) -> pl.Series:
     return lists(after, pl.struct("value", COUNT), len(old))
 
 
-def _multiset_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _multiset_merge(old: Accumulator, delta: Delta) -> Merged:
     counts = map_lists(_multiset_added, old["counts"], old=old["counts"], new=delta["counts"])
-    return {"value0": counts.list.len().cast(pl.Int64), "counts": counts}
+    return {VALUE: counts.list.len().cast(pl.Int64), "counts": counts}
 
 
 DISTINCT_EXACT = Algebra(

@@ -15,14 +15,26 @@ import pyarrow as pa
 
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Edge, Fields, Inputs, Outlook
+from foldhouse.values.fold import (
+    Accumulator,
+    Algebra,
+    Component,
+    Delta,
+    Edge,
+    FieldTypes,
+    Inputs,
+    Merged,
+    Outlook,
+    SequenceOf,
+    Value,
+)
 
 DELETED_UPTO = "deleted_upto"
 """The accumulator field that is no field of the key: the newest sequence of any delete that was folded, or null."""
 
 
-def _fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
-    return {**{f"value{i}": kind for i, kind in enumerate(types)}, "sequence": pa.struct(list(sequence.items()))}
+def _fields(types: Types, sequence: Sequenced) -> FieldTypes:
+    return {**{Value(i): kind for i, kind in enumerate(types)}, "sequence": pa.struct(list(sequence.items()))}
 
 
 # Events: structs of the sequence (s0, s1, ...), whether it deletes (d), and the values (v0, v1, ...).
@@ -56,59 +68,60 @@ def precedes(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
     return answer
 
 
-def _named(fields: Fields, field: str) -> list[str]:
-    """The names of the sequence columns, from the fields `<field>.<name>` of an accumulator."""
-    return [name.removeprefix(f"{field}.") for name in fields if name.startswith(f"{field}.")]
+def sequence_columns(fields: Accumulator) -> list[str]:
+    """Return the names of the table's sequence columns, most significant first."""
+    return [one.column for one in fields if isinstance(one, Component) and one.field == "sequence"]
 
 
-def _parts(fields: Fields, field: str) -> list[pl.Expr]:
-    return [fields[f"{field}.{name}"] for name in _named(fields, field)]
+def components(fields: Accumulator, field: str | SequenceOf) -> list[pl.Expr]:
+    """Return the columns of a stored sequence, most significant first."""
+    return [fields[Component(field, column)] for column in sequence_columns(fields)]
 
 
-def _sequence_of(event: pl.Expr, fields: Fields) -> list[pl.Expr]:
-    return [event.struct.field(f"s{i}") for i in range(len(_named(fields, "sequence")))]
+def _sequence_of(event: pl.Expr, fields: Accumulator) -> list[pl.Expr]:
+    return [event.struct.field(f"s{i}") for i in range(len(sequence_columns(fields)))]
 
 
-def _order_of(event: pl.Expr, types: Types, fields: Fields) -> list[pl.Expr]:
+def _order_of(event: pl.Expr, types: Types, fields: Accumulator) -> list[pl.Expr]:
     values = [comparable(event.struct.field(f"v{i}"), kind) for i, kind in enumerate(types)]
     return [*_sequence_of(event, fields), event.struct.field("d"), *values]
 
 
-def _held_order(types: Types, old: Fields) -> list[pl.Expr]:
-    values = [comparable(old[f"value{i}"], kind) for i, kind in enumerate(types)]
-    return [*_parts(old, "sequence"), pl.lit(False), *values]
+def _stored_order(types: Types, old: Accumulator) -> list[pl.Expr]:
+    values = [comparable(old[Value(i)], kind) for i, kind in enumerate(types)]
+    return [*components(old, "sequence"), pl.lit(False), *values]
 
 
 def _wins(is_latest: bool, challenger: list[pl.Expr], holder: list[pl.Expr]) -> pl.Expr:
     return precedes(holder, challenger) if is_latest else precedes(challenger, holder)
 
 
-def _merge(types: Types, is_latest: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    new, names = delta["inserted"], _named(old, "sequence")
-    wins = _wins(is_latest, _order_of(new, types, old), _held_order(types, old))
+def _merge(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> Merged:
+    new, names = delta["inserted"], sequence_columns(old)
+    wins = _wins(is_latest, _order_of(new, types, old), _stored_order(types, old))
     takes = new.is_not_null() & (old["sequence"].is_null() | wins)
-    both = zip(_sequence_of(new, old), _parts(old, "sequence"), strict=True)
-    parts = [pl.when(takes).then(offered).otherwise(held) for offered, held in both]
-    values = [pl.when(takes).then(new.struct.field(f"v{i}")).otherwise(old[f"value{i}"]) for i in range(len(types))]
+    both = zip(_sequence_of(new, old), components(old, "sequence"), strict=True)
+    parts = [pl.when(takes).then(offered).otherwise(stored) for offered, stored in both]
+    values = [pl.when(takes).then(new.struct.field(f"v{i}")).otherwise(old[Value(i)]) for i in range(len(types))]
     sequence = pl.struct([part.alias(name) for name, part in zip(names, parts, strict=True)])
     return {
-        **{f"value{i}": value for i, value in enumerate(values)},
+        **{Value(i): value for i, value in enumerate(values)},
         "sequence": pl.when(takes | old["sequence"].is_not_null()).then(sequence),
         "exists": ~(takes & new.struct.field("d")).fill_null(False),
     }
 
 
-def _unresolved(types: Types, is_latest: bool, old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     """The published event, or one that would stand before it, was taken away, and nothing that came outdoes it."""
     gone, new = delta["retracted"], delta["inserted"]
-    lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, types, old), _held_order(types, old))
+    lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, types, old), _stored_order(types, old))
     outdone = new.is_not_null() & _wins(is_latest, _order_of(new, types, old), _order_of(gone, types, old))
     return lost & ~outdone
 
 
-def _outlook(is_latest: bool, old: Fields, delta: Fields) -> Outlook:
+def _outlook(is_latest: bool, old: Accumulator, delta: Delta) -> Outlook:
     """By the sequence alone: an event of another sequence than the held one needs no look at the values."""
-    gone, new, held = delta["retracted"], delta["inserted"], _parts(old, "sequence")
+    gone, new, held = delta["retracted"], delta["inserted"], components(old, "sequence")
     ties = [event.is_not_null() & _equal(_sequence_of(event, old), held) for event in (gone, new)]
     beats = new.is_not_null() & _wins(is_latest, _sequence_of(new, old), held)
     tied = ties[0].fill_null(False) | ties[1].fill_null(False)
@@ -119,11 +132,11 @@ def _equal(left: list[pl.Expr], right: list[pl.Expr]) -> pl.Expr:
     return pl.all_horizontal([one.eq_missing(other) for one, other in zip(left, right, strict=True)])
 
 
-def _newer_than_deletes(sequence: list[pl.Expr], old: Fields) -> pl.Expr:
-    return ~precedes(sequence, _parts(old, DELETED_UPTO))
+def _newer_than_deletes(sequence: list[pl.Expr], old: Accumulator) -> pl.Expr:
+    return ~precedes(sequence, components(old, DELETED_UPTO))
 
 
-def _live_unresolved(types: Types, is_latest: bool, old: Fields, delta: Fields) -> pl.Expr:
+def _live_unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     """Beside that: an absent key may have been deleted by an event newer than those that came."""
     gone, new = delta["retracted"], delta["inserted"]
     is_last = new.is_not_null() & _newer_than_deletes(_sequence_of(new, old), old)

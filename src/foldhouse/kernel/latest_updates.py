@@ -1,7 +1,7 @@
 """The latest row of a key put together from partial updates: each column's own latest value, forgotten by a delete.
 
-Beside its values the accumulator keeps the sequence each of them came with (`at0`, `at1`, ...), that of the newest
-event, and `since`: a sequence that is not older than the key's newest delete. An event that is not newer than that may
+The accumulator stores the values, the sequence of each value's event (`SequenceOf`), the sequence of the newest event,
+and `since`: a sequence that is not older than the key's newest delete. An event that is not newer than that may
 have been deleted or not, so it asks for a recomputation.
 """
 
@@ -13,16 +13,16 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.latest import DELETED_UPTO, named, precedes
+from foldhouse.kernel.latest import DELETED_UPTO, components, named, precedes, sequence_columns
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.kernel.sides import Sequenced, Types
-from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
+from foldhouse.values.fold import Accumulator, Algebra, Delta, Edge, FieldTypes, Inputs, Merged, SequenceOf, Value
 
 
-def _fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _fields(types: Types, sequence: Sequenced) -> FieldTypes:
     kind = pa.struct(list(sequence.items()))
-    values = {f"value{i}": value for i, value in enumerate(types)}
-    return {**values, **{f"at{i}": kind for i in range(len(types))}, "sequence": kind, "since": kind}
+    fields: FieldTypes = {Value(i): value for i, value in enumerate(types)}
+    return fields | {SequenceOf(i): kind for i in range(len(types))} | {"sequence": kind, "since": kind}
 
 
 def _event(row: Inputs, **values: pl.Expr) -> pl.Expr:
@@ -43,39 +43,31 @@ def _delta(row: Inputs) -> dict[str, pl.Expr | Edge]:
     return delta
 
 
-def _names(old: Fields) -> list[str]:
-    return [name.removeprefix("sequence.") for name in old if name.startswith("sequence.")]
+def _offered(event: pl.Expr, old: Accumulator) -> list[pl.Expr]:
+    return [event.struct.field(f"s{i}") for i in range(len(sequence_columns(old)))]
 
 
-def _held(old: Fields, field: str) -> list[pl.Expr]:
-    return [old[f"{field}.{name}"] for name in _names(old)]
+def _chosen(old: Accumulator, takes: pl.Expr, new: list[pl.Expr], stored: list[pl.Expr]) -> pl.Expr:
+    parts = [pl.when(takes).then(n).otherwise(s) for n, s in zip(new, stored, strict=True)]
+    return pl.struct([part.alias(name) for name, part in zip(sequence_columns(old), parts, strict=True)])
 
 
-def _offered(event: pl.Expr, old: Fields) -> list[pl.Expr]:
-    return [event.struct.field(f"s{i}") for i in range(len(_names(old)))]
-
-
-def _chosen(old: Fields, takes: pl.Expr, new: list[pl.Expr], held: list[pl.Expr]) -> pl.Expr:
-    parts = [pl.when(takes).then(n).otherwise(h) for n, h in zip(new, held, strict=True)]
-    return pl.struct([part.alias(name) for name, part in zip(_names(old), parts, strict=True)])
-
-
-def _merge(types: Types, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    merged: dict[str, pl.Expr] = {}
+def _merge(types: Types, old: Accumulator, delta: Delta) -> Merged:
+    merged: Merged = {}
     for i, kind in enumerate(types):
-        new, value = delta[f"column{i}"], old[f"value{i}"]
+        new, value = delta[f"column{i}"], old[Value(i)]
         offered = [*_offered(new, old), new.struct.field("d"), comparable(new.struct.field("v"), kind)]
-        wins = precedes([*_held(old, f"at{i}"), pl.lit(False), comparable(value, kind)], offered)
+        wins = precedes([*components(old, SequenceOf(i)), pl.lit(False), comparable(value, kind)], offered)
         takes = new.is_not_null() & wins
         given = pl.when(~new.struct.field("d")).then(new.struct.field("v"))
-        merged[f"value{i}"] = pl.when(takes).then(given).otherwise(value)
-        merged[f"at{i}"] = _chosen(old, takes, _offered(new, old), _held(old, f"at{i}"))
+        merged[Value(i)] = pl.when(takes).then(given).otherwise(value)
+        merged[SequenceOf(i)] = _chosen(old, takes, _offered(new, old), components(old, SequenceOf(i)))
     newest, deleted = delta["newest"], delta["deleted"]
-    takes = newest.is_not_null() & precedes(_held(old, "sequence"), _offered(newest, old))
-    merged["sequence"] = _chosen(old, takes, _offered(newest, old), _held(old, "sequence"))
+    takes = newest.is_not_null() & precedes(components(old, "sequence"), _offered(newest, old))
+    merged["sequence"] = _chosen(old, takes, _offered(newest, old), components(old, "sequence"))
     # An absent key may have been deleted up to the newest delete of all.
     is_new = old["sequence"].is_null()
-    both = zip(_held(old, DELETED_UPTO), _held(old, "since"), strict=True)
+    both = zip(components(old, DELETED_UPTO), components(old, "since"), strict=True)
     known = [pl.when(is_new).then(upto).otherwise(since) for upto, since in both]
     later = deleted.is_not_null() & precedes(known, _offered(deleted, old))
     merged["since"] = _chosen(old, later, _offered(deleted, old), known)
@@ -83,9 +75,9 @@ def _merge(types: Types, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
     return merged
 
 
-def _unresolved(old: Fields, delta: Fields) -> pl.Expr:
-    upto, newest, oldest = _held(old, DELETED_UPTO), delta["newest"], delta["oldest"]
-    is_late = oldest.is_not_null() & precedes(_offered(oldest, old), _held(old, "since"))
+def _unresolved(old: Accumulator, delta: Delta) -> pl.Expr:
+    upto, newest, oldest = components(old, DELETED_UPTO), delta["newest"], delta["oldest"]
+    is_late = oldest.is_not_null() & precedes(_offered(oldest, old), components(old, "since"))
     stays_absent = oldest.is_null() | (newest.struct.field("d") & ~precedes(_offered(newest, old), upto))
     may_be_deleted = ~stays_absent.fill_null(False) & precedes(_offered(oldest, old), upto)
     is_new = old["sequence"].is_null()

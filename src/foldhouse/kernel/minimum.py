@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.sides import flat, inserted, retracted
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, Inputs, Merged
 
 
 def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
@@ -26,20 +26,20 @@ def _reaches(is_maximum: bool, value: pl.Expr, other: pl.Expr) -> pl.Expr:
     return ((value >= other) if is_maximum else (value <= other)).fill_null(False)
 
 
-def _extreme_merge(is_maximum: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    new, held = delta["inserted"], old["value0"]
-    return {"value0": pl.when(held.is_null() | _reaches(is_maximum, new, held)).then(new).otherwise(held)}
+def _extreme_merge(is_maximum: bool, old: Accumulator, delta: Delta) -> Merged:
+    new, held = delta["inserted"], old[VALUE]
+    return {VALUE: pl.when(held.is_null() | _reaches(is_maximum, new, held)).then(new).otherwise(held)}
 
 
-def _extreme_unresolved(is_maximum: bool, old: Fields, delta: Fields) -> pl.Expr:
-    lost = _reaches(is_maximum, delta["retracted"], old["value0"])
+def _extreme_unresolved(is_maximum: bool, old: Accumulator, delta: Delta) -> pl.Expr:
+    lost = _reaches(is_maximum, delta["retracted"], old[VALUE])
     return lost & ~_reaches(is_maximum, delta["inserted"], delta["retracted"])
 
 
 def _extreme(name: str, is_maximum: bool) -> Algebra:
     return Algebra(
         name=name,
-        fields=lambda types, sequence: {"value0": flat(name, types[0])},
+        fields=lambda types, sequence: {VALUE: flat(name, types[0])},
         delta=partial(_extreme_delta, is_maximum),
         merge=partial(_extreme_merge, is_maximum),
         unresolved=partial(_extreme_unresolved, is_maximum),

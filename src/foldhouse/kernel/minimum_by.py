@@ -10,15 +10,14 @@ from __future__ import annotations
 from functools import partial
 
 import polars as pl
-import pyarrow as pa
 
 from foldhouse.kernel.sides import Sequenced, Types, flat
-from foldhouse.values.fold import Algebra, Edge, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, Edge, FieldTypes, Inputs, Merged
 
 
-def _fields(name: str, types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _fields(name: str, types: Types, sequence: Sequenced) -> FieldTypes:
     value, by = types
-    return {"value0": value, "by": flat(f"{name}, in `by`,", by)}
+    return {VALUE: value, "by": flat(f"{name}, in `by`,", by)}
 
 
 def _delta(is_maximum: bool, row: Inputs) -> dict[str, Edge]:
@@ -34,9 +33,9 @@ def _pair(by: pl.Expr, value: pl.Expr) -> pl.Expr:
     return pl.struct(by.alias("by"), value.alias("value"))
 
 
-def _held(old: Fields) -> pl.Expr:
+def _held(old: Accumulator) -> pl.Expr:
     """The published pair; null before the first ranked row."""
-    return pl.when(old["by"].is_not_null()).then(_pair(old["by"], old["value0"]))
+    return pl.when(old["by"].is_not_null()).then(_pair(old["by"], old[VALUE]))
 
 
 def _winner(is_maximum: bool, one: pl.Expr, other: pl.Expr) -> pl.Expr:
@@ -54,12 +53,12 @@ def _more_extreme(is_maximum: bool, pairs: pl.Series) -> pl.Series:
     return both.select(pl.when(is_one).then("one").otherwise("other").alias(pairs.name)).to_series()
 
 
-def _merge(is_maximum: bool, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _merge(is_maximum: bool, old: Accumulator, delta: Delta) -> Merged:
     published = _winner(is_maximum, _held(old), delta["inserted"])
-    return {"value0": published.struct.field("value"), "by": published.struct.field("by")}
+    return {VALUE: published.struct.field("value"), "by": published.struct.field("by")}
 
 
-def _unresolved(is_maximum: bool, old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(is_maximum: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     gone = delta["retracted"]
     is_lost = _winner(is_maximum, _held(old), gone).eq_missing(gone)
     is_outdone = _winner(is_maximum, delta["inserted"], gone).eq_missing(delta["inserted"])

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
-from foldhouse.values.fold import Algebra, Expression, Fold
+from foldhouse.values.fold import Algebra, Expression, Field, Fold, SequenceOf, Value
 from foldhouse.values.metadata_names import STATE
 
 WEIGHT = "__weight"
@@ -24,7 +24,7 @@ class Unit:
 
     Args:
         name: prefixes its fields in `_state`.
-        outputs: the published columns, `value0`, `value1`, ... in this order.
+        outputs: the published columns: those of the fields `Value(0)`, `Value(1)`, ...
         arguments: which of the plan's arguments it folds.
         fields: the accumulator's fields and types.
     """
@@ -33,20 +33,20 @@ class Unit:
     outputs: tuple[str, ...]
     algebra: Algebra
     arguments: tuple[int, ...]
-    fields: tuple[tuple[str, pa.DataType], ...]
+    fields: tuple[tuple[Field, pa.DataType], ...]
 
     @property
-    def hidden(self) -> tuple[tuple[str, pa.DataType], ...]:
+    def hidden(self) -> tuple[tuple[str | SequenceOf, pa.DataType], ...]:
         """The fields that are kept in `_state`."""
-        return tuple((name, kind) for name, kind in self.fields if not name.startswith("value"))
+        return tuple((name, kind) for name, kind in self.fields if not isinstance(name, Value))
 
-    def column(self, name: str) -> str:
-        """What a field is called in a flat frame: the published column, or a name of the kernel's own."""
-        if name.startswith("value"):
-            return self.outputs[int(name.removeprefix("value"))]
-        if name.startswith("at"):  # the sequence that a column's value came with
-            return f"{self.outputs[int(name.removeprefix('at'))]}_sequence"
-        return f"{self.name}_{name}"
+    def column(self, field: Field) -> str:
+        """Return the name of a field: its published column, or its name in `_state`."""
+        if isinstance(field, Value):
+            return self.outputs[field.place]
+        if isinstance(field, SequenceOf):
+            return f"{self.outputs[field.place]}_sequence"
+        return f"{self.name}_{field}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class FoldPlan:
     def table_schema(self) -> pa.Schema:
         """The table: keys, published columns as declared, `_state`."""
         published = {
-            unit.column(name): kind for unit in self.units for name, kind in unit.fields if name.startswith("value")
+            unit.column(name): kind for unit in self.units for name, kind in unit.fields if isinstance(name, Value)
         }
         return pa.schema([*self.keys, *((name, published[name]) for name in self.outputs), (STATE, self._state_type)])
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from foldhouse.kernel.multiset import COUNT, KEY, Order, added, entries, falling_short, known, lists, map_lists
 from foldhouse.kernel.sides import Sequenced, Types, flat
-from foldhouse.values.fold import Algebra, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes, Inputs, Merged
 
 
 def _order(names: tuple[str, ...]) -> Order:
@@ -22,9 +22,9 @@ def _places(names: tuple[str, ...]) -> list[str]:
     return [f"field{place}" for place in range(len(names))]
 
 
-def _fields(names: tuple[str, ...], types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _fields(names: tuple[str, ...], types: Types, sequence: Sequenced) -> FieldTypes:
     flat("top, in `by`,", types[-1])
-    return {"value0": pa.list_(pa.struct(list(zip(names, types, strict=True))))}
+    return {VALUE: pa.list_(pa.struct(list(zip(names, types, strict=True))))}
 
 
 def _delta(names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
@@ -67,14 +67,14 @@ def _loses_rows(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Seri
     return falling_short(held, came, len(old), partial(_full, n), partial(_after, n, names))
 
 
-def _merge(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> dict[str, pl.Expr]:
-    held = old["value0"]
-    return {"value0": map_lists(partial(_updated, n, names), held, old=held, changes=delta["changes"])}
+def _merge(n: int, names: tuple[str, ...], old: Accumulator, delta: Delta) -> Merged:
+    held = old[VALUE]
+    return {VALUE: map_lists(partial(_updated, n, names), held, old=held, changes=delta["changes"])}
 
 
-def _unresolved(n: int, names: tuple[str, ...], old: Fields, delta: Fields) -> pl.Expr:
+def _unresolved(n: int, names: tuple[str, ...], old: Accumulator, delta: Delta) -> pl.Expr:
     loses = partial(_loses_rows, n, names)
-    return map_lists(loses, pl.lit(False), old=old["value0"], changes=delta["changes"])
+    return map_lists(loses, pl.lit(False), old=old[VALUE], changes=delta["changes"])
 
 
 def best(n: int, names: tuple[str, ...]) -> Algebra:

@@ -14,7 +14,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.kernel import limbs
 from foldhouse.kernel.rowwise import map_columns, map_rows
 from foldhouse.kernel.sides import MAX_DIGITS, Sequenced, Types
-from foldhouse.values.fold import Algebra, ExactSum, Fields, Inputs
+from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, ExactSum, Field, FieldTypes, Inputs, Merged
 
 
 def _count_delta(row: Inputs) -> dict[str, pl.Expr]:
@@ -24,9 +24,9 @@ def _count_delta(row: Inputs) -> dict[str, pl.Expr]:
 
 COUNT = Algebra(
     name="count",
-    fields=lambda types, sequence: {"value0": pa.int64()},
+    fields=lambda types, sequence: {VALUE: pa.int64()},
     delta=_count_delta,
-    merge=lambda old, delta: {"value0": old["value0"].fill_null(0) + delta["count"]},
+    merge=lambda old, delta: {VALUE: old[VALUE].fill_null(0) + delta["count"]},
     adds_up=True,
 )
 
@@ -51,19 +51,19 @@ def _total_delta(row: Inputs) -> dict[str, pl.Expr]:
     return {"sum": row.values[0].sum(), "count": pl.when(given).then(row.weight).otherwise(0).sum()}
 
 
-def _summed(held: pl.Expr, counted: pl.Expr, delta: Fields) -> pl.Expr:
+def _summed(held: pl.Expr, counted: pl.Expr, delta: Delta) -> pl.Expr:
     """The new sum, in the delta's wide type; what does not fit the published type fails where it is narrowed."""
     added = delta["sum"]
     return pl.when(counted != 0).then(pl.when(held.is_null()).then(added).otherwise(added + held))
 
 
-def _total_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _total_merge(old: Accumulator, delta: Delta) -> Merged:
     counted = old["count"].fill_null(0) + delta["count"]
-    return {"value0": _summed(old["value0"], counted, delta), "count": counted}
+    return {VALUE: _summed(old[VALUE], counted, delta), "count": counted}
 
 
-def _total_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
-    return {"value0": total_type(types[0]), "count": pa.int64()}
+def _total_fields(types: Types, sequence: Sequenced) -> FieldTypes:
+    return {VALUE: total_type(types[0]), "count": pa.int64()}
 
 
 def _floats_delta(row: Inputs) -> dict[str, pl.Expr | ExactSum]:
@@ -72,23 +72,23 @@ def _floats_delta(row: Inputs) -> dict[str, pl.Expr | ExactSum]:
     return {"sum": ExactSum(value, row.weight), "count": counted}
 
 
-def _floats_joint(sum_field: str, old: Fields, delta: Fields) -> pl.Expr:
+def _floats_joint(sum_field: Field, old: Accumulator, delta: Delta) -> pl.Expr:
     """Add the stored sum and the delta exactly."""
     held = pl.struct(old[sum_field].alias("value"), old["rest"].alias("rest"), old["more"].alias("more"))
     return map_columns(limbs.added, limbs.KEPT, held=held, came=delta["sum"])
 
 
-def _floats_merge(sum_field: str, old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _floats_merge(sum_field: Field, old: Accumulator, delta: Delta) -> Merged:
     counted = old["count"].fill_null(0) + delta["count"]
     kept = {name: delta["joint"].struct.field(name) for name in ("value", "rest", "more")}
     given = {name: pl.when(counted != 0).then(field) for name, field in kept.items()}
     return {sum_field: given["value"], "rest": given["rest"], "more": given["more"], "count": counted}
 
 
-def _with_rest(algebra: Algebra, sum_field: str) -> Algebra:
+def _with_rest(algebra: Algebra, sum_field: Field) -> Algebra:
     """Return the same fold for floats: it also stores the rounding error of the sum in this field."""
 
-    def fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+    def fields(types: Types, sequence: Sequenced) -> FieldTypes:
         return {**algebra.fields(types, sequence), "rest": pa.float64(), "more": pa.list_(pa.float64())}
 
     return replace(
@@ -107,15 +107,15 @@ def _by_type(whole: Algebra, floats: Algebra, types: Types) -> Algebra:
 
 
 _WHOLE_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True, version=2)
-TOTAL = replace(_WHOLE_TOTAL, specialised=partial(_by_type, _WHOLE_TOTAL, _with_rest(_WHOLE_TOTAL, "value0")))
+TOTAL = replace(_WHOLE_TOTAL, specialised=partial(_by_type, _WHOLE_TOTAL, _with_rest(_WHOLE_TOTAL, VALUE)))
 
 
-def _average_fields(types: Types, sequence: Sequenced) -> dict[str, pa.DataType]:
+def _average_fields(types: Types, sequence: Sequenced) -> FieldTypes:
     summed = total_type(types[0])
     mean = pa.float64()
     if pa.types.is_decimal(types[0]):
         mean = pa.decimal128(min(MAX_DIGITS, types[0].precision + 4), min(MAX_DIGITS, types[0].scale + 4))
-    return {"value0": mean, "sum": summed, "count": pa.int64()}
+    return {VALUE: mean, "sum": summed, "count": pa.int64()}
 
 
 def _quotient(row: dict[str, Any]) -> Decimal | float | None:
@@ -129,16 +129,16 @@ def _quotient(row: dict[str, Any]) -> Decimal | float | None:
         return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
 
 
-def _average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _average_merge(old: Accumulator, delta: Delta) -> Merged:
     counted = old["count"].fill_null(0) + delta["count"]
     summed = _summed(old["sum"], counted, delta)
-    return {"value0": map_rows(_quotient, old["value0"], sum=summed, count=counted), "sum": summed, "count": counted}
+    return {VALUE: map_rows(_quotient, old[VALUE], sum=summed, count=counted), "sum": summed, "count": counted}
 
 
-def _floats_average_merge(old: Fields, delta: Fields) -> dict[str, pl.Expr]:
+def _floats_average_merge(old: Accumulator, delta: Delta) -> Merged:
     merged = _floats_merge("sum", old, delta)
     mean = map_columns(limbs.mean, pl.Float64(), sums=delta["joint"], counts=merged["count"])
-    return {"value0": pl.when(merged["count"] != 0).then(mean), **merged}
+    return {VALUE: pl.when(merged["count"] != 0).then(mean), **merged}
 
 
 _WHOLE_AVERAGE = Algebra(

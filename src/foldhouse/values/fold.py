@@ -88,16 +88,51 @@ class Outlook:
     unknown: pl.Expr
 
 
-Fields = Mapping[str, "pl.Expr"]
-"""The fields of an accumulator, or of a delta, as expressions over one key each."""
+@dataclass(frozen=True)
+class Value:
+    """The accumulator field that is published, as the column at this place of the accumulator's columns."""
+
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class SequenceOf:
+    """The accumulator field with the sequence of the event that gave the value at this place."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Component:
+    """One sequence column inside an accumulator field that stores a sequence."""
+
+    field: str | SequenceOf
+    column: str
+
+
+VALUE = Value()
+"""The published field of a fold that publishes one column."""
+
+Field = str | Value | SequenceOf
+"""A field of an accumulator. Every field except a `Value` is stored in `_state`; text is a name of the fold's own."""
+
+FieldTypes = dict[Field, "pa.DataType"]
+Accumulator = Mapping[Field | Component, "pl.Expr"]
+"""The stored fields of one key, as expressions; the components of stored sequences too, if the fold is ordered."""
+
+Delta = Mapping[str, "pl.Expr"]
+"""The signed rows of one key, aggregated: a fold's own names -> expressions."""
+
+Merged = dict[Field, "pl.Expr"]
+"""The accumulator of one key after a merge, and `exists` if events can delete a key."""
 
 
 @dataclass(frozen=True)
 class Algebra:
     """The operations of one fold, each on many keys at once.
 
-    An accumulator is a set of named fields: `value0`, `value1`, ... are the published columns, the others are stored in
-    the table's `_state`. A *delta* aggregates the signed rows of one window per key; each fold names its own fields.
+    An accumulator is a set of fields; see `Field`. A *delta* aggregates the signed rows of one window per key; each
+    fold names its own parts of it.
 
     Args:
         name: the name of the declared fold.
@@ -122,19 +157,19 @@ class Algebra:
     """
 
     name: str
-    fields: Callable[[list[pa.DataType], Mapping[str, pa.DataType]], dict[str, pa.DataType]]
+    fields: Callable[[list[pa.DataType], Mapping[str, pa.DataType]], FieldTypes]
     delta: Callable[[Inputs], Mapping[str, pl.Expr | Edge | ExactSum]]
-    merge: Callable[[Fields, Fields], dict[str, pl.Expr]]
-    unresolved: Callable[[Fields, Fields], pl.Expr] | None = None
+    merge: Callable[[Accumulator, Delta], Merged]
+    unresolved: Callable[[Accumulator, Delta], pl.Expr] | None = None
     is_ordered: bool = False
     is_shared: bool = False
     is_additive: bool = False
     specialised: Callable[[list[pa.DataType]], Algebra] | None = None
-    exists: Callable[[Fields], pl.Expr] | None = None
+    exists: Callable[[Merged], pl.Expr] | None = None
     adds_up: bool = False
     decided_by: Literal["last", "first"] | None = None
-    outlook: Callable[[Fields, Fields], Outlook] | None = None
-    joint: Callable[[Fields, Fields], pl.Expr] | None = None
+    outlook: Callable[[Accumulator, Delta], Outlook] | None = None
+    joint: Callable[[Accumulator, Delta], pl.Expr] | None = None
     version: int = 1
 
 
