@@ -1,4 +1,4 @@
-"""One zero and one NaN: of values that count as equal only one may be published, whichever came first."""
+"""One zero and one NaN: of floats that are equal as keys, the same one is always published."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def canonical(value: pl.Expr, kind: pa.DataType) -> pl.Expr:
-    """The value with 0.0 for -0.0 and the one NaN for every NaN, inside of lists, structs and maps too.
+    """Replace -0.0 by 0.0 and every NaN by the same NaN, also inside lists, structs and maps.
 
     Args:
         value: an expression.
@@ -27,7 +27,7 @@ def canonical(value: pl.Expr, kind: pa.DataType) -> pl.Expr:
 
 
 def holds_floats(kind: pa.DataType) -> bool:
-    """Whether there is a float in a type."""
+    """Whether a type is a float or contains one."""
     if pa.types.is_map(kind):
         return holds_floats(kind.key_type) or holds_floats(kind.item_type)
     if pa.types.is_nested(kind):

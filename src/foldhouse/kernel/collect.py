@@ -1,7 +1,7 @@
-"""The values of a key as a list: a multiset in order, of which all is held, or what the first `limit` values take.
+"""The values of a key as a sorted list, stored as a multiset: all values, or as many entries as `limit` values need.
 
-A limited list that is full knows nothing of what comes after its last entry. Up to there its counts are exact, so that
-a retraction is subtracted there too, and asks for a recomputation only where fewer than `limit` values are left.
+A limited list that is full knows nothing about values after its last entry. Its counts up to that entry are exact, so
+a retraction is subtracted there too. The key is recomputed only if fewer than `limit` values are left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUE = pl.col("value")
 
 @dataclass(frozen=True)
 class _Kept:
-    """What of the values is published: each of them or each different one, the first so many or all."""
+    """Which values are published: all or only different ones, and how many at most."""
 
     names: tuple[str, ...]
     distinct: bool
@@ -44,13 +44,13 @@ class _Kept:
 
     @property
     def published(self) -> pl.Expr:
-        """How many published values an entry stands for."""
+        """The number of published values of each entry."""
         first = pl.struct(KEY, _VALUE).is_first_distinct().cast(pl.Int64)
         return first if self.distinct else pl.col(COUNT)
 
     @property
     def reached(self) -> pl.Expr:
-        """How many published values an entry and those before it in its key stand for."""
+        """The number of published values up to and including each entry of its key."""
         return self.published.cum_sum().over(KEY)
 
 
@@ -70,19 +70,19 @@ def _delta(kept: _Kept, row: Inputs) -> dict[str, pl.Expr]:
     return {"counts": pl.struct(*named, row.weight.alias(COUNT)).filter(value.is_not_null()).implode()}
 
 
-def _full(kept: _Kept, held: pl.DataFrame) -> pl.DataFrame:
-    """The keys of which only the first entries are held."""
+def _full(kept: _Kept, stored: pl.DataFrame) -> pl.DataFrame:
+    """Return the keys that may have more entries than are stored."""
     if kept.limit is None:
-        return held.select(KEY).clear()
-    return held.filter(kept.reached >= kept.limit).select(KEY).unique()
+        return stored.select(KEY).clear()
+    return stored.filter(kept.reached >= kept.limit).select(KEY).unique()
 
 
-def _summed(kept: _Kept, held: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    return known(added(held, new, kept.order), _full(kept, held))
+def _summed(kept: _Kept, stored: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    return known(added(stored, new, kept.order), _full(kept, stored))
 
 
-def _after(kept: _Kept, held: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    return _summed(kept, held, new).filter(pl.col(COUNT) > 0)
+def _after(kept: _Kept, stored: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    return _summed(kept, stored, new).filter(pl.col(COUNT) > 0)
 
 
 def _updated(kept: _Kept, old: pl.Series, new: pl.Series) -> pl.Series:
@@ -108,8 +108,8 @@ def _merge(kept: _Kept, old: Accumulator, delta: Delta) -> Merged:
 
 
 def _loses_values(kept: _Kept, old: pl.Series, new: pl.Series) -> pl.Series:
-    held, came = entries(old), entries(new)
-    return falling_short(held, came, len(old), partial(_full, kept), partial(_after, kept))
+    stored, came = entries(old), entries(new)
+    return falling_short(stored, came, len(old), partial(_full, kept), partial(_after, kept))
 
 
 def _unresolved(kept: _Kept, old: Accumulator, delta: Delta) -> pl.Expr:
@@ -118,12 +118,12 @@ def _unresolved(kept: _Kept, old: Accumulator, delta: Delta) -> pl.Expr:
 
 
 def collected(*, has_order: bool, distinct: bool, limit: int | None) -> Algebra:
-    """The algebra of a list of values.
+    """Return the algebra of a list of values.
 
     Args:
         has_order: whether a second argument orders the values.
-        distinct: whether each value stands in the list once.
-        limit: how many values the list has at the most.
+        distinct: whether each value is listed once.
+        limit: the most values in the list.
     """
     kept = _Kept(("by", "value") if has_order else ("value",), distinct, limit)
     return Algebra(

@@ -34,7 +34,7 @@ _INT128_ELSEWHERE = pl.Decimal(38, 0)
 
 @dataclass(frozen=True)
 class Combined:
-    """What to write to a bucket.
+    """The rows to write to a bucket, and the stored rows to delete.
 
     Args:
         rows: the new and changed rows, with the table's columns and `_state`.
@@ -90,7 +90,7 @@ def combine(
 
 def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Aggregate the signed rows of each key for `combine_summed`; see `combine`."""
-    with _in_few_words():
+    with _without_appended_text():
         return deltas_of(plan, cancelled(plan, _canonical(plan, rows)))
 
 
@@ -105,7 +105,7 @@ def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -
     Returns:
         The keys, `also`, `__signed` (how many rows there were), and the sums.
     """
-    with _in_few_words():
+    with _without_appended_text():
         whole = _canonical(plan, rows).with_columns(pl.lit(1, pl.Int64).alias(SIGNED))
         sums = parts_of(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)])
     wide = [name for name, kind in sums.schema.items() if kind == pl.Int128]
@@ -131,7 +131,7 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
         for unit in plan.units
         if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
     ]
-    with _in_few_words():
+    with _without_appended_text():
         whole = sums.group_by(plan.key_names).agg(pl.col(names).sum())
         return checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
 
@@ -143,11 +143,11 @@ def combine_summed(
     recomputed: pl.DataFrame | None = None,
     deleted_upto: tuple[Any, ...] | None = None,
 ) -> Combined:
-    """The second half of `combine`.
+    """Merge aggregated rows with the stored rows: the second half of `combine`.
 
-    The columns `plan.seldom_needed` of `state` may be null, but not in the rows that `lacking` names.
+    The columns `plan.seldom_needed` of `state` may be null, except in the rows that `lacking` returns.
     """
-    with _in_few_words():
+    with _without_appended_text():
         full = None if recomputed is None else _canonical(plan, recomputed)
         return _combined(plan, state, sums, full, deleted_upto)
 
@@ -172,7 +172,7 @@ def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed:
 
 
 @contextlib.contextmanager
-def _in_few_words() -> Iterator[None]:
+def _without_appended_text() -> Iterator[None]:
     """Remove the text about an expression that Polars appends to an error of ours raised inside it."""
     try:
         yield
@@ -193,11 +193,11 @@ def _combined(
     recomputed: pl.DataFrame | None,
     deleted_upto: tuple[Any, ...] | None,
 ) -> Combined:
-    held = _flat(plan, state)
+    stored = _flat(plan, state)
     known = None if recomputed is None else recomputed.select(plan.key_names).unique()
     if known is not None:
         delta = by_keys(delta, known, plan.key_names, "anti")
-    joined = by_keys(delta, held, plan.key_names, "left")
+    joined = by_keys(delta, stored, plan.key_names, "left")
     joined = _with_deletes(plan, joined, deleted_upto)
     unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
     if not unresolved.is_empty():
@@ -207,9 +207,9 @@ def _combined(
         full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
         alone = by_keys(deltas_of(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
         fresh, _ = _merged(plan, _with_deletes(plan, alone, None))
-        beside = held.select(*plan.key_names, *_beside(plan))
+        beside = stored.select(*plan.key_names, *_beside(plan))
         fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), beside, plan.key_names, "left")
-        lost = by_keys(by_keys(held, known, plan.key_names, "semi"), fresh, plan.key_names, "anti")
+        lost = by_keys(by_keys(stored, known, plan.key_names, "semi"), fresh, plan.key_names, "anti")
         after, vanished = pl.concat([after, fresh.select(after.columns)]), pl.concat([vanished, _places(lost)])
     return _difference(plan, after, vanished)
 
@@ -278,7 +278,7 @@ class _Deltas(dict[str, pl.Expr]):
 def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the flat rows of the keys that exist afterwards, and the places of the stored rows of all other keys.
 
-    Each row also has the stored row of its key: its place, and its columns as `__held_<column>`.
+    Each row also has the stored row of its key: its place, and its columns as `__stored_<column>`.
     """
     joined = joined.with_columns(
         unit.algebra.joint(_accumulator(plan, unit), _Deltas(unit)).alias(f"{DELTA}{unit.name}_joint")
@@ -296,7 +296,7 @@ def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
         columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
         exists = exists & unit.algebra.exists(merged) if unit.algebra.exists else exists
     folded = joined.select(*plan.key_names, *_beside(plan), exists.fill_null(False).alias("__exists"), **columns)
-    return _typed(plan, folded.filter("__exists")), _held_places(folded.filter(~pl.col("__exists")))
+    return _typed(plan, folded.filter("__exists")), _stored_places(folded.filter(~pl.col("__exists")))
 
 
 def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -305,7 +305,8 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
     if not below.is_empty():
         key = below.select(plan.key_names).row(0)
         raise InvalidData(
-            f"more rows of the key {key} are taken away than were folded; `foldhouse rebuild` folds the table anew"
+            f"more rows of the key {key} are retracted than were folded; run `foldhouse rebuild`, which folds the "
+            "table again"
         )
     there = joined.filter(rows > 0)
     columns = {_hidden(ROWS): rows}
@@ -316,38 +317,38 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
         after = _typed(plan, there.select(*plan.key_names, *_beside(plan), **columns))
     except (pl.exceptions.PolarsError, RuntimeError) as failure:
         raise as_overflow(failure) from failure
-    return after, _held_places(joined.filter(rows == 0))
+    return after, _stored_places(joined.filter(rows == 0))
 
 
 def _typed(plan: FoldPlan, folded: pl.DataFrame) -> pl.DataFrame:
     types = {_field_column(unit, name): polars_type(kind) for unit in plan.units for name, kind in unit.fields}
     result = folded.cast(types)  # type: ignore[arg-type]
-    return result.select(*plan.key_names, *_folded(plan), FILE, ROW_POSITION, *map(_held_column, _folded(plan)))
+    return result.select(*plan.key_names, *_folded(plan), FILE, ROW_POSITION, *map(_stored_column, _folded(plan)))
 
 
 def _beside(plan: FoldPlan) -> list[pl.Expr]:
-    held = [pl.col(name).alias(_held_column(name)) for name in _folded(plan)]
-    return [pl.col(FILE), pl.col(ROW_POSITION), *held]
+    stored = [pl.col(name).alias(_stored_column(name)) for name in _folded(plan)]
+    return [pl.col(FILE), pl.col(ROW_POSITION), *stored]
 
 
 def _folded(plan: FoldPlan) -> list[str]:
-    """The columns of a flat row beside its keys."""
+    """Return the columns of a flat row without its keys."""
     return [*_published(plan), *(_hidden(field.name) for field in plan.table_schema.field(STATE).type)]
 
 
-def _held_column(name: str) -> str:
-    return f"__held_{name}"
+def _stored_column(name: str) -> str:
+    return f"__stored_{name}"
 
 
 def _difference(plan: FoldPlan, after: pl.DataFrame, vanished: pl.DataFrame) -> Combined:
-    same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_held_column(name))) for name in _folded(plan)])
+    same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_stored_column(name))) for name in _folded(plan)])
     changed = after.filter(pl.col(FILE).is_null() | ~same)
     state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
     rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
-    return Combined(rows, pl.concat([_held_places(changed), vanished]), rows.clear().select(plan.key_names))
+    return Combined(rows, pl.concat([_stored_places(changed), vanished]), rows.clear().select(plan.key_names))
 
 
-def _held_places(frame: pl.DataFrame) -> pl.DataFrame:
+def _stored_places(frame: pl.DataFrame) -> pl.DataFrame:
     return _places(frame.filter(pl.col(FILE).is_not_null()))
 
 

@@ -3,8 +3,8 @@
     prepare(*values) -> state        merge(state, state) -> state
     present(state) -> value          subtract(state, state) -> state
 
-Beside the state the fold counts the rows it is made of: a state that all rows were taken from again is none, as if
-there had never been one.
+The fold also counts the rows in a state. A state whose rows were all retracted becomes
+null, as if it had never existed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Functions:
-    """What a user's fold is made of; see `foldhouse.kernel.folds.custom`."""
+    """The functions and types of a user's fold; see `foldhouse.kernel.folds.custom`."""
 
     name: str
     prepare: Callable[..., Any]
@@ -41,7 +41,7 @@ class Functions:
     type: pa.DataType
 
     def call(self, role: str, *values: Any) -> Any:
-        """One of the functions, applied.
+        """Apply one of the functions.
 
         Raises:
             InvalidData: it failed.
@@ -54,10 +54,10 @@ class Functions:
             ) from failure
 
     def checked(self, role: str, kind: pa.DataType, *values: Any) -> Any:
-        """One of the functions, applied, its answer of the type that was declared.
+        """Apply one of the functions and check the type of its result.
 
         Raises:
-            InvalidData: it failed, or its answer is of another type.
+            InvalidData: it failed, or its result has another type.
         """
         answer = self.call(role, *values)
         if not fits(answer, kind):
@@ -94,12 +94,12 @@ def _delta(row: Inputs) -> dict[str, pl.Expr]:
 def _state(functions: Functions, role: str, *values: Any) -> Any:
     state = functions.checked(role, functions.state, *values)
     if state is None and role != "prepare":
-        raise InvalidData(f"the fold {functions.name!r}: {role}{_shown(values)} returned None in place of a state")
+        raise InvalidData(f"the fold {functions.name!r}: {role}{_shown(values)} returned None instead of a state")
     return state
 
 
 def _summed(functions: Functions, state: Any, rows: list[dict[str, Any]] | None) -> tuple[Any, int]:
-    """A state with the states of rows merged in, and how many rows had one."""
+    """Merge rows into a state. Return it with the number of rows that `prepare` did not skip."""
     counted = 0
     for row in rows or ():
         *values, weight = row.values()
@@ -112,11 +112,11 @@ def _summed(functions: Functions, state: Any, rows: list[dict[str, Any]] | None)
     return state, counted
 
 
-def _after(functions: Functions, held: dict[str, Any]) -> tuple[Any, int, Any]:
-    """The value, the count and the state of one key, afterwards."""
-    state, came = _summed(functions, held["state"], held["inserted"])
-    gone, went = _summed(functions, None, held["retracted"])
-    count = (held["count"] or 0) + came - went
+def _after(functions: Functions, stored: dict[str, Any]) -> tuple[Any, int, Any]:
+    """Return the value, the count and the state of one key after a merge."""
+    state, came = _summed(functions, stored["state"], stored["inserted"])
+    gone, went = _summed(functions, None, stored["retracted"])
+    count = (stored["count"] or 0) + came - went
     if count == 0:
         return None, 0, None
     if went:
@@ -125,8 +125,8 @@ def _after(functions: Functions, held: dict[str, Any]) -> tuple[Any, int, Any]:
     return value, count, state
 
 
-def _folded(types: FieldTypes, after: Once, **held: pl.Series) -> pl.Series:
-    answers = after(pl.DataFrame(held).to_dicts())
+def _folded(types: FieldTypes, after: Once, **stored: pl.Series) -> pl.Series:
+    answers = after(pl.DataFrame(stored).to_dicts())
     columns = [pa.array([one[i] for one in answers], kind) for i, kind in enumerate(types.values())]
     folded = pl.from_arrow(pa.table(columns, [_label(field) for field in types]))
     assert isinstance(folded, pl.DataFrame)
@@ -151,7 +151,7 @@ def _unresolved(functions: Functions, old: Accumulator, delta: Delta) -> pl.Expr
 
 
 def custom_algebra(functions: Functions) -> Algebra:
-    """The algebra of a user's functions; without `subtract`, a retraction asks for a recomputation."""
+    """Return the algebra of a user's functions; without `subtract`, a retraction recomputes the key."""
     return Algebra(
         name="custom",
         fields=partial(_fields, functions),

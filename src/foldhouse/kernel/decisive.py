@@ -1,4 +1,4 @@
-"""Which rows decide: of many events of one key mostly one, so that the others need not be carried any further.
+"""Finds the rows that decide the result of a key: mostly one of many events. Other rows need not be shuffled.
 
 combine(state, rows) == combine(state, rows[decisive], with the weights of those that were left out)
 """
@@ -18,24 +18,24 @@ _STEPS = 60
 
 
 def looked_at(plan: FoldPlan) -> list[str]:
-    """The columns of the signed rows that tell which of them decide."""
+    """Return the columns of the signed rows from which `decisive` finds the deciding rows."""
     marker = [] if plan.delete_argument is None else [argument_column(plan.delete_argument)]
     return [*plan.key_names, sequence_column(0), *marker]
 
 
 def decisive(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Which of some added rows decide, for a plan that is `decided_by` the sequence.
+    """Mark the inserted rows that decide, for a plan that is `decided_by` the sequence.
 
-    Rows that tie decide together. One that is not folded (a null key, no sequence) is kept, because it is counted; and
-    so is the newest delete, because it is remembered.
+    Rows that tie decide together. A row that is not folded (a null key, no sequence) is marked too, because it is
+    counted. So is the newest delete, because the table stores its sequence.
 
     Args:
         plan: the compiled fold.
-        rows: the columns `looked_at` of rows of weight +1.
+        rows: the columns `looked_at` of rows with weight +1.
 
     Returns:
-        A row for each of `rows`: `__decides`, and the `__weight` that it then has. The weights of a key add up to the
-        number of its rows.
+        One row per input row: `__decides`, and its new `__weight`. The weights of the deciding rows of a key add up
+        to the number of the key's rows.
     """
     at = sequence_column(0)
     furthest = pl.col(at).max() if plan.decided_by == "last" else pl.col(at).min()
@@ -44,11 +44,11 @@ def decisive(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     if plan.delete_argument is not None:
         deletes = pl.col(argument_column(plan.delete_argument)).fill_null(False)
         decides = decides | (deletes & (pl.col(at) == pl.col(at).filter(deletes).max()))
-    # No sequence of a key, so no furthest one: such rows are not folded, and kept.
+    # Null: no row of the key has a sequence. Such rows are not folded, so they are kept.
     found = rows.lazy().select(decides.fill_null(True).alias(DECIDES)).collect(engine="streaming")
     if not plan.counts_rows:
         return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))
-    # The first of the rows of a key that decide stands for those that do not.
+    # The first deciding row of a key also gets the weights of the rows that do not decide.
     folded = rows.with_columns(found[DECIDES]).with_row_index(_ROW).filter(is_folded)
     whole = folded.select(_ROW, DECIDES, *plan.key_names, pl.len().over(plan.key_names).alias(_OF_KEY)).filter(DECIDES)
     is_first = pl.int_range(pl.len()).over(plan.key_names) == 0
@@ -59,16 +59,16 @@ def decisive(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def has_many_a_key(keys: pl.DataFrame, rows: float) -> bool:
-    """Whether some rows have clearly fewer keys than there are rows, by a sample of their keys.
+    """Whether rows have clearly fewer keys than rows, estimated from a sample.
 
     Args:
-        keys: the key columns of a sample, spread over the rows.
-        rows: how many there are.
+        keys: the key columns of a sample that is spread over the rows.
+        rows: the number of all rows.
     """
     if keys.is_empty():
         return False
     seen, different = keys.height, keys.n_unique()
-    # Of `n` keys, all as frequent, a sample of `seen` rows shows n (1 - exp(-seen / n)) different ones.
+    # A sample of `seen` rows of `n` equally frequent keys has about n (1 - exp(-seen / n)) different keys.
     low, high = float(different), rows
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What signed rows come to, per key: the deltas that are merged with what a table holds."""
+"""Aggregates signed rows per key into the deltas that are merged with the stored rows of a table."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from foldhouse.kernel.rowwise import comparable
 from foldhouse.values.fold import Edge, ExactSum, Inputs
 
 SUMMED = "__rows"
-"""Of sums in place of rows: the sum of their weights."""
+"""The column with the sum of the weights of a key's rows."""
 SIZE, DELTA = "__size", "__d_"
 _MAX_DIGITS = 38
 
 
 def deltas_of(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """The keys of signed rows, each once, with its delta.
+    """Return the keys of signed rows, each once, with its delta.
 
     Raises:
         InvalidData: a total of decimals does not fit.
@@ -31,7 +31,7 @@ def deltas_of(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
-    """The deltas, without what only guards them.
+    """Return the deltas without the columns that only detect overflows.
 
     Raises:
         InvalidData: a total of decimals does not fit.
@@ -43,7 +43,7 @@ def checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.DataFrame:
-    """The deltas, with what guards them beside them, and `more` aggregations."""
+    """Return the deltas, the columns that detect overflows, and `more` aggregations."""
     additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
     wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
     nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
@@ -75,7 +75,7 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
                 aggregated.append(part.alias(label))
     if sums:
         return _with_sums(plan, rows, sums, aggregated, edges)
-    if len(aggregated) > 1:  # besides the weights
+    if len(aggregated) > 1:  # more than the weights
         return _of_many(plan, rows, aggregated, edges)
     several = rows.select(plan.key_names).is_duplicated()
     events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
@@ -92,7 +92,7 @@ def _with_sums(
     aggregated: Sequence[pl.Expr],
     edges: Mapping[str, Edge],
 ) -> pl.DataFrame:
-    """What the rows of each key come to, where exact sums are among it. Those of one argument are computed once."""
+    """Aggregate rows by key with exact sums; the sums of one argument are computed once."""
     cut: dict[str, Limbs] = {}
     names = {label: f"__f{part.value.meta.output_name()}" for label, part in sums.items()}
     for label, name in names.items():
@@ -107,7 +107,7 @@ def _with_sums(
 def _of_many(
     plan: FoldPlan, rows: pl.DataFrame, aggregated: Sequence[pl.Expr], edges: Mapping[str, Edge]
 ) -> pl.DataFrame:
-    """What the rows of each key come to, however many these are."""
+    """Aggregate rows by key, for keys with any number of rows."""
     try:
         deltas = rows.group_by(plan.key_names).agg(aggregated)
     except pl.exceptions.PolarsError as failure:
@@ -116,7 +116,9 @@ def _of_many(
         found = edge_of(rows, plan.key_names, edge, label)
         if found.is_empty():
             deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))
-        elif found.height == deltas.height:  # the same keys; what is on the left of a join is not gathered
+        elif (
+            found.height == deltas.height
+        ):  # the same keys, so either side may be the left: Polars does not gather the columns of the left side
             deltas = by_keys(found, deltas, plan.key_names, "left")
         else:
             deltas = by_keys(deltas, found, plan.key_names, "left")
@@ -124,7 +126,7 @@ def _of_many(
 
 
 def _size(i: int) -> pl.Expr:
-    """Σ |weight · value| as a float: Polars checks no overflow of decimals while it sums within groups."""
+    """Return Σ |weight · value| as a float: Polars does not check sums of decimals in a group-by for overflow."""
     return (pl.col(argument_column(i)).cast(pl.Float64).abs() * pl.col(WEIGHT).abs()).sum()
 
 
@@ -139,7 +141,7 @@ def _check_size(sizes: pl.Series, kind: pa.DataType) -> None:
 
 
 def _signed(kind: pl.DataType, name: str) -> pl.Expr:
-    """Value times weight, in a type wide enough to sum without wrapping."""
+    """Return value times weight, in a type wide enough to sum without wrapping."""
     if kind.is_integer():
         return pl.col(name).cast(pl.Int128) * pl.col(WEIGHT).cast(pl.Int128)
     assert isinstance(kind, pl.Decimal), "floats are summed without a wider type"
@@ -147,7 +149,7 @@ def _signed(kind: pl.DataType, name: str) -> pl.Expr:
 
 
 def as_overflow(failure: Exception) -> Exception:
-    """Overflow as an error of our own; everything else as it is."""
+    """Return an `InvalidData` for an overflow, and any other failure unchanged."""
     message = str(failure).strip().splitlines()[0]
     if message.startswith("conversion from") or "overflow" in message or "too large" in message:
         return InvalidData(

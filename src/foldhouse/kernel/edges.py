@@ -1,7 +1,7 @@
-"""The last or the first row of each key, without sorting the rows of a key one key at a time.
+"""Finds the last or the first row of each key, without sorting the rows of one key at a time.
 
-Most keys of a window have one row, and most of the others are told apart by the first part of the order. So each part
-of the order is looked at only for the keys that are still undecided.
+Most keys of a window have one row, and the first part of the order decides most of the others. So each further part of
+the order is compared only for the keys that are still undecided.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _ROW, _CHOSEN = "__row", "__chosen"
 
 
 def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.DataFrame:
-    """The edge of each key that has a chosen row.
+    """Return the edge of each key that has a chosen row.
 
     Args:
         rows: signed rows.
         keys: the key columns.
-        edge: which row, and what of it.
-        name: what the event's column is called.
+        edge: which row to choose, and which part of it to return.
+        name: the name of the column with that part.
 
     Returns:
         The keys, each once, and the event.
@@ -44,7 +44,7 @@ def edge_of(rows: pl.DataFrame, keys: list[str], edge: Edge, name: str) -> pl.Da
 
 
 def _split(candidates: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows whose key has no other row, and the rest."""
+    """Return the rows whose key has no other row, and the rest."""
     several = candidates.select(keys).is_duplicated()
     if not several.any():
         return candidates, candidates.clear()
@@ -52,9 +52,9 @@ def _split(candidates: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.
 
 
 def _furthest(rows: pl.DataFrame, keys: list[str], part: str, is_last: bool) -> pl.DataFrame:
-    """Of each key the rows that are furthest in one part of the order."""
+    """Return the rows of each key that are furthest in one part of the order."""
     kind, column = rows.schema[part], pl.col(part)
-    if kind.is_nested() or kind == pl.Binary:  # Polars has no maximum of these, but it ranks them
+    if kind.is_nested() or kind == pl.Binary:  # Polars has no maximum of these types, but it can rank them
         rows = rows.with_columns(rows[part].rank("dense").alias("__rank"))
         return _furthest(rows, keys, "__rank", is_last).drop("__rank")
     if is_last:

@@ -117,6 +117,6 @@ def _doubles(units: int) -> list[float]:
 
 
 def _nearest(number: int, of: int) -> int:
-    """How many times `of` is in a number, rounded half to even."""
+    """Divide a number by `of`, rounded half to even."""
     whole, left = divmod(number, of)
     return whole + (2 * left > of or (2 * left == of and whole % 2 == 1))

@@ -1,4 +1,4 @@
-"""Whether a Python value is of an Arrow type: what a user's own functions return is not taken on trust."""
+"""Checks whether a Python value fits an Arrow type, because a user's function may return anything."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Check = Callable[[Any], bool]
 
 
 def fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether the value can be stored as this type, with nothing of it lost. Null fits every type.
+    """Whether the value can be stored as this type without loss. Null fits every type.
 
     Args:
-        value: as Python has it: structs and maps as dicts, lists as lists or tuples.
+        value: a Python value; structs and maps are dicts, lists are lists or tuples.
         kind: one of Iceberg's types.
     """
     return value is None or _check_of(kind)(value)
@@ -26,7 +26,7 @@ def fits(value: Any, kind: pa.DataType) -> bool:
 
 @cache
 def _check_of(kind: pa.DataType) -> Check:
-    """The check of one type, made once: it runs for every row."""
+    """Return the check of one type; cached, because it runs for every row."""
     if pa.types.is_integer(kind):
         least, most = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1)
         return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < most

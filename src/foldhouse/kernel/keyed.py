@@ -1,4 +1,4 @@
-"""Rows brought together by their keys, where NaN is one key as any other value."""
+"""Joins by key, in which NaN is a key like any other value."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def by_keys(
     """Join two frames on columns of the same names; they have no other column in common.
 
     Args:
-        rows: the frame whose rows are kept, with `left`, or kept where they are wanted.
-        others: the frame that says which, or what stands beside.
+        rows: the left frame.
+        others: the right frame; its other columns are added by `inner` and `left`.
         keys: the columns to join on.
         how: `inner`, `left`, `semi` or `anti`.
-        nulls_equal: whether null is a key, too.
+        nulls_equal: whether null is a key too.
     """
-    if others.is_empty():  # a first load: nothing is held
+    if others.is_empty():  # a first load: nothing is stored
         return _by_none(rows, others, keys, how)
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
         return rows.join(others, on=list(keys), how=how, nulls_equal=nulls_equal)
-    # On one sorted column of floats Polars 2.1 merges, and takes NaN for unequal to itself; on two columns it does not.
+    # On one sorted column of floats Polars 2.1 uses a merge join, in which NaN is unequal to itself; not on two.
     constant = pl.lit(0, pl.UInt8).alias(_CONSTANT)
     rows, others = rows.with_columns(constant), others.with_columns(constant)
     joined = rows.join(others, on=[*keys, _CONSTANT], how=how, nulls_equal=nulls_equal)
@@ -35,7 +35,7 @@ def by_keys(
 
 
 def _by_none(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: How) -> pl.DataFrame:
-    """Rows joined with a frame that has none."""
+    """Join rows with an empty frame."""
     if how == "semi":
         return rows.clear()
     if how == "anti":

@@ -30,7 +30,7 @@ from foldhouse.values.fold import (
 )
 
 DELETED_UPTO = "deleted_upto"
-"""The accumulator field that is no field of the key: the newest sequence of any delete that was folded, or null."""
+"""The one field that does not belong to the key: the newest sequence of any delete folded into the table, or null."""
 
 
 def _fields(types: Types, sequence: Sequenced) -> FieldTypes:
@@ -47,7 +47,7 @@ def _events(row: Inputs) -> pl.Expr:
 
 
 def named(fields: Mapping[str, pl.Expr]) -> pl.Expr:
-    """A struct of these fields."""
+    """Return a struct of these fields."""
     return pl.struct([expression.alias(name) for name, expression in fields.items()])
 
 
@@ -112,7 +112,7 @@ def _merge(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> Mer
 
 
 def _unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
-    """The published event, or one that would stand before it, was taken away, and nothing that came outdoes it."""
+    """Whether the published event may have been retracted and no inserted event replaces it."""
     gone, new = delta["retracted"], delta["inserted"]
     lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, types, old), _stored_order(types, old))
     outdone = new.is_not_null() & _wins(is_latest, _order_of(new, types, old), _order_of(gone, types, old))
@@ -120,10 +120,10 @@ def _unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -
 
 
 def _outlook(is_latest: bool, old: Accumulator, delta: Delta) -> Outlook:
-    """By the sequence alone: an event of another sequence than the held one needs no look at the values."""
-    gone, new, held = delta["retracted"], delta["inserted"], components(old, "sequence")
-    ties = [event.is_not_null() & _equal(_sequence_of(event, old), held) for event in (gone, new)]
-    beats = new.is_not_null() & _wins(is_latest, _sequence_of(new, old), held)
+    """Compare sequences alone: the stored values matter only if an event has the stored sequence."""
+    gone, new, stored = delta["retracted"], delta["inserted"], components(old, "sequence")
+    ties = [event.is_not_null() & _equal(_sequence_of(event, old), stored) for event in (gone, new)]
+    beats = new.is_not_null() & _wins(is_latest, _sequence_of(new, old), stored)
     tied = ties[0].fill_null(False) | ties[1].fill_null(False)
     return Outlook(replaced=beats.fill_null(False) & ~tied, unknown=tied)
 
@@ -137,13 +137,13 @@ def _newer_than_deletes(sequence: list[pl.Expr], old: Accumulator) -> pl.Expr:
 
 
 def _live_unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
-    """Beside that: an absent key may have been deleted by an event newer than those that came."""
+    """As `_unresolved`; also, an absent key may have been deleted by an event newer than the inserted ones."""
     gone, new = delta["retracted"], delta["inserted"]
     is_last = new.is_not_null() & _newer_than_deletes(_sequence_of(new, old), old)
     stays_absent = gone.is_null() & new.struct.field("d")
     absent = old["sequence"].is_null() & ~is_last & ~stays_absent.fill_null(False)
-    held = old["sequence"].is_not_null() & _unresolved(types, is_latest, old, delta)
-    return absent | held
+    stored = old["sequence"].is_not_null() & _unresolved(types, is_latest, old, delta)
+    return absent | stored
 
 
 def _by_types(algebra: Algebra, is_latest: bool, types: Types) -> Algebra:
@@ -177,7 +177,7 @@ EARLIEST = _ordered("earliest", is_latest=False)
 LATEST_LIVE = _ordered("latest", is_latest=True, has_deletes=True)
 
 
-# ignore_nulls without deletes: the same, of a column's own events that have a value.
+# ignore_nulls without deletes: as above, over the events in which the column has a value.
 
 
 def _given_delta(is_latest: bool, row: Inputs) -> dict[str, Edge]:

@@ -1,4 +1,4 @@
-"""The latest row of a key put together from partial updates: each column's own latest value, forgotten by a delete.
+"""The latest row of a key assembled from partial updates: each column's own latest value since the last delete.
 
 The accumulator stores the values, the sequence of each value's event (`SequenceOf`), the sequence of the newest event,
 and `since`: a sequence that is not older than the key's newest delete. An event that is not newer than that may

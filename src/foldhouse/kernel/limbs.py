@@ -157,11 +157,11 @@ def _three_doubles(wholes: pl.Series) -> list[Doubles]:
 
 
 def kept(parts: Doubles, others: Mapping[int, Exact]) -> pl.Series:
-    """Sums as `KEPT`.
+    """Return sums as `KEPT`.
 
     Args:
-        parts: of each key the doubles of its sum, as `distilled` leaves them.
-        others: the number of a key -> its sum, in place of those.
+        parts: the doubles of each key's sum, as `distilled` returns them.
+        others: the number of a key -> its sum, instead of the doubles.
     """
     fields = {at: other.fields() for at, other in others.items()}
     value, rest = parts[-1].copy(), parts[-2].copy() if len(parts) > 1 else np.zeros(parts.shape[1])
@@ -219,18 +219,18 @@ def exact_at(sums: pl.Series, at: int) -> Exact:
     return Exact.kept(row["value"], row["rest"], row["more"]) if row is not None else Exact()
 
 
-def added(held: pl.Series, came: pl.Series) -> pl.Series:
+def added(stored: pl.Series, came: pl.Series) -> pl.Series:
     """Add two sums per key exactly. Null is zero.
 
     Args:
-        held: the stored sums, as `KEPT`.
+        stored: the stored sums, as `KEPT`.
         came: the sums to add, as `KEPT`.
     """
-    (parts, slow), (others, others_slow) = unpacked(held), unpacked(came)
+    (parts, slow), (others, others_slow) = unpacked(stored), unpacked(came)
     either: npt.NDArray[np.intp] = np.flatnonzero(slow | others_slow)
     if len(either):
         parts[:, either] = others[:, either] = 0.0
-    exact = {int(at): exact_at(held, int(at)) + exact_at(came, int(at)) for at in either}
+    exact = {int(at): exact_at(stored, int(at)) + exact_at(came, int(at)) for at in either}
     return kept(distilled(np.concatenate([parts, others])), exact)
 
 

@@ -27,8 +27,8 @@ def _reaches(is_maximum: bool, value: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 
 def _extreme_merge(is_maximum: bool, old: Accumulator, delta: Delta) -> Merged:
-    new, held = delta["inserted"], old[VALUE]
-    return {VALUE: pl.when(held.is_null() | _reaches(is_maximum, new, held)).then(new).otherwise(held)}
+    new, stored = delta["inserted"], old[VALUE]
+    return {VALUE: pl.when(stored.is_null() | _reaches(is_maximum, new, stored)).then(new).otherwise(stored)}
 
 
 def _extreme_unresolved(is_maximum: bool, old: Accumulator, delta: Delta) -> pl.Expr:

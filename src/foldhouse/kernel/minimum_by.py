@@ -1,8 +1,7 @@
-"""The value in the row with the smallest or the largest of another column.
+"""The value in the row with the smallest or the largest value of another column.
 
-Rows are compared as pairs `(by, value)`, so that a tie of `by` goes to the smaller or the greater value, and no answer
-depends on the order of arrival. Within `value` null is lowest and NaN greatest. The state keeps the `by` of the
-published row.
+Rows are compared as pairs `(by, value)`, so no result depends on the order of arrival. Within `value`
+null is lowest and NaN greatest. The state stores the `by` of the published row.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ def _pair(by: pl.Expr, value: pl.Expr) -> pl.Expr:
     return pl.struct(by.alias("by"), value.alias("value"))
 
 
-def _held(old: Accumulator) -> pl.Expr:
-    """The published pair; null before the first ranked row."""
+def _stored(old: Accumulator) -> pl.Expr:
+    """Return the published pair; null before the first ranked row."""
     return pl.when(old["by"].is_not_null()).then(_pair(old["by"], old[VALUE]))
 
 
 def _winner(is_maximum: bool, one: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """The more extreme of two pairs; the one that is there where the other is null."""
+    """Return the more extreme of two pairs; if one is null, the other."""
     both = pl.struct(one.alias("one"), other.alias("other"))
     return both.map_batches(partial(_more_extreme, is_maximum), return_dtype=pl.dtype_of(one))
 
 
 def _more_extreme(is_maximum: bool, pairs: pl.Series) -> pl.Series:
     both = pairs.struct.unnest()
-    # Polars compares no structs, lists or maps by `<`, but it ranks them.
+    # Polars cannot compare structs, lists or maps with `<`, but it can rank them.
     ranks = pl.concat([both["one"], both["other"]]).rank("dense")
     one, other = ranks.head(both.height), ranks.tail(both.height)
     is_one = other.is_null() | ((one >= other) if is_maximum else (one <= other)).fill_null(False)
@@ -54,13 +53,13 @@ def _more_extreme(is_maximum: bool, pairs: pl.Series) -> pl.Series:
 
 
 def _merge(is_maximum: bool, old: Accumulator, delta: Delta) -> Merged:
-    published = _winner(is_maximum, _held(old), delta["inserted"])
+    published = _winner(is_maximum, _stored(old), delta["inserted"])
     return {VALUE: published.struct.field("value"), "by": published.struct.field("by")}
 
 
 def _unresolved(is_maximum: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     gone = delta["retracted"]
-    is_lost = _winner(is_maximum, _held(old), gone).eq_missing(gone)
+    is_lost = _winner(is_maximum, _stored(old), gone).eq_missing(gone)
     is_outdone = _winner(is_maximum, delta["inserted"], gone).eq_missing(delta["inserted"])
     return gone.is_not_null() & is_lost & ~is_outdone
 

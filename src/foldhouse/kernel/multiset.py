@@ -74,15 +74,15 @@ def lists(of: pl.DataFrame, value: pl.Expr, keys: int) -> pl.Series:
     return joined.fill_null(pl.Series([[]], dtype=joined.dtype))
 
 
-def added(held: pl.DataFrame, new: pl.DataFrame, order: Order) -> pl.DataFrame:
+def added(stored: pl.DataFrame, new: pl.DataFrame, order: Order) -> pl.DataFrame:
     """Merge entries with changes, in order: each entry once with its summed count, which may be zero or negative.
 
     Returns:
-        The fields of `order`, `count`, and `is_held`: whether the entry was stored before.
+        The fields of `order`, `count`, and `is_stored`: whether the entry was stored before.
     """
-    parts = [held.with_columns(is_held=pl.lit(True)), new.with_columns(is_held=pl.lit(False))]
-    both = pl.concat([part.select(KEY, *order.fields, COUNT, "is_held") for part in parts])
-    return order.sorted(both.group_by([KEY, *order.fields]).agg(pl.col(COUNT).sum(), pl.col("is_held").any()))
+    parts = [stored.with_columns(is_stored=pl.lit(True)), new.with_columns(is_stored=pl.lit(False))]
+    both = pl.concat([part.select(KEY, *order.fields, COUNT, "is_stored") for part in parts])
+    return order.sorted(both.group_by([KEY, *order.fields]).agg(pl.col(COUNT).sum(), pl.col("is_stored").any()))
 
 
 def known(summed: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +97,7 @@ def known(summed: pl.DataFrame, full: pl.DataFrame) -> pl.DataFrame:
     placed = summed.with_row_index("place").join(
         full.with_columns(is_full=pl.lit(True)), on=KEY, how="left", maintain_order="left"
     )
-    is_beyond = pl.col("is_full") & (pl.col("place") > pl.col("place").filter("is_held").max().over(KEY))
+    is_beyond = pl.col("is_full") & (pl.col("place") > pl.col("place").filter("is_stored").max().over(KEY))
     return placed.filter(~is_beyond.fill_null(False)).select(summed.columns)
 
 
@@ -113,14 +113,14 @@ def nothing_missing(summed: pl.DataFrame) -> pl.DataFrame:
     missing = summed.filter(pl.col(COUNT) < 0)
     if not missing.is_empty():
         raise InvalidData(
-            f"more rows with the value {missing['value'][0]!r} are taken away than were folded; `foldhouse rebuild` "
-            "folds the table anew"
+            f"more rows with the value {missing['value'][0]!r} are retracted than were folded; `foldhouse rebuild` "
+            "folds the table again"
         )
     return summed.filter(pl.col(COUNT) > 0)
 
 
 def falling_short(
-    held: pl.DataFrame,
+    stored: pl.DataFrame,
     new: pl.DataFrame,
     keys: int,
     full: Callable[[pl.DataFrame], pl.DataFrame],
@@ -129,16 +129,16 @@ def falling_short(
     """Whether a full list loses so many values that unknown ones must follow, so that its key must be recomputed.
 
     Args:
-        held: the stored entries of all keys.
+        stored: the stored entries of all keys.
         new: the changes.
         keys: the number of keys.
         full: entries -> the keys (`__key`) whose list they fill.
-        after: (held, new) -> the known entries afterwards.
+        after: (stored, new) -> the known entries afterwards.
 
     Returns:
         A boolean per key.
     """
-    losing = full(held).join(new.filter(pl.col(COUNT) < 0), on=KEY, how="semi")
-    left = after(*(part.join(losing, on=KEY, how="semi", maintain_order="left") for part in (held, new)))
+    losing = full(stored).join(new.filter(pl.col(COUNT) < 0), on=KEY, how="semi")
+    left = after(*(part.join(losing, on=KEY, how="semi", maintain_order="left") for part in (stored, new)))
     short = losing.join(full(left), on=KEY, how="anti")[KEY]
     return pl.int_range(keys, dtype=pl.UInt32, eager=True).is_in(short.implode())

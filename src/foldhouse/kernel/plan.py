@@ -1,4 +1,4 @@
-"""A table's fold compiled against the types of its source: what each accumulator is called and where it is kept."""
+"""A table's fold compiled against the types of its source: the names and places of each accumulator's fields."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """How signed rows become rows of a table.
+    """A fold compiled against the types of its rows: how signed rows become rows of a table.
 
     Args:
         keys: key column -> type.
@@ -59,7 +59,7 @@ class FoldPlan:
         argument_types: of each distinct argument expression.
         units: the accumulators.
         outputs: the published columns, as declared.
-        delete_argument: which argument says that an event deletes its key; `None` where none does.
+        delete_argument: the argument that is true for an event that deletes its key; `None` if events delete no keys.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -76,37 +76,37 @@ class FoldPlan:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether the table keeps how many rows stand behind a key; a deleted key would have no row to keep it in."""
+        """Whether the table stores the number of rows of a key. A deleted key would have no row to store it in."""
         return self.delete_argument is None
 
     @property
     def adds_up(self) -> bool:
-        """Whether signed rows can be summed in parts, and the sums be summed again, see `partial_sums`."""
+        """Whether signed rows can be summed in parts, and these sums be added up; see `partial_sums`."""
         return not self.sequence and all(unit.algebra.adds_up for unit in self.units)
 
     @property
     def decided_by(self) -> Literal["last", "first"] | None:
-        """Whether of the rows of a key only those of its last, or first, sequence decide, see `decisive`."""
+        """Whether only the rows with the last, or first, sequence of a key decide; see `decisive`."""
         kinds = {unit.algebra.decided_by for unit in self.units}
         is_one = len(self.sequence) == 1 and not pa.types.is_floating(self.sequence[0][1])
         return kinds.pop() if is_one and len(kinds) == 1 else None
 
     @property
     def seldom_needed(self) -> list[str]:
-        """The published columns whose held values most changes are told without."""
+        """The published columns whose stored values most changes do not need."""
         lazy = [unit for unit in self.units if unit.algebra.outlook is not None]
         return [name for name in self.outputs if any(name in unit.outputs for unit in lazy)]
 
     @property
     def delta_schema(self) -> pa.Schema:
-        """The signed rows the kernel takes: keys, arguments, sequence, weight."""
+        """The columns of the signed rows: keys, arguments, sequence, weight."""
         arguments = [(argument_column(i), kind) for i, kind in enumerate(self.argument_types)]
         sequence = [(sequence_column(i), kind) for i, (_, kind) in enumerate(self.sequence)]
         return pa.schema([*self.keys, *arguments, *sequence, (WEIGHT, pa.int64())])
 
     @property
     def table_schema(self) -> pa.Schema:
-        """The table: keys, published columns as declared, `_state`."""
+        """The columns of the table: keys, published columns as declared, `_state`."""
         published = {
             unit.column(name): kind for unit in self.units for name, kind in unit.fields if isinstance(name, Value)
         }
@@ -119,17 +119,17 @@ class FoldPlan:
 
 
 def argument_column(i: int) -> str:
-    """What the i-th argument is called among the signed rows."""
+    """Return the name of the i-th argument among the signed rows."""
     return f"__a{i}"
 
 
 def sequence_column(i: int) -> str:
-    """What the i-th sequence column is called among the signed rows."""
+    """Return the name of the i-th sequence column among the signed rows."""
     return f"__s{i}"
 
 
 def arguments_of(fold: Fold) -> list[Expression]:
-    """The distinct argument expressions of a fold, in the order in which they are first named; `delete_when` last."""
+    """Return the distinct argument expressions of a fold, in the order of first use; `delete_when` last."""
     named = [argument for _, column in fold.columns for argument in column.arguments]
     if fold.delete_when is not None:
         named.append(fold.delete_when)
@@ -191,7 +191,7 @@ def plan_of(
 
 @lru_cache(maxsize=1024)
 def polars_type(kind: pa.DataType) -> pl.DataType:
-    """The Polars type of an Arrow type."""
+    """Return the Polars type of an Arrow type."""
     empty = pl.from_arrow(pa.array([], kind))
     assert isinstance(empty, pl.Series)
     return empty.dtype

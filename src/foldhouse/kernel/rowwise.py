@@ -1,4 +1,4 @@
-"""Python, a row at a time, where Polars has no expression for it."""
+"""Applies Python functions to rows and columns if Polars has no expression for the task."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import polars as pl
 import pyarrow as pa
 
 NAN = float("nan")
-"""The one NaN that Python code of folds may meet: equal to itself, by identity."""
+"""The only NaN object that Python code of folds receives, so that it equals itself by identity."""
 
 
 class Once:
-    """A function over rows that remembers its last answer: Polars calls it for each expression it stands in.
+    """A function over rows that remembers its last result, because Polars calls it once per expression that uses it.
 
-    Polars does so at the same time, so that the second call waits for the first. Nothing but Python runs meanwhile: a
-    thread of Polars' own that waited inside of Polars might wait for itself.
+    Polars makes these calls at the same time, so a lock makes the second call wait for the first. Only Python code runs
+    under the lock: a Polars thread that waited for Polars could wait for itself.
     """
 
     def __init__(self, function: Callable[[dict[str, Any]], Any]) -> None:
@@ -27,7 +27,7 @@ class Once:
         self._answer: list[Any] = []
 
     def __call__(self, rows: list[dict[str, Any]]) -> list[Any]:
-        """The function's answer for each row."""
+        """Return the function's result for each row."""
         with self._lock:
             if self._rows != rows:
                 self._answer = [self._function(row) for row in rows]
@@ -40,8 +40,8 @@ def map_rows(function: Callable[[dict[str, Any]], Any], like: pl.Expr | pl.DataT
 
     Args:
         function: `{field: value}` -> value, null as `None`.
-        like: the type of the answer, or an expression that has it.
-        fields: what the function is given, by name.
+        like: the type of the result, or an expression that has it.
+        fields: the arguments of the function, by name.
     """
     kind: pl.DataTypeExpr | pl.DataType = like if isinstance(like, pl.DataType) else pl.dtype_of(like)
     apply = Once(function)
@@ -59,9 +59,9 @@ def map_columns(function: Callable[..., pl.Series], kind: pl.DataType, **columns
     """Apply a function to whole columns.
 
     Args:
-        function: one Series an argument -> one Series of the same length.
-        kind: the type of the answer.
-        columns: what the function is given, by name.
+        function: one Series per argument -> one Series of the same length.
+        kind: the type of the result.
+        columns: the arguments of the function, by name.
     """
 
     def mapped(rows: pl.Series) -> pl.Series:
@@ -72,7 +72,7 @@ def map_columns(function: Callable[..., pl.Series], kind: pl.DataType, **columns
 
 
 def comparable(value: pl.Expr, kind: pa.DataType) -> pl.Expr:
-    """The value, or for a list, map or struct a text that stands for it, so that any two can be put in order."""
+    """Return the value, or its text if it is a list, map or struct, so that any two values can be ordered."""
     if not pa.types.is_nested(kind):
         return value
     return value.map_batches(_texts, return_dtype=pl.String(), is_elementwise=True)

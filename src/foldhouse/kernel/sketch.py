@@ -1,8 +1,7 @@
 """HLL sketches of Apache DataSketches, with an estimate that depends on the set of values alone.
 
-The library's own estimate follows the order of arrival (its HIP accumulator), so that two ways to the same set of
-values would publish two numbers. Here the estimate is computed from the registers. The bytes are those that Spark's
-`hll_sketch_agg` reads and writes.
+The library's own estimate depends on the order of arrival (its HIP accumulator), so the same set of values could give
+two numbers. Here the estimate is computed from the registers. Spark's `hll_sketch_agg` reads and writes the same bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _REGISTERS = 1 << LOG2_REGISTERS
 _KIND = tgt_hll_type.HLL_8
 _HEADER_BYTES = 40
 _EMPTY = "\x00empty"
-"""Stands for the empty text, which the library leaves out without a word."""
+"""Replaces the empty text, which the library ignores silently."""
 _MAX_RANK = 64 - LOG2_REGISTERS + 1
 
 
 def extended(parts: dict[str, Any]) -> bytes:
-    """A sketch with more values: `{old: bytes or None, new: values or None}` -> bytes."""
+    """Add values to a sketch: `{old: bytes or None, new: values or None}` -> bytes."""
     union = hll_union(LOG2_REGISTERS)
     if parts["old"] is not None:
         union.update(hll_sketch.deserialize(parts["old"]))
@@ -34,7 +33,7 @@ def extended(parts: dict[str, Any]) -> bytes:
 
 
 def estimate(row: dict[str, Any]) -> int:
-    """About how many different values a sketch has seen: `{sketch: bytes}` -> count (Ertl 2017, improved raw)."""
+    """Estimate the number of different values in a sketch: `{sketch: bytes}` -> count (Ertl 2017, improved raw)."""
     serialized: bytes = row["sketch"]
     if len(serialized) < _HEADER_BYTES + _REGISTERS:
         # A small sketch is a plain list of coupons, and its count is exact up to collisions of 26 bits.

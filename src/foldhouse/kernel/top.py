@@ -1,4 +1,4 @@
-"""The best rows of a key: a list that is known to be all there is while it is not full."""
+"""The best rows of a key. While the list is not full, it has all rows of the key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes
 
 
 def _order(names: tuple[str, ...]) -> Order:
-    """By the last field from high to low, then by the others; fields are called by their place."""
+    """Order rows by the last field from high to low, then by the others; fields are named by their place."""
     fields = _places(names)
     return Order((fields[-1], *fields[:-1]), descending=(True, *[False] * (len(fields) - 1)), nulls_last=True)
 
@@ -32,27 +32,27 @@ def _delta(names: tuple[str, ...], row: Inputs) -> dict[str, pl.Expr]:
     return {"changes": pl.struct(*named, row.weight.alias(COUNT)).filter(row.values[-1].is_not_null()).implode()}
 
 
-def _held(names: tuple[str, ...], published: pl.Series) -> pl.DataFrame:
+def _stored(names: tuple[str, ...], published: pl.Series) -> pl.DataFrame:
     return entries(published.list.eval(_by_place(names))).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
 
 
 def _by_place(names: tuple[str, ...]) -> pl.Expr:
-    """A published row, its fields called by their place: a row may have a field of any name."""
+    """Return a published row with its fields named by their place, because a row may have a field of any name."""
     fields = [pl.element().struct.field(name).alias(place) for name, place in zip(names, _places(names), strict=True)]
     return pl.struct(fields)
 
 
-def _after(n: int, names: tuple[str, ...], held: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
-    """What is left of a key's list and what came to it. Of its last row more may exist than the list had room for."""
-    return known(added(held, changes, _order(names)), _full(n, held)).filter(pl.col(COUNT) > 0)
+def _after(n: int, names: tuple[str, ...], stored: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
+    """Return the known rows of each key after the changes; there may be more rows equal to the last of a full list."""
+    return known(added(stored, changes, _order(names)), _full(n, stored)).filter(pl.col(COUNT) > 0)
 
 
-def _full(n: int, held: pl.DataFrame) -> pl.DataFrame:
-    return held.group_by(KEY).agg(pl.col(COUNT).sum()).filter(pl.col(COUNT) >= n).select(KEY)
+def _full(n: int, stored: pl.DataFrame) -> pl.DataFrame:
+    return stored.group_by(KEY).agg(pl.col(COUNT).sum()).filter(pl.col(COUNT) >= n).select(KEY)
 
 
 def _updated(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series) -> pl.Series:
-    left = _after(n, names, _held(names, old), entries(changes))
+    left = _after(n, names, _stored(names, old), entries(changes))
     fields = _places(names)
     rows = left.select(KEY, pl.struct(fields).repeat_by(pl.col(COUNT).clip(upper_bound=n)).alias("row")).explode("row")
     best = rows.group_by(KEY, maintain_order=True).head(n)
@@ -63,13 +63,13 @@ def _updated(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series)
 
 
 def _loses_rows(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series) -> pl.Series:
-    held, came = _held(names, old), entries(changes)
-    return falling_short(held, came, len(old), partial(_full, n), partial(_after, n, names))
+    stored, came = _stored(names, old), entries(changes)
+    return falling_short(stored, came, len(old), partial(_full, n), partial(_after, n, names))
 
 
 def _merge(n: int, names: tuple[str, ...], old: Accumulator, delta: Delta) -> Merged:
-    held = old[VALUE]
-    return {VALUE: map_lists(partial(_updated, n, names), held, old=held, changes=delta["changes"])}
+    stored = old[VALUE]
+    return {VALUE: map_lists(partial(_updated, n, names), stored, old=stored, changes=delta["changes"])}
 
 
 def _unresolved(n: int, names: tuple[str, ...], old: Accumulator, delta: Delta) -> pl.Expr:
@@ -78,7 +78,7 @@ def _unresolved(n: int, names: tuple[str, ...], old: Accumulator, delta: Delta) 
 
 
 def best(n: int, names: tuple[str, ...]) -> Algebra:
-    """The algebra of the `n` rows with the largest last argument, as structs of these field names."""
+    """Return the algebra of the `n` rows with the largest last argument, as structs of these field names."""
     return Algebra(
         name="top",
         fields=partial(_fields, names),

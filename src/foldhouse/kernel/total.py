@@ -51,10 +51,10 @@ def _total_delta(row: Inputs) -> dict[str, pl.Expr]:
     return {"sum": row.values[0].sum(), "count": pl.when(given).then(row.weight).otherwise(0).sum()}
 
 
-def _summed(held: pl.Expr, counted: pl.Expr, delta: Delta) -> pl.Expr:
+def _summed(stored: pl.Expr, counted: pl.Expr, delta: Delta) -> pl.Expr:
     """The new sum, in the delta's wide type; what does not fit the published type fails where it is narrowed."""
     added = delta["sum"]
-    return pl.when(counted != 0).then(pl.when(held.is_null()).then(added).otherwise(added + held))
+    return pl.when(counted != 0).then(pl.when(stored.is_null()).then(added).otherwise(added + stored))
 
 
 def _total_merge(old: Accumulator, delta: Delta) -> Merged:
@@ -74,8 +74,8 @@ def _floats_delta(row: Inputs) -> dict[str, pl.Expr | ExactSum]:
 
 def _floats_joint(sum_field: Field, old: Accumulator, delta: Delta) -> pl.Expr:
     """Add the stored sum and the delta exactly."""
-    held = pl.struct(old[sum_field].alias("value"), old["rest"].alias("rest"), old["more"].alias("more"))
-    return map_columns(limbs.added, limbs.KEPT, held=held, came=delta["sum"])
+    stored = pl.struct(old[sum_field].alias("value"), old["rest"].alias("rest"), old["more"].alias("more"))
+    return map_columns(limbs.added, limbs.KEPT, stored=stored, came=delta["sum"])
 
 
 def _floats_merge(sum_field: Field, old: Accumulator, delta: Delta) -> Merged:
