@@ -14,6 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 import foldhouse as fh
 from foldhouse.storage import commit as commit_module
 from foldhouse.storage import files as files_module
+from foldhouse.testing import FaultyCatalog
 
 
 class Crash(BaseException):
@@ -56,65 +57,67 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
         nth: which of the commits of the block, from 0; a rebuild has two.
 
     Yields:
-        A list that holds the moment once it came: what has nothing to commit meets no crash.
+        A list that has the moment once it came: a block without a commit does not crash.
     """
     came: list[Moment] = []
-    calls = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-
-        def now(real: Callable[..., Any]) -> Callable[..., Any]:
-            def called(*arguments: Any, **named: Any) -> Any:
-                if came or next(calls) < nth:
-                    return real(*arguments, **named)
-                came.append(moment)
-                answer = real(*arguments, **named) if moment.lands else None
-                if moment is Moment.LANDED_AND_REPORTED_LOST:
-                    raise CommitFailedException("somebody else was faster")
-                if moment in (Moment.LANDED_AND_UNKNOWN, Moment.FAILED):
-                    raise ConnectionError("the connection was reset")
-                del answer
-                raise Crash
-
-            return called
-
-        place, name = {
-            Moment.BEFORE_WRITE: (files_module, "_write"),
-            Moment.AFTER_FILES: (commit_module._Producer, "snapshot"),
-        }.get(moment, (lake.catalog, "commit_table"))
-        patch.setattr(place, name, now(getattr(place, name)))
+        if moment in _IN_THE_ENGINE:
+            place, name = _IN_THE_ENGINE[moment]
+            patch.setattr(place, name, _dies(getattr(place, name), nth, lambda: came.append(moment)))
+        else:
+            faulty = FaultyCatalog(lake.catalog).lets_act(lambda: came.append(moment), nth=nth + 1)
+            fails = faulty.fails_after if moment.lands else faulty.fails_before
+            fails(_FAILURES[moment], nth=nth + 1)
+            patch.setattr(lake, "catalog", faulty)
         try:
             with contextlib.suppress(Crash, ConnectionError):
                 yield came
-        except fh.FoldhouseError as told:
-            if not isinstance(told.__cause__, ConnectionError):
+        except fh.FoldhouseError as failure:
+            if not isinstance(failure.__cause__, ConnectionError):
                 raise
+
+
+_IN_THE_ENGINE = {
+    Moment.BEFORE_WRITE: (files_module, "_write"),
+    Moment.AFTER_FILES: (commit_module._Producer, "snapshot"),
+}
+_FAILURES = {
+    Moment.BEFORE_COMMIT: Crash(),
+    Moment.AFTER_COMMIT: Crash(),
+    Moment.LANDED_AND_REPORTED_LOST: CommitFailedException("somebody else was faster"),
+    Moment.LANDED_AND_UNKNOWN: ConnectionError("the connection was reset"),
+    Moment.FAILED: ConnectionError("the connection was reset"),
+}
+
+
+def _dies(real: Callable[..., Any], nth: int, notice: Callable[[], None]) -> Callable[..., Any]:
+    calls = itertools.count()
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if next(calls) != nth:
+            return real(*arguments, **named)
+        notice()
+        raise Crash
+
+    return called
 
 
 @contextlib.contextmanager
 def meanwhile(lake: fh.Lake, call: int, others: Callable[[], None]) -> Iterator[None]:
-    """At the n-th time the catalog is asked or told anything within the block, let others act first, and finish.
+    """Before the n-th load or commit of a table within the block, let others act, and finish.
 
     Args:
         lake: whose catalog is watched.
-        call: the number of the call, from 0; `-1` stands for the first commit.
+        call: the number of the load or commit, from 0; `-1` stands for the first commit.
         others: what they do.
     """
-    calls = [0]
     with pytest.MonkeyPatch.context() as patch:
 
-        def watched(name: str) -> Callable[..., Any]:
-            real = getattr(lake.catalog, name)
+        def act() -> None:
+            patch.undo()
+            others()
 
-            def called(*arguments: Any, **named: Any) -> Any:
-                is_time = calls[0] == call or (call == -1 and name == "commit_table")
-                calls[0] += 1
-                if is_time:
-                    patch.undo()
-                    others()
-                return real(*arguments, **named)
-
-            return called
-
-        for name in ("load_table", "commit_table"):
-            patch.setattr(lake.catalog, name, watched(name))
+        faulty = FaultyCatalog(lake.catalog)
+        faulty.lets_act(act) if call == -1 else faulty.lets_act(act, nth=call + 1, call="any")
+        patch.setattr(lake, "catalog", faulty)
         yield
