@@ -106,6 +106,20 @@ HISTORIES = {
         {"restated_vs_duckdb": ("restated_seconds", "duckdb_seconds")},
         also={"near": 1},
     ),
+    "joins": History(
+        "joins",
+        "{changes:,} payments and half as many orders change under joins of {rows:,} orders and payments",
+        ("load", "changed", "spark", "duckdb"),
+        {"rows": 2_000_000, "changes": 1_000, "rounds": 5},
+        {"rows": 200_000, "changes": 1_000, "rounds": 3},
+        {
+            "by_order_vs_spark": ("by_order_seconds", "spark_by_order_seconds"),
+            "by_order_vs_duckdb": ("by_order_seconds", "duckdb_by_order_seconds"),
+            "by_customer_vs_spark": ("by_customer_seconds", "spark_by_customer_seconds"),
+            "by_customer_vs_duckdb": ("by_customer_seconds", "duckdb_by_customer_seconds"),
+        },
+        also={"changes": 100_000},
+    ),
     "memory": History(
         "memory",
         "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",
