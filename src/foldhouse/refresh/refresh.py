@@ -56,7 +56,7 @@ class _Work:
     table: Table
     compiled: Compiled
     target: Target
-    held: dict[str, Slice]
+    stored: dict[str, Slice]
     found: Head
     sources: tuple[PinnedSource, ...]
     logic: Logic
@@ -132,9 +132,9 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
-    held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
-    work = _Work(table, compiled, target, held, found, sources, logic, evaluations, coverage, asked)
+    work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
     return _done(workshop, work, started)
 
 
@@ -165,8 +165,8 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     evaluations = _evaluations(logic, sources, Head(), None, coverage)
-    held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
-    dropped = frozenset(path for one in held.values() for path in (one.file.path, *one.deletes))
+    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    dropped = frozenset(path for one in stored.values() for path in (one.file.path, *one.deletes))
     found = Head()
     work = _Work(
         table, compiled, target, {}, found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
@@ -222,11 +222,13 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
     if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
-        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), workshop.tuning, deleted_upto)
+        job = BucketJob(
+            work.compiled.plan, work.target.layout, by_partition(work.stored), workshop.tuning, deleted_upto
+        )
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)
     iceberg = work.target.iceberg
-    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.held else 0
+    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else 0
     return _Folded(
         results=results,
         rows_recomputed=recomputed,

@@ -30,7 +30,7 @@ from foldhouse.kernel.combine import (
 from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
-from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import Slice
@@ -58,7 +58,7 @@ class BucketResult:
         deleted_upto: the newest sequence of an event that deletes its key, in this bucket or those folded with it.
         rows_written: new and changed rows of the table.
         rows_carried: unchanged rows that a rewritten file had to take along.
-        rows_deleted: held rows that were changed or disappeared.
+        rows_deleted: stored rows that were changed or disappeared.
     """
 
     bucket: str
@@ -86,7 +86,7 @@ class BucketJob:
         plan: the compiled fold.
         layout: of the table.
         slices: partition -> what it holds.
-        tuning: how much is held at once, and when files are written again.
+        tuning: how much is stored at once, and when files are written again.
         deleted_upto: the newest sequence of any delete that was folded before.
     """
 
@@ -171,15 +171,15 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     places = _places_of(job, rows, recomputed)
     if places.is_empty():
         return results
-    held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
-    first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
-    combined = _combined(job, rows, recomputed, places, held, first)
+    stored = {bucket: _stored_rows(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
+    first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
+    combined = _combined(job, rows, recomputed, places, stored, first)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
-    new = _by_bucket(job, combined.rows, places, list(held))
-    for bucket, one in held.items():
+    new = _by_bucket(job, combined.rows, places, list(stored))
+    for bucket, one in stored.items():
         ends = first[bucket] + len(one.slices)
         gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
         written = new.pop(bucket, combined.rows.clear())
@@ -204,7 +204,7 @@ def _combined(
     rows: pl.DataFrame,
     recomputed: pl.DataFrame | None,
     places: pl.DataFrame,
-    held: Mapping[str, Held],
+    stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
 ) -> Combined:
     """The signed rows of some buckets combined with what they hold: in pieces where they are very many.
@@ -226,7 +226,7 @@ def _combined(
         is_summed = SIGNED in own.columns
         sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
         again = None if full is None else full.drop(BUCKET)
-        state = _state_of(job, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
+        state = _state_of(job, {b: one for b, one in stored.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
@@ -238,17 +238,17 @@ def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
 
 def _state_of(
     job: BucketJob,
-    held: Mapping[str, Held],
+    stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
     keys: Mapping[str, pl.DataFrame],
     sums: pl.DataFrame,
     recomputed: pl.DataFrame | None,
 ) -> pl.DataFrame:
-    """The held rows of some keys, their seldom needed columns only where they are needed.
+    """The stored rows of some keys, their seldom needed columns only where they are needed.
 
     Args:
         job: the table.
-        held: bucket -> what it holds.
+        stored: bucket -> what it holds.
         first: bucket -> what the number of its first file is among those of all buckets.
         keys: bucket -> the keys wanted.
         sums: what the signed rows come to.
@@ -256,7 +256,7 @@ def _state_of(
     """
     plan, seldom = job.plan, job.plan.seldom_needed
     often = [name for name in plan.table_schema.names if name not in seldom]
-    parts = [part.of_all(first[b]) for b, one in held.items() for part in one.of_keys(keys[b], often)]
+    parts = [part.of_all(first[b]) for b, one in stored.items() for part in one.of_keys(keys[b], often)]
     state = framed(plan, job.layout, parts, often)
     columns = [*plan.table_schema.names, FILE, ROW_POSITION]
     unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
@@ -264,7 +264,7 @@ def _state_of(
         return state.with_columns(unread).select(columns)
     places = lacking(plan, state.with_columns(unread), sums, recomputed)
     found = []
-    for bucket, one in held.items():
+    for bucket, one in stored.items():
         inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
         wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
         found += [part.of_all(first[bucket]) for part in one.at(wanted, seldom)]
@@ -303,11 +303,11 @@ def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | No
     return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
 
 
-def _held(job: BucketJob, bucket: str) -> Held:
-    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
+def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:
+    return StoredRows(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
 
 
-def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
+def _written(job: BucketJob, bucket: str, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
     """Write what changed in one bucket: its new and changed rows, and the places of the rows they replace."""
     counted = BucketResult(
         bucket,
@@ -316,5 +316,5 @@ def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: 
     )
     if rows.is_empty() and gone.is_empty():
         return counted
-    written = write_bucket(job.plan, partition_of(bucket), held, rows, gone)
+    written = write_bucket(job.plan, partition_of(bucket), stored, rows, gone)
     return replace(counted, added=written.added, removed=written.removed, rows_carried=written.rows_carried)

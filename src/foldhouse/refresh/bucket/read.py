@@ -29,7 +29,7 @@ from foldhouse.values.tuning import Tuning
 
 
 @dataclass(frozen=True)
-class Held:
+class StoredRows:
     """The rows of one bucket.
 
     Args:
@@ -205,10 +205,10 @@ class _Wanted:
         (first, *more) = self.keys.columns
         kind = rows.schema.field(first).type
         if self.numbers is not None and len(self.numbers) and rows.num_rows:
-            held = rows[first].to_numpy()
-            if bool((held[1:] > held[:-1]).all()):  # as foldhouse writes its files
-                at = np.searchsorted(held, self.numbers)
-                is_there = held[np.minimum(at, len(held) - 1)] == self.numbers
+            stored = rows[first].to_numpy()
+            if bool((stored[1:] > stored[:-1]).all()):  # as foldhouse writes its files
+                at = np.searchsorted(stored, self.numbers)
+                is_there = stored[np.minimum(at, len(stored) - 1)] == self.numbers
                 return np.asarray(at[is_there], np.int64)
         if not more and not pa.types.is_floating(kind):
             among = pc.is_in(rows[first], value_set=self.keys[first].to_arrow().cast(kind))

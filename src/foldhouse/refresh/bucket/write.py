@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
-from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
@@ -44,50 +44,52 @@ class _Bucket:
     """One bucket before anything is written.
 
     Args:
-        held: what it holds.
+        stored: what it holds.
         gone: of each of its files, the sorted positions that are deleted now.
     """
 
-    held: Held
+    stored: StoredRows
     gone: tuple[np.ndarray, ...] = field(repr=False)
 
     def dead(self, place: int) -> np.ndarray:
         """The positions of a file that are deleted now or were before, sorted."""
-        before, now = self.held.gone(place), self.gone[place]  # none is deleted twice
+        before, now = self.stored.gone(place), self.gone[place]  # none is deleted twice
         return np.sort(np.concatenate([before, now]), kind="stable")
 
 
-def write_bucket(plan: FoldPlan, partition: Partition, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> Written:
+def write_bucket(
+    plan: FoldPlan, partition: Partition, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame
+) -> Written:
     """Write what changed in one bucket.
 
     Args:
         plan: of the table's fold.
         partition: of the bucket.
-        held: what it holds.
+        stored: what it holds.
         rows: its new and changed rows.
         gone: the places of the rows they replace: `__file` counts the bucket's files.
     """
-    layout = held.layout
+    layout = stored.layout
     by_file = {
         number: places[ROW_POSITION].sort().to_numpy()
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()
     }
-    bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))
+    bucket = _Bucket(stored, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(stored.slices))))
     files = [
-        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
-        for place, one in enumerate(held.slices)
+        Stored(one.file.rows, len(stored.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
+        for place, one in enumerate(stored.slices)
     ]
-    delete_files = {path for one in held.slices for path in one.deletes}
+    delete_files = {path for one in stored.slices for path in one.deletes}
     is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
-    anew = files_to_rewrite(files, rows.height, held.tuning, leaves_deletes=not is_copied)
+    anew = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied)
     stays = [place for place in range(len(files)) if place not in anew]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
     if anew:
-        parts = held.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
+        parts = stored.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
         rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
-    added = _data_files(layout, plan, partition, rows, held.tuning.written_file_bytes)
-    removed = (*(held.slices[place].file.path for place in anew), *sorted(replaced))
+    added = _data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes)
+    removed = (*(stored.slices[place].file.path for place in anew), *sorted(replaced))
     return Written((*added, *deletes), removed, rows.height - before)
 
 
@@ -95,9 +97,9 @@ def _deletes(
     layout: Layout, partition: Partition, bucket: _Bucket, stays: Sequence[int], delete_files: set[str]
 ) -> tuple[tuple[DataFile, ...], set[str]]:
     """The delete file for the files that stay, and the delete files that go."""
-    slices = bucket.held.slices
+    slices = bucket.stored.slices
     needed = {path for place in stays for path in slices[place].deletes}
-    merges = merging_deletes_pays(len(needed), bucket.held.tuning)
+    merges = merging_deletes_pays(len(needed), bucket.stored.tuning)
     of_place = bucket.dead if merges else lambda place: bucket.gone[place]
     positions = [(slices[place].file.path, of_place(place)) for place in stays]
     positions = [(path, found) for path, found in positions if len(found)]

@@ -36,9 +36,9 @@ def results_of(job: BucketJob, answers: pa.Table) -> list[BucketResult]:
         FoldhouseError: an answer that no task of this job can have given: a file outside of the table, one removed that
             the table does not hold, a count below zero.
     """
-    held = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
+    stored = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
     rows = zip(answers["said"].to_pylist(), answers["unresolved"].to_pylist(), strict=True)
-    return [_result(job, held, text, keys) for text, keys in rows]
+    return [_result(job, stored, text, keys) for text, keys in rows]
 
 
 def _said(job: BucketJob, result: BucketResult) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _said(job: BucketJob, result: BucketResult) -> dict[str, Any]:
     }
 
 
-def _result(job: BucketJob, held: set[str], text: Any, keys: bytes | None) -> BucketResult:
+def _result(job: BucketJob, stored: set[str], text: Any, keys: bytes | None) -> BucketResult:
     said = parsed(text)
     checked(isinstance(said, dict) and set(said) == _NAMES, said, "the names of its parts")
     for name in _COUNTS:
@@ -61,7 +61,7 @@ def _result(job: BucketJob, held: set[str], text: Any, keys: bytes | None) -> Bu
     checked(isinstance(said["bucket"], str), said["bucket"], "a bucket")
     removed, added, deleted_upto = said["removed"], said["added"], said["deleted_upto"]
     checked(isinstance(removed, list) and all(isinstance(one, str) for one in removed), removed, "removed files")
-    checked(held.issuperset(removed), sorted(set(removed) - held), "removed files, which the table does not hold")
+    checked(stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which the table does not hold")
     checked(isinstance(added, list), added, "added files")
     checked(deleted_upto is None or isinstance(deleted_upto, str), deleted_upto, "a sequence")
     return BucketResult(

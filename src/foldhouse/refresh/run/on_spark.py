@@ -33,7 +33,7 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
-from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
+from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, split_among
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
@@ -56,7 +56,7 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     if not routed:
         return []
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
-    ordered = blobs.sortWithinPartitions("group", "sliver")
+    ordered = blobs.sortWithinPartitions("group", "subgroup")
     with translating_spark_errors(run.name):
         folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
     return results_of(run.job, folded)
@@ -72,7 +72,7 @@ def is_read_as_it_is(logic: Logic, evaluation: Evaluation) -> bool:
 def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int) -> DataFrame:
     """The blobs of evaluations whose files the tasks read themselves."""
     reading = reading_of(run.logic, evaluations, tasks)
-    numbers = run.logic.session().range(0, len(reading.shares), 1, len(reading.shares))
+    numbers = run.logic.session().range(0, len(reading.splits), 1, len(reading.splits))
     return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
 
 
@@ -87,7 +87,7 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     signed = plain_columns(compiled)
     named = {name for column in signed for name in column.meta.root_names()}
     columns = tuple(name for name in compiled.inputs[0] if name in named)
-    return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks), logic.tuning.chunk_rows)
+    return Reading(logic.layouts[0], columns, tuple(signed), split_among(pieces, tasks), logic.tuning.chunk_rows)
 
 
 def _routed(route: Route, signed: DataFrame) -> DataFrame:
@@ -137,7 +137,7 @@ def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatc
     Args:
         job: the table.
         piece_rows: how many signed rows are folded at once, see `Placement`.
-        batches: blobs, sorted by group and sliver.
+        batches: blobs, sorted by group and subgroup.
     """
     for _, members in itertools.groupby(_received(batches), key=lambda blob: blob.group):
         yield _together(_folded(job, piece_rows, members))
@@ -146,7 +146,7 @@ def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatc
 @dataclass(frozen=True)
 class _Blob:
     group: int
-    sliver: int
+    subgroup: int
     is_recomputed: bool
     count: int
     content: pa.Buffer
@@ -154,24 +154,27 @@ class _Blob:
 
 def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Blob]:
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in ("group", "sliver", "recomputed", "count")]
-        for number, (group, sliver, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
-            yield _Blob(group, sliver, is_recomputed, count, batch.column("blob")[number].as_buffer())
+        columns = [batch.column(name).to_pylist() for name in ("group", "subgroup", "recomputed", "count")]
+        for number, (group, subgroup, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
+            yield _Blob(group, subgroup, is_recomputed, count, batch.column("blob")[number].as_buffer())
 
 
 def _folded(job: BucketJob, piece_rows: int, blobs: Iterable[_Blob]) -> Iterator[BucketResult]:
-    """Fold one group: at once, or in pieces of whole slivers where its buckets hold no files that two might rewrite."""
-    held: list[tuple[bool, pl.DataFrame]] = []
+    """Fold one group: buckets with files at once, buckets without files in pieces of whole subgroups.
+
+    Two pieces of a bucket with files could both rewrite the same file.
+    """
+    pending: list[tuple[bool, pl.DataFrame]] = []
     rows = 0
-    for _, members in itertools.groupby(blobs, key=lambda blob: blob.sliver):
+    for _, members in itertools.groupby(blobs, key=lambda blob: blob.subgroup):
         if rows >= piece_rows:
-            yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in held])
-            held = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in held]
+            yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in pending])
+            pending = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in pending]
             rows = 0
         for blob in members:
-            held.append((blob.is_recomputed, rows_of_blob(blob.content)))
+            pending.append((blob.is_recomputed, rows_of_blob(blob.content)))
             rows += blob.count
-    yield from _fold(job, held)
+    yield from _fold(job, pending)
 
 
 def _of(job: BucketJob, rows: pl.DataFrame, has_files: bool) -> pl.DataFrame:

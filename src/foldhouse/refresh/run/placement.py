@@ -1,7 +1,7 @@
 """Where signed rows are folded: every row says it of itself, alike in every task, so that no task has to ask another.
 
 A row belongs to a bucket, a bucket to a group (what is folded together), a group to a task. Where a bucket may be too
-large to be folded at once, a row's key says which sliver of it the row is in.
+large to be folded at once, a row's key says which subgroup of it the row is in.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from foldhouse.storage.files import Partition
 
 @dataclass(frozen=True)
 class Placement:
-    """Which group, task and sliver a row belongs to.
+    """Which group, task and subgroup a row belongs to.
 
     Args:
         buckets: of each field of the partition spec, how many hash buckets it has; 1 for a day.
         tasks: group -> task.
-        piece_rows: signed rows of a group that are folded at once, give or take a sliver; more of buckets with files.
-        slivers: into how many parts keys are divided, so that a piece can be told from the next.
+        piece_rows: signed rows of a group that are folded at once, give or take a subgroup; more of buckets with files.
+        subgroups: into how many parts keys are divided, so that a piece can be told from the next.
     """
 
     buckets: tuple[int, ...]
     tasks: tuple[int, ...]
     piece_rows: int
-    slivers: int = 1
+    subgroups: int = 1
 
     def group(self, bucket: str) -> int:
         """The group of a bucket: neighbouring days and hash buckets are in different ones."""
         return _group(self.buckets, partition_of(bucket), len(self.tasks))
 
-    def sliver(self, plan: FoldPlan) -> pl.Expr:
-        """The sliver of a row's key; 0.0 and -0.0 are one key, and so are all NaN."""
-        if self.slivers == 1:
+    def subgroup(self, plan: FoldPlan) -> pl.Expr:
+        """The subgroup of a row's key; 0.0 and -0.0 are one key, and so are all NaN."""
+        if self.subgroups == 1:
             return pl.lit(0, pl.Int32)
         keys = pl.struct([canonical(pl.col(name), kind).alias(name) for name, kind in plan.keys])
-        return (keys.hash() % self.slivers).cast(pl.Int32)
+        return (keys.hash() % self.subgroups).cast(pl.Int32)
 
 
 def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Placement:
@@ -66,8 +66,8 @@ def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Place
     for partition, slices in job.slices.items():
         weights[_group(buckets, partition, groups)] += sum(one.file.rows for one in slices)
     largest = rows if has_days else min(rows, job.tuning.skew_factor * rows // math.prod(buckets))
-    slivers = max(1, math.ceil(largest / piece_rows))
-    return Placement(buckets, _balanced(weights, min(most_tasks, groups)), piece_rows, slivers)
+    subgroups = max(1, math.ceil(largest / piece_rows))
+    return Placement(buckets, _balanced(weights, min(most_tasks, groups)), piece_rows, subgroups)
 
 
 def _group(buckets: tuple[int, ...], partition: Partition, groups: int) -> int:

@@ -50,10 +50,10 @@ def fold_spilled(run: Run) -> list[BucketResult]:
         if not decide_alone(run.plan, reading, run.job.tuning):
             return _through_a_folder(run, threads, partial(_read_all, reading))
         deciding = decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows)
-        held = list(_until(deciding, most_bytes))
-        if sum(rows.estimated_size() for rows in held) > most_bytes:
-            return _through_a_folder(run, threads, partial(_take_all, chain(held, deciding)))
-    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(held)))
+        kept = list(_until(deciding, most_bytes))
+        if sum(rows.estimated_size() for rows in kept) > most_bytes:
+            return _through_a_folder(run, threads, partial(_take_all, chain(kept, deciding)))
+    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(kept)))
     if run.recompute is None:
         return folded_here(run, rows)
     wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
@@ -92,7 +92,7 @@ def _through_a_folder(
 
 
 def _read_all(reading: Reading, route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
-    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
+    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.splits))]
     list(threads.map(lambda task: spill.take(read_task(route, reading, [task])), tasks))
 
 
@@ -134,6 +134,6 @@ class _Spill:
 
 def _folded(run: Run, path: Path) -> list[BucketResult]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        blobs = sorted(stream, key=lambda batch: batch.column("sliver")[0].as_py())
+        blobs = sorted(stream, key=lambda batch: batch.column("subgroup")[0].as_py())
         folded = fold_groups(run.job, run.job.tuning.spilled_piece_rows, blobs)
         return [result for results in folded for result in results]
