@@ -38,8 +38,8 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         return only
     if only is not None and (rebuilt is None or rebuilt.snapshot_id != only):
         raise CommitConflict(
-            f"{name} was rebuilt by another process at the same time: branch {REBUILD_BRANCH} is not at snapshot {only} "
-            f"of this rebuild, so nothing was published; run `foldhouse rebuild {name}` again"
+            f"{name} was rebuilt by another process at the same time: branch {REBUILD_BRANCH} is not at snapshot "
+            f"{only} of this rebuild, so nothing was published; run `foldhouse rebuild {name}` again"
         )
     if (
         rebuilt is None
@@ -50,8 +50,8 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         return head.snapshot_id
     if rebuilt is None or rebuilt.summary is None:
         raise UnknownSnapshot(
-            f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); run `foldhouse rebuild --no-publish {name}` "
-            "to fold one"
+            f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); "
+            f"run `foldhouse rebuild --no-publish {name}` to fold one"
         )
     check_ours(iceberg, rebuilt)
     spec_id = int(rebuilt.summary.additional_properties.get(REBUILT_IN_SPEC, iceberg.metadata.default_spec_id))

@@ -138,8 +138,8 @@ def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], foun
         rollback = (
             f"A rollback does not help: no kept commit of {name} has a position that is still in the history"
             if earlier is None
-            else f"Or run `foldhouse rollback {name} --to {earlier.snapshot_id}` and refresh: that is the newest commit "
-            "whose position is still in the history"
+            else f"Or run `foldhouse rollback {name} --to {earlier.snapshot_id}` and refresh: that is the newest "
+            "commit whose position is still in the history"
         )
         raise UnknownSnapshot(
             f"position {position.snapshot_id} of {name} is no longer in the history of {source.name} (head "

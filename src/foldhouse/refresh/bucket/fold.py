@@ -1,7 +1,7 @@
-"""Buckets: read what they hold, combine it with the signed rows, write what changed.
+"""Fold buckets: read their stored rows, combine these with the signed rows, and write the rows that changed.
 
-It runs in Spark's tasks and in process. A task that is retried or run twice leaves files that no commit names, never
-a row twice.
+This runs in Spark tasks and in process. A task that is retried or run twice leaves files that no commit references; it
+never stores a row twice.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ NULL_SEQUENCE = "null sequence"
 
 @dataclass(frozen=True)
 class BucketResult:
-    """What one bucket came to.
+    """The result of folding one bucket.
 
     Args:
-        bucket: which bucket, as `with_bucket` names it.
-        added: files to commit.
-        removed: paths of files that the commit takes out.
-        unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
-        null_key_rows: rows (net) that were left out because a key is null.
-        null_sequence_rows: rows (net) that were left out because it is not known when they come.
+        bucket: the bucket, as text in the column `__bucket`; see `with_bucket`.
+        added: files that the commit adds.
+        removed: paths of files that the commit removes.
+        unresolved: keys to recompute, as an Arrow table; if there are any, nothing was written.
+        null_key_rows: rows left out because a key is null, minus the retracted ones.
+        null_sequence_rows: rows left out because a part of their sequence is null, minus the retracted ones.
         deleted_upto: the newest sequence of an event that deletes its key, in this bucket or those folded with it.
         rows_written: new and changed rows of the table.
-        rows_carried: unchanged rows that a rewritten file had to take along.
+        rows_carried: unchanged rows that were copied from a rewritten file.
         rows_deleted: stored rows that were changed or disappeared.
     """
 
@@ -80,14 +80,14 @@ class BucketResult:
 
 @dataclass(frozen=True)
 class BucketJob:
-    """What folding the buckets of one table takes; it is sent to Spark's tasks.
+    """Everything needed to fold the buckets of one table; it is sent to Spark tasks.
 
     Args:
         plan: the compiled fold.
-        layout: of the table.
-        slices: partition -> what it holds.
-        tuning: how much is stored at once, and when files are written again.
-        deleted_upto: the newest sequence of any delete that was folded before.
+        layout: the layout of the table.
+        slices: partition -> its stored files.
+        tuning: how many rows are in memory at once, and when files are rewritten.
+        deleted_upto: the newest sequence of any delete folded earlier.
     """
 
     plan: FoldPlan
@@ -98,7 +98,10 @@ class BucketJob:
 
 
 def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `__bucket`: the row's Iceberg partition as JSON; a word where a key, or the sequence, is null."""
+    """Add the column `__bucket`: the row's Iceberg partition as JSON.
+
+    It is `NULL_KEY` or `NULL_SEQUENCE` if a key or a part of the sequence is null.
+    """
     sequence = [pl.col(sequence_column(i)).is_null() for i in range(len(plan.sequence))]
     is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
     rows = rows.with_columns(
@@ -119,20 +122,20 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
 
 
 def partition_of(bucket: str) -> Partition:
-    """The partition that a `__bucket` text names; that of rows which are not folded has no values."""
+    """Return the partition of a `__bucket` text; for rows that are left out, it has no values."""
     return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
 def groups_of(
     job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
 ) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
-    """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
+    """Divide rows into groups of whole buckets: small enough to fold at once, large enough to be worth a call.
 
     Args:
-        job: the table.
+        job: the job of the table.
         rows: signed rows with their `__bucket`.
-        recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
-        at_least: how many groups are wanted, where there are so many buckets.
+        recomputed: all source rows of the keys that were unresolved, with their `__bucket`.
+        at_least: how many groups are wanted, if there are so many buckets.
     """
     frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
     sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
@@ -160,9 +163,12 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     """Fold the signed rows of some buckets and write their new files.
 
     Args:
-        job: the table.
-        rows: signed rows with their `__bucket`, or their partial sums, see `partial_sums`.
-        recomputed: all source rows of the keys that were unresolved, see `combine`, with their `__bucket`.
+        job: the job of the table.
+        rows: signed rows with their `__bucket`, or partial sums of them; see `partial_sums`.
+        recomputed: all source rows of the keys that were unresolved, with their `__bucket`; see `combine`.
+
+    Returns:
+        One result per bucket. A bucket with unresolved keys is not written; the other buckets are.
     """
     unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
     results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
@@ -192,7 +198,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
 def _by_bucket(
     job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, buckets: Sequence[str]
 ) -> dict[str, pl.DataFrame]:
-    """Rows of the table, by the bucket that the place of their key names."""
+    """Divide rows of the table by the bucket of their key."""
     if len(buckets) == 1:
         return {buckets[0]: rows}
     parts = by_keys(rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True, include_key=False)
@@ -207,7 +213,7 @@ def _combined(
     stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
 ) -> Combined:
-    """The signed rows of some buckets combined with what they hold: in pieces where they are very many.
+    """Combine the signed rows of some buckets with their stored rows, in several pieces if there are very many.
 
     All rows of a key are in one piece.
     """
@@ -244,15 +250,15 @@ def _state_of(
     sums: pl.DataFrame,
     recomputed: pl.DataFrame | None,
 ) -> pl.DataFrame:
-    """The stored rows of some keys, their seldom needed columns only where they are needed.
+    """Read the stored rows of some keys; seldom needed columns are read only for the rows that need them.
 
     Args:
-        job: the table.
-        stored: bucket -> what it holds.
-        first: bucket -> what the number of its first file is among those of all buckets.
-        keys: bucket -> the keys wanted.
-        sums: what the signed rows come to.
-        recomputed: the full rows of keys that were unresolved.
+        job: the job of the table.
+        stored: bucket -> its stored rows.
+        first: bucket -> the number of its first file, counted over the files of all buckets.
+        keys: bucket -> the wanted keys.
+        sums: the aggregated signed rows.
+        recomputed: all source rows of the keys that were unresolved.
     """
     plan, seldom = job.plan, job.plan.seldom_needed
     often = [name for name in plan.table_schema.names if name not in seldom]
@@ -275,7 +281,7 @@ def _state_of(
 
 
 def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
-    """The buckets in which a key has to be recomputed; nothing of them is written."""
+    """Return a result for each bucket with a key that must be recomputed; nothing of these buckets is written."""
     return [
         BucketResult(str(bucket), unresolved=keys.drop(BUCKET).to_arrow())
         for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
@@ -285,7 +291,7 @@ def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
 def _others(
     job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, blocked: pl.DataFrame
 ) -> list[BucketResult]:
-    """The buckets in which no key has to be recomputed, folded."""
+    """Fold the buckets in which no key must be recomputed."""
     is_other = ~pl.col(BUCKET).is_in(blocked[BUCKET].unique().implode())
     return fold_buckets(job, rows.filter(is_other), None if recomputed is None else recomputed.filter(is_other))
 
@@ -298,7 +304,7 @@ def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
 
 
 def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
-    """The keys, each once, and their buckets."""
+    """Return each key once, with its bucket."""
     frames = [f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None]
     return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
 
@@ -308,7 +314,7 @@ def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:
 
 
 def _written(job: BucketJob, bucket: str, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
-    """Write what changed in one bucket: its new and changed rows, and the places of the rows they replace."""
+    """Write the changes of one bucket: its new and changed rows, and deletes of the rows they replace."""
     counted = BucketResult(
         bucket,
         rows_written=rows.height,

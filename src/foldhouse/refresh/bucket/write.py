@@ -1,6 +1,6 @@
-"""What changed in one bucket, written: new rows, the positions of those they replace, and files that are due anew.
+"""Write the changes of one bucket: new rows, position deletes of the rows they replace, and rewritten files.
 
-A task that is retried or run twice leaves files that no commit names, never a row twice.
+A task that is retried or run twice leaves files that no commit references; it never stores a row twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 
 WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
-"""Iceberg's own property of a table; with anything else, and without it, rows are deleted by their positions."""
+"""Iceberg's table property, and the value that makes a refresh rewrite files instead of writing position deletes."""
 
 
 @dataclass(frozen=True)
@@ -44,30 +44,30 @@ class _Bucket:
     """One bucket before anything is written.
 
     Args:
-        stored: what it holds.
-        gone: of each of its files, the sorted positions that are deleted now.
+        stored: its stored rows.
+        gone: per file, the sorted positions that this change deletes.
     """
 
     stored: StoredRows
     gone: tuple[np.ndarray, ...] = field(repr=False)
 
     def dead(self, place: int) -> np.ndarray:
-        """The positions of a file that are deleted now or were before, sorted."""
-        before, now = self.stored.gone(place), self.gone[place]  # none is deleted twice
-        return np.sort(np.concatenate([before, now]), kind="stable")
+        """Return the positions of a file that are deleted by this change or were before, sorted."""
+        before, now = self.stored.gone(place), self.gone[place]  # disjoint: a deleted row is never read
+        return np.sort(np.concatenate([before, now]), kind="stable")  # merges two sorted runs in linear time
 
 
 def write_bucket(
     plan: FoldPlan, partition: Partition, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame
 ) -> Written:
-    """Write what changed in one bucket.
+    """Write the changes of one bucket.
 
     Args:
-        plan: of the table's fold.
-        partition: of the bucket.
-        stored: what it holds.
-        rows: its new and changed rows.
-        gone: the places of the rows they replace: `__file` counts the bucket's files.
+        plan: the compiled fold of the table.
+        partition: the partition of the bucket.
+        stored: the stored rows of the bucket.
+        rows: the new and changed rows of the bucket.
+        gone: `__file` and `__position` of the rows to delete; `__file` is the place in `stored.slices`.
     """
     layout = stored.layout
     by_file = {
@@ -81,22 +81,22 @@ def write_bucket(
     ]
     delete_files = {path for one in stored.slices for path in one.deletes}
     is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
-    anew = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied)
-    stays = [place for place in range(len(files)) if place not in anew]
+    rewritten = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied)
+    stays = [place for place in range(len(files)) if place not in rewritten]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
-    if anew:
-        parts = stored.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
+    if rewritten:
+        parts = stored.rows_of(rewritten, [bucket.dead(place) for place in rewritten], rows.columns)
         rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
     added = _data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes)
-    removed = (*(stored.slices[place].file.path for place in anew), *sorted(replaced))
+    removed = (*(stored.slices[place].file.path for place in rewritten), *sorted(replaced))
     return Written((*added, *deletes), removed, rows.height - before)
 
 
 def _deletes(
     layout: Layout, partition: Partition, bucket: _Bucket, stays: Sequence[int], delete_files: set[str]
 ) -> tuple[tuple[DataFile, ...], set[str]]:
-    """The delete file for the files that stay, and the delete files that go."""
+    """Write the position deletes for the files that stay; return them and the delete files that they replace."""
     slices = bucket.stored.slices
     needed = {path for place in stays for path in slices[place].deletes}
     merges = merging_deletes_pays(len(needed), bucket.stored.tuning)
@@ -110,7 +110,7 @@ def _deletes(
 def _data_files(
     layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.DataFrame, most_bytes: int
 ) -> tuple[DataFile, ...]:
-    """The rows in files of a size that can be read at once, in the order of their keys."""
+    """Write rows into data files of limited size, sorted by their keys."""
     if rows.is_empty():
         return ()
     ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
