@@ -1,4 +1,4 @@
-"""What the tasks that fold buckets return to the driver: JSON and Arrow, checked there before anything is committed."""
+"""The results that folding tasks return to the driver, as JSON and Arrow; the driver checks them before it commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foldhouse.storage import described
 from foldhouse.storage.described import checked, is_count, parsed
 
 ANSWERS = "said string, unresolved binary"
-"""The columns, as Spark declares them."""
+"""The columns of the answers, as a Spark schema."""
 
 _COUNTS = ("rows_written", "rows_carried", "rows_deleted")
 _NET = ("null_key_rows", "null_sequence_rows")
@@ -22,7 +22,7 @@ _NAMES = {"bucket", "added", "removed", "deleted_upto", *_COUNTS, *_NET}
 
 
 def answered(job: BucketJob, results: Iterable[BucketResult]) -> pa.RecordBatch:
-    """What folding some buckets came to, a row each."""
+    """Encode the results of some buckets, one row per bucket."""
     given = list(results)
     said = [json.dumps(_said(job, one)) for one in given]
     unresolved = [None if one.unresolved is None else _ipc(one.unresolved) for one in given]
@@ -30,11 +30,11 @@ def answered(job: BucketJob, results: Iterable[BucketResult]) -> pa.RecordBatch:
 
 
 def results_of(job: BucketJob, answers: pa.Table) -> list[BucketResult]:
-    """The inverse of `answered`.
+    """Decode the results that `answered` encoded.
 
     Raises:
-        FoldhouseError: an answer that no task of this job can have given: a file outside of the table, one removed that
-            the table does not hold, a count below zero.
+        FoldhouseError: no task of this job can have returned the answer. For example, an added file is outside of the
+            table, a removed file is not a file of the table, or a count is below zero.
     """
     stored = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
     rows = zip(answers["said"].to_pylist(), answers["unresolved"].to_pylist(), strict=True)
@@ -56,12 +56,14 @@ def _result(job: BucketJob, stored: set[str], text: Any, keys: bytes | None) -> 
     checked(isinstance(said, dict) and set(said) == _NAMES, said, "the names of its parts")
     for name in _COUNTS:
         checked(is_count(said[name]), said[name], name)
-    for name in _NET:  # net of what was taken away
+    for name in _NET:  # below zero if more such rows were retracted than added
         checked(type(said[name]) is int and abs(said[name]) < 2**63, said[name], name)
     checked(isinstance(said["bucket"], str), said["bucket"], "a bucket")
     removed, added, deleted_upto = said["removed"], said["added"], said["deleted_upto"]
     checked(isinstance(removed, list) and all(isinstance(one, str) for one in removed), removed, "removed files")
-    checked(stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which the table does not hold")
+    checked(
+        stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which are not files of the table"
+    )
     checked(isinstance(added, list), added, "added files")
     checked(deleted_upto is None or isinstance(deleted_upto, str), deleted_upto, "a sequence")
     return BucketResult(

@@ -1,7 +1,7 @@
-"""Of a large window of many events a key, only those that decide are carried to their buckets.
+"""For a large window with many events per key, keep only the deciding rows.
 
-The window is read twice: keys and sequence first, and then the values, of which those of the deciding rows are kept. A
-key's other rows cost what reading them costs.
+The window is read twice: first keys and sequence, then all columns, of which only the deciding rows are kept. The
+other rows of a key cost only their reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldhouse.values.tuning import Tuning
 
 
 def decide_alone(plan: FoldPlan, reading: Reading, tuning: Tuning) -> bool:
-    """Whether few rows decide: all were added, the fold goes by the sequence alone, and keys come again and again."""
+    """Whether few rows decide: all rows are added, the sequence alone decides, and a sample shows many rows per key."""
     splits = _flat(reading)
     if plan.decided_by is None or any(split.weight != 1 for split in splits):
         return False
@@ -34,19 +34,19 @@ def decide_alone(plan: FoldPlan, reading: Reading, tuning: Tuning) -> bool:
 def decisive_rows(
     plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor, at_once_rows: int
 ) -> Iterator[pl.DataFrame]:
-    """The rows that decide, some million rows of the window at a time; see `decide_alone`.
+    """Yield the deciding rows of a window, a part of the window at a time; see `decide_alone`.
 
     Args:
         plan: the compiled fold.
         reading: the window.
-        threads: to read with.
-        at_once_rows: rows among which is decided.
+        threads: the threads that read.
+        at_once_rows: rows of one part, among which the deciding rows are found.
     """
     narrow = reading.narrowed(looked_at(plan))
     for splits in _at_once(_flat(reading), at_once_rows):
         looked = list(threads.map(lambda split: list(rows_of_split(narrow, split)), splits))
         given = [rows for frames in looked for rows in frames]
-        if not given:  # parts of a file that has fewer row groups than parts
+        if not given:  # splits without a row group: their file has fewer row groups than splits
             continue
         marks = decisive(plan, pl.concat(given).drop(WEIGHT))
         begins = accumulate((sum(rows.height for rows in frames) for frames in looked), initial=0)
@@ -70,10 +70,10 @@ def _at_once(splits: Sequence[Split], most_rows: int) -> Iterator[list[Split]]:
 
 
 def _kept(reading: Reading, marks: pl.DataFrame, split: Split, begin: int) -> list[pl.DataFrame]:
-    """The rows of a split that decide; its first row is the one at `begin` in `marks`."""
-    batch: list[pl.DataFrame] = []
+    """Return the deciding rows of a split, whose first row is at `begin` in `marks`."""
+    kept: list[pl.DataFrame] = []
     for rows in rows_of_split(reading, split):
         own = marks.slice(begin, rows.height)
         begin += rows.height
-        batch.append(rows.with_columns(own[WEIGHT]).filter(own[DECIDES]))
-    return batch
+        kept.append(rows.with_columns(own[WEIGHT]).filter(own[DECIDES]))
+    return kept

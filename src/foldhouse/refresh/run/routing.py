@@ -1,8 +1,8 @@
-"""The first half of folding in Spark's tasks: source rows become blobs of signed rows, each for one group of buckets.
+"""Routing tasks: turn source rows into blobs of signed rows, each blob for one group of buckets.
 
-A blob is rows as an Arrow stream, so that a shuffle moves some hundreds of binary values, and nothing of a row passes
-through the JVM. Rows come out of Spark, where `rows` or a choice has to be computed; otherwise a task reads its split
-of the source's files itself. A task that is repeated yields the same blobs again and writes nothing.
+A blob is rows as an Arrow stream, so a shuffle moves some hundreds of binary values instead of rows. Spark computes the
+rows if they need `rows`, an expression, a choice or an `event_id`. Otherwise a task reads its splits of the source's
+files itself. A task that is repeated yields the same rows again and writes nothing.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
 BLOBS = "task int, group int, subgroup int, recomputed boolean, count int, blob binary"
-"""What a routing task yields, as Spark writes it."""
+"""The columns that a routing task yields, as a Spark schema."""
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _GROUP, _SUBGROUP = "__group", "__subgroup"
 
 
 @dataclass(frozen=True)
 class Route:
-    """How signed rows find their way; it is sent to Spark's tasks.
+    """How signed rows are divided among groups; it is sent to Spark tasks.
 
     Args:
         plan: the compiled fold.
-        layout: of the table.
-        placement: which task folds what.
-        tuning: how much a task holds at once.
-        buckets: rows of other buckets are left out; none are without one.
-        recomputed: whether they are the full rows of keys that were unresolved.
+        layout: the layout of the table.
+        placement: the assignment of rows to groups, tasks and subgroups.
+        tuning: how many rows a task keeps in memory.
+        buckets: rows of other buckets are left out; if empty, no row is.
+        recomputed: whether the rows are all source rows of keys that were unresolved.
     """
 
     plan: FoldPlan
@@ -54,14 +54,14 @@ class Route:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a piece's row groups, with what is made of its rows.
+    """Some row groups of one piece: part `part` of `parts` equal parts.
 
     Args:
         piece: rows of a file.
-        part: which of the parts.
-        parts: how many there are.
-        wanted: which rows are wanted; all of them without.
-        weight: of each row.
+        part: the number of the part, from 0.
+        parts: into how many parts the piece is divided.
+        wanted: selects the wanted rows; `None` for all rows.
+        weight: the weight of each row.
     """
 
     piece: Piece
@@ -72,20 +72,20 @@ class Split:
 
     @property
     def rows(self) -> float:
-        """About how many rows of the file it goes over."""
+        """About how many rows of the file it reads."""
         return self.piece.file.rows / self.parts
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What each routing task reads, and the columns it makes of that.
+    """The splits that each routing task reads, and the columns that it computes from them.
 
     Args:
-        layout: of the source.
-        columns: of the source, that are read.
-        signed: the keys, arguments and sequence as the kernel takes them.
+        layout: the layout of the source.
+        columns: the columns of the source to read.
+        signed: keys, arguments and sequence for the kernel, as expressions over these columns.
         splits: task -> its splits.
-        chunk_rows: rows that a task holds at once, unless one row group has more.
+        chunk_rows: the most rows that a task reads at once, unless one row group has more.
     """
 
     layout: Layout
@@ -95,20 +95,20 @@ class Reading:
     chunk_rows: int
 
     def narrowed(self, names: Sequence[str]) -> Reading:
-        """The same rows with some of the columns that are made of them."""
+        """Return a reading of the same rows with only some of the computed columns."""
         signed = tuple(column for column in self.signed if column.meta.output_name() in names)
         needed = {name for column in signed for name in column.meta.root_names()}
         return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
 
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Signed rows that Spark computed, as blobs."""
+    """Turn signed rows that Spark computed into blobs."""
     for rows in _fewer(route, (_frame(table) for table in _gathered(route.tuning, batches))):
         yield from blobs_of(route, rows)
 
 
 def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The signed rows of a task's splits, as blobs; the batches hold the numbers of the tasks."""
+    """Read the splits of the tasks whose numbers are in the batches, and turn their signed rows into blobs."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             frames = (rows for split in reading.splits[number] for rows in rows_of_split(reading, split))
@@ -117,7 +117,7 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
 
 
 def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-    """Signed rows in any order, or partial sums of them, as blobs."""
+    """Turn signed rows in any order, or partial sums of them, into blobs."""
     most_bytes = route.tuning.chunk_bytes
     size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
@@ -130,13 +130,13 @@ def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
-    """Signed rows with the columns and types that the kernel takes."""
+    """Select and cast the columns of signed rows that the kernel takes."""
     types = {column.name: polars_type(column.type) for column in plan.delta_schema}
     return rows.select([*types, *([KEY_ONLY] if recomputed else [])]).cast(types)
 
 
 def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Signed rows as they are, or as the sums of their keys, as long as these are clearly fewer."""
+    """Yield signed rows as they are, or partial sums per key as long as there are clearly fewer keys than rows."""
     summing, tuning = route.plan.adds_up and not route.recomputed, route.tuning
     pending: list[pl.DataFrame] = []
     taken = 0
@@ -157,7 +157,7 @@ def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFram
 
 
 def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
-    """The rows of a blob, with their `__bucket`."""
+    """Read the rows of a blob, with their `__bucket`."""
     with pa.ipc.open_stream(blob) as stream:
         return _frame(stream.read_all())
 
@@ -195,7 +195,7 @@ def _blob(rows: pl.DataFrame) -> bytes:
 
 
 def _gathered(tuning: Tuning, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches, several together, so that blobs are few."""
+    """Concatenate batches up to the limits of the tuning, so that there are few blobs."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -209,7 +209,7 @@ def _gathered(tuning: Tuning, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
-    """The signed rows of a split, some row groups at a time, always in the same order."""
+    """Yield the signed rows of a split, some row groups at a time, always in the same order."""
     for table in _chunks(reading, split):
         rows = _frame(table)
         if split.wanted is not None:
@@ -218,7 +218,7 @@ def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
 
 
 def _chunks(reading: Reading, split: Split) -> Iterator[pa.Table]:
-    """The rows a split means, some row groups at a time."""
+    """Yield the rows of a split, some row groups at a time."""
     file = open_file(reading.layout, split.piece.file.path)
     sizes = [file.footer.row_group(number).num_rows for number in range(file.footer.num_row_groups)]
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -230,18 +230,18 @@ def _chunks(reading: Reading, split: Split) -> Iterator[pa.Table]:
             upto += 1
         if positions is None:
             yield file.read(reading.layout, reading.columns, range(first, upto))
-        else:
+        else:  # the selected positions are sorted, so those of these row groups are one slice
             low, high = np.searchsorted(positions, [starts[first], starts[upto]])
             yield file.read_at(reading.layout, reading.columns, positions[low:high])[0]
         first = upto
 
 
 def split_among(pieces: Sequence[tuple[Piece, pl.Expr | None, int]], tasks: int) -> tuple[tuple[Split, ...], ...]:
-    """Divide pieces among tasks so that all have about as many rows; large ones are parted.
+    """Divide pieces among tasks so that each reads about as many rows; large pieces become several splits.
 
     Args:
-        pieces: a piece, which of its rows are wanted, and their weight.
-        tasks: among how many.
+        pieces: each piece with the expression that selects its wanted rows, and the weight of its rows.
+        tasks: the largest number of tasks.
     """
     most = max(1.0, sum(piece.file.rows for piece, _, _ in pieces) / tasks)
     splits = [
