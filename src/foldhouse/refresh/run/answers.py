@@ -61,9 +61,7 @@ def _result(job: BucketJob, stored: set[str], text: Any, keys: bytes | None) -> 
     checked(isinstance(said["bucket"], str), said["bucket"], "a bucket")
     removed, added, deleted_upto = said["removed"], said["added"], said["deleted_upto"]
     checked(isinstance(removed, list) and all(isinstance(one, str) for one in removed), removed, "removed files")
-    checked(
-        stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which are not files of the table"
-    )
+    checked(stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which the table does not have")
     checked(isinstance(added, list), added, "added files")
     checked(deleted_upto is None or isinstance(deleted_upto, str), deleted_upto, "a sequence")
     return BucketResult(
