@@ -101,8 +101,8 @@ def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> An
 
 def _callable(given: Any, seen: dict[int, int]) -> Any:
     if hasattr(given, "__wrapped__"):  # a Spark UDF or another decorated function: digest the wrapped function
-        said = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
-        return ["wrapped", given.__module__, said, _value(given.__wrapped__, seen)]
+        attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
+        return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
     module, is_written = given.__module__ or "builtins", isinstance(given, types.FunctionType)
     if _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module, too
         return ["known", module, given.__qualname__]

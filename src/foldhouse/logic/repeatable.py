@@ -225,7 +225,7 @@ def _is_ordered(
         return parent is not None and parent.kind in _SORTING
     if expression.kind in ("MaxBy", "MinBy"):
         value, ordering = expression.children
-        by = [*groups, *_told_by(ordering)]
+        by = [*groups, *_determined_by(ordering)]
         below = node.children[0] if node.children else node
         return all(columns.is_decided(one, by) for one in value.references) or not columns.undecided(below, by)
     if expression.kind == "ListAgg":
@@ -234,13 +234,13 @@ def _is_ordered(
     return False
 
 
-def _told_by(ordering: Expression) -> Iterator[int]:
+def _determined_by(ordering: Expression) -> Iterator[int]:
     """Yield the columns whose values an ordering determines."""
     if ordering.kind == "AttributeReference" and ordering.id is not None:
         yield ordering.id
     elif ordering.kind == "CreateNamedStruct":
         for one in ordering.children[1::2]:
-            yield from _told_by(one)
+            yield from _determined_by(one)
 
 
 def _is_exact(aggregate: Expression) -> bool:

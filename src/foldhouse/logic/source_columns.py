@@ -134,7 +134,7 @@ def _used(
         DefinitionChanged: the logic computes with a changed column, or has another plan over the present columns.
     """
     table = compiled.table
-    used = [_told_apart(source, one) for source, one in zip(table.sources, columns, strict=True)]
+    used = [_compared(source, one) for source, one in zip(table.sources, columns, strict=True)]
     if earlier.is_plain and compiled.is_plain:
         folded = {str(name) for one in (earlier, compiled) for name in arguments_of(one.fold)}
         return [used[0] | {*table.keys, *table.sequence_by} | folded]
@@ -151,7 +151,7 @@ def _used(
     return [one | before | after for one, before, after in zip(used, then[1], now[1], strict=True)]
 
 
-def _told_apart(source: Source, columns: Columns) -> set[str]:
+def _compared(source: Source, columns: Columns) -> set[str]:
     """Return the columns by which deliveries of an event are compared: all columns if there is an `event_id`."""
     if not isinstance(source, Stream) or not source.event_id:
         return set()
@@ -176,8 +176,8 @@ def check_names(table: Table, iceberg: IcebergTable) -> None:
     """
     if table.rows is not None:
         return
-    became = _became(iceberg)
-    gone = [became[name] for name in sorted(_names(table)) if name in became]
+    known = _gone_columns(iceberg)
+    gone = [known[name] for name in sorted(_names(table)) if name in known]
     if gone:
         raise DefinitionError(
             f"{table.name} uses a column that {table.source.name} no longer has: {'; '.join(gone)}. Declare the table "
@@ -193,13 +193,15 @@ def _names(table: Table) -> set[str]:
 
 def explained(failure: DefinitionError, iceberg: IcebergTable) -> DefinitionError:
     """Add to a failure the columns in its message that were dropped or renamed in the source."""
-    became = [what for name, what in _became(iceberg).items() if re.search(rf"\b{re.escape(name)}\b", str(failure))]
-    if not became or any(what in str(failure) for what in became):
+    gone = [
+        change for name, change in _gone_columns(iceberg).items() if re.search(rf"\b{re.escape(name)}\b", str(failure))
+    ]
+    if not gone or any(change in str(failure) for change in gone):
         return failure
-    return type(failure)(f"{failure}\n(In {'.'.join(iceberg.name())}, {'; '.join(became)}.)")
+    return type(failure)(f"{failure}\n(In {'.'.join(iceberg.name())}, {'; '.join(gone)}.)")
 
 
-def _became(iceberg: IcebergTable) -> dict[str, str]:
+def _gone_columns(iceberg: IcebergTable) -> dict[str, str]:
     """Return a map: column that a table once had -> a text that it was dropped or renamed."""
     names = {field.field_id: field.name for field in iceberg.schema().fields}
     earlier = {f.name: f.field_id for _, schema in sorted(iceberg.schemas().items()) for f in schema.fields}

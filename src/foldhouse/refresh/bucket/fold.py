@@ -114,6 +114,7 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
         given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
         transformed = pl.from_arrow(partition_field.transform.pyarrow_transform(source.field_type)(given))
         assert isinstance(transformed, pl.Series)
+        # Iceberg stores a day as its number since 1970, and so does Polars physically
         values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
     inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
     unordered = pl.when(pl.col("__no_sequence")).then(pl.lit(NULL_SEQUENCE)).otherwise(inside)
@@ -140,6 +141,7 @@ def groups_of(
     frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
     sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
     most = min(job.tuning.grouped_rows, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    # the running count of rows, divided by the size of a group, numbers the groups
     members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
     if members[_GROUP].n_unique() <= 1:
         return [(rows, recomputed)]

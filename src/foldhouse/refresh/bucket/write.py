@@ -96,7 +96,7 @@ def write_bucket(
 def _deletes(
     layout: Layout, partition: Partition, bucket: _Bucket, stays: Sequence[int], delete_files: set[str]
 ) -> tuple[tuple[DataFile, ...], set[str]]:
-    """Write the position deletes for the files that stay; return them and the delete files that they replace."""
+    """Write the position deletes for the files that stay; return the new delete file and the delete files to remove."""
     slices = bucket.stored.slices
     needed = {path for place in stays for path in slices[place].deletes}
     merges = merging_deletes_pays(len(needed), bucket.stored.tuning)

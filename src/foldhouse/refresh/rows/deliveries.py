@@ -28,6 +28,7 @@ def last_deliveries(rows: pl.DataFrame, event_id: tuple[str, ...], order: tuple[
     if several.is_empty():
         return rows
     nested = rows.schema
+    # `comparable` turns a nested value into text, which can always be sorted; any nested type requests that
     by = [comparable(pl.col(name), pa.list_(pa.null())) if nested[name].is_nested() else pl.col(name) for name in order]
     last = several.sort(by, nulls_last=False).unique(subset=list(event_id), keep="last", maintain_order=True)
     return pl.concat([rows.filter(~doubled), last])
