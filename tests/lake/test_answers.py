@@ -143,7 +143,7 @@ def test_a_description_that_cannot_be_right_is_refused(layout: Layout, wrong: st
 
 @pytest.mark.parametrize("text", [None, b"\x80\x04.", "", "{", "[" * 100_000, pickle.dumps({}), "1", "null", '"x"'])
 def test_an_answer_that_is_no_object_of_json_is_refused(lake: fh.Lake, layout: Layout, text: Any) -> None:
-    answers = pa.table({"said": [text], "unresolved": pa.array([None], pa.binary())})
+    answers = pa.table({"result": [text], "unresolved": pa.array([None], pa.binary())})
     with pytest.raises(fh.FoldhouseError, match="cannot be right"):
         results_of(a_job(lake, layout), answers)
 
@@ -179,17 +179,17 @@ def test_an_answer_is_the_result(lake: fh.Lake, layout: Layout, kind: str) -> No
 def test_an_answer_that_cannot_be_right_is_refused(lake: fh.Lake, layout: Layout, change: dict[str, Any]) -> None:
     job = a_job(lake, layout)
     answers = answered(job, [BucketResult("[1]", rows_written=1)]).to_pydict()
-    answers["said"] = [json.dumps({**json.loads(answers["said"][0]), **change})]
+    answers["result"] = [json.dumps({**json.loads(answers["result"][0]), **change})]
     with pytest.raises(fh.FoldhouseError, match="cannot be right"):
-        results_of(job, pa.table(answers, pa.schema([("said", pa.string()), ("unresolved", pa.binary())])))
+        results_of(job, pa.table(answers, pa.schema([("result", pa.string()), ("unresolved", pa.binary())])))
 
 
 @pytest.mark.parametrize("keys", [b"", b"no arrow", pickle.dumps([1]), b"\xff\xff\xff\xff\x10\x00\x00\x00"])
 def test_keys_that_are_no_arrow_are_refused(lake: fh.Lake, layout: Layout, keys: bytes) -> None:
     job = a_job(lake, layout)
-    said = answered(job, [BucketResult("[1]")]).column("said")
+    encoded = answered(job, [BucketResult("[1]")]).column("result")
     with pytest.raises(fh.FoldhouseError, match="cannot be right"):
-        results_of(job, pa.table({"said": said, "unresolved": pa.array([keys], pa.binary())}))
+        results_of(job, pa.table({"result": encoded, "unresolved": pa.array([keys], pa.binary())}))
 
 
 def test_keys_of_other_columns_are_refused(lake: fh.Lake, layout: Layout) -> None:

@@ -107,11 +107,11 @@ def test_a_table_that_names_a_column_that_left_is_refused_by_name_before_anythin
     append(lake, stream(price="int"), {"k": "x", "price": 2, "t": 2})
     before = lake.load("shop.summed").metadata
     with pytest.raises(
-        fh.DefinitionError, match=r"shop\.summed names .*shop\.events no longer has: a was renamed to pr"
+        fh.DefinitionError, match=r"shop\.summed uses .*shop\.events no longer has: a was renamed to pr"
     ):
         lake.refresh(summed(stream(price="int")))
     named = fh.table("shop.named", source=stream(price="int"), fold=fh.latest(columns=["b"]))
-    with pytest.raises(fh.DefinitionError, match=r"shop\.named names .*b was dropped"):
+    with pytest.raises(fh.DefinitionError, match=r"shop\.named uses .*b was dropped"):
         lake.refresh(named)
     assert lake.load("shop.summed").metadata == before
     assert "shop.named" not in lake.tables()

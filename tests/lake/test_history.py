@@ -253,7 +253,7 @@ def test_a_consumer_none_of_whose_commits_can_go_on_is_told_so(lake: fh.Lake) ->
     put(lake, 3)
     gone = [info.id for info in lake.history(events)][1:]
     lake.load(events).maintenance.expire_snapshots().by_ids(gone).commit()
-    with pytest.raises(fh.UnknownSnapshot, match=r"no kept commit of h\.newest stands at kept snapshots"):
+    with pytest.raises(fh.UnknownSnapshot, match=r"no kept commit of h\.newest has a position that is still"):
         lake.refresh(newest)
     lake.rebuild(newest)
     assert rows(lake, newest) == expected(3)

@@ -1,4 +1,4 @@
-"""Which group, task and sliver a signed row belongs to: the same in every task, and the tasks about equally large."""
+"""Which group, task and subgroup a signed row belongs to: the same in every task, and the tasks about equally large."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_bucket_that_holds_much_is_a_task_of_its_own(lake: fh.Lake) -> None:
 def test_a_small_window_is_as_many_groups_as_tasks(lake: fh.Lake) -> None:
     placement = placed(a_job(layout_of(lake, BUCKETED), {}), 1_000, 2, 2_000_000)
     assert len(placement.tasks) == 2
-    assert placement.slivers == 1
+    assert placement.subgroups == 1
 
 
 def test_buckets_of_one_day_and_days_of_one_bucket_are_spread(lake: fh.Lake) -> None:
@@ -71,10 +71,10 @@ def test_buckets_of_one_day_and_days_of_one_bucket_are_spread(lake: fh.Lake) -> 
     assert len(of_four_days) == len(placement.tasks) == 16
 
 
-def test_a_table_in_one_piece_is_one_group_of_slivers(lake: fh.Lake) -> None:
+def test_a_table_in_one_piece_is_one_group_of_subgroups(lake: fh.Lake) -> None:
     placement = placed(a_job(layout_of(lake, WHOLE), {}), 50_000_000, 8, 2_000_000)
     assert placement.tasks == (0,)
-    assert placement.slivers == 25
+    assert placement.subgroups == 25
 
 
 @pytest.mark.parametrize("bucket", ["null", "null sequence", "[null,3]"])
@@ -91,8 +91,8 @@ def test_rows_that_are_not_folded_have_a_group_too(lake: fh.Lake, bucket: str) -
         (pa.float64(), [float("nan"), -float("nan")]),
     ],
 )
-def test_values_that_are_one_key_are_in_one_sliver(kind: pa.DataType, values: list[Any]) -> None:
-    found = slivers(kind, values)
+def test_values_that_are_one_key_are_in_one_subgroup(kind: pa.DataType, values: list[Any]) -> None:
+    found = subgroups(kind, values)
     assert len(set(found)) == 1
 
 
@@ -109,13 +109,13 @@ def test_values_that_are_one_key_are_in_one_sliver(kind: pa.DataType, values: li
     ],
     ids=lambda given: str(given) if isinstance(given, pa.DataType) else "",
 )
-def test_a_key_is_in_the_same_sliver_whatever_rows_it_stands_among(kind: pa.DataType, values: list[Any]) -> None:
-    together = slivers(kind, values)
-    assert together == [slivers(kind, [value])[0] for value in values]
+def test_a_key_is_in_the_same_subgroup_whatever_rows_it_stands_among(kind: pa.DataType, values: list[Any]) -> None:
+    together = subgroups(kind, values)
+    assert together == [subgroups(kind, [value])[0] for value in values]
     assert set(together) == set(range(7))
 
 
-def slivers(kind: pa.DataType, values: list[Any]) -> list[int]:
+def subgroups(kind: pa.DataType, values: list[Any]) -> list[int]:
     rows = pl.from_arrow(pa.table({"key": pa.array(values, kind)}))
     assert isinstance(rows, pl.DataFrame)
-    return rows.select(Placement((), (0,), 1, slivers=7).sliver(plan_over(kind)))["key"].to_list()
+    return rows.select(Placement((), (0,), 1, subgroups=7).subgroup(plan_over(kind)))["key"].to_list()

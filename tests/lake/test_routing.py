@@ -14,7 +14,7 @@ import foldhouse as fh
 from foldhouse.kernel.plan import WEIGHT, plan_of
 from foldhouse.refresh.bucket.fold import BUCKET
 from foldhouse.refresh.run.placement import Placement
-from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, shared
+from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, split_among
 from foldhouse.storage.files import Partition, open_file, write_data_file, write_position_deletes
 from foldhouse.storage.live import FileRef, Piece
 from foldhouse.storage.schema import Layout
@@ -63,7 +63,7 @@ def signed(rows: int) -> pl.DataFrame:
 
 
 def test_every_row_is_in_one_blob_with_its_bucket(layouts: tuple[Layout, Layout]) -> None:
-    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, slivers=2), fh.Tuning())
+    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, subgroups=2), fh.Tuning())
     blobs = routed(route, signed(1000))
     rows = rows_in(blobs)
     assert Counter(rows["__a0"].to_list()) == Counter(f"word {n}" for n in range(1000))
@@ -128,10 +128,10 @@ def test_however_pieces_are_shared_each_row_they_mean_is_read_once(layouts: tupl
     pieces = list(zip(pieces_of(source), (None, None, wanted), (1, -1, -1), strict=True))
     assert open_file(source, pieces[0][0].file.path).footer.num_row_groups == 16
     columns = (pl.col("key"), pl.col("word").alias("__a0"))
-    reading = Reading(source, ("key", "word", "day"), columns, shared(pieces, tasks), 150)
-    assert len(reading.shares) <= tasks
+    reading = Reading(source, ("key", "word", "day"), columns, split_among(pieces, tasks), 150)
+    assert len(reading.splits) <= tasks
     route = Route(PLAN, target, Placement((5,), (0,), 100), fh.Tuning(chunk_rows=150))
-    numbers = pa.record_batch({"id": pa.array(range(len(reading.shares)))})
+    numbers = pa.record_batch({"id": pa.array(range(len(reading.splits)))})
     rows = rows_in(pa.Table.from_batches(read_task(route, reading, [numbers])))
     expected = [(f"word {n}", 1) for n in range(1000)]
     expected += [(f"word {1000 + n}", -1) for n in (*range(100), *range(900, 1000))]
@@ -142,6 +142,6 @@ def test_however_pieces_are_shared_each_row_they_mean_is_read_once(layouts: tupl
 def test_a_large_file_is_parted_among_tasks_and_small_ones_go_together() -> None:
     sizes = [900, 50, 50, 50, 50, 100]
     pieces = [(Piece(FileRef(f"f{n}", rows, 1, 0, (), {}, {})), None, 1) for n, rows in enumerate(sizes)]
-    loads = [sum(share.rows for share in of_task) for of_task in shared(pieces, 4)]
+    loads = [sum(split.rows for split in of_task) for of_task in split_among(pieces, 4)]
     assert len(loads) == 4
     assert max(loads) <= 1.2 * sum(sizes) / 4

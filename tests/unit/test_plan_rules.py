@@ -174,7 +174,7 @@ def test_what_nobody_knows_is_refused_by_name() -> None:
     assert "ShuffleOfRows" in refused(node("ShuffleOfRows", source()))
     foreign = [{"class": "com.example.Abs", "num-children": 0}]
     assert "com.example.Abs" in refused(project(alias("z", 9, foreign)))
-    assert "no source of the table" in refused(node("Union", project(K), node("LogicalRelation")))
+    assert "not a source of the table" in refused(node("Union", project(K), node("LogicalRelation")))
     assert "sample" in refused(node("Sample", source()))
 
 
@@ -266,16 +266,16 @@ TEXTS = {
     "transform(array(n), x -> x + 1)": "",
     "rand() > 0.5": "random",
     "RAND /* how */ () > 0.5": "random",
-    "`rand`() > 0.5": "cannot be judged",
+    "`rand`() > 0.5": "cannot be checked",
     "n > lag(n) OVER (PARTITION BY k ORDER BY t)": "order",
-    "n > max(n) OVER (PARTITION BY k)": "cannot be judged",
-    "n = (SELECT max(n) FROM t)": "cannot be judged",
+    "n > max(n) OVER (PARTITION BY k)": "cannot be checked",
+    "n = (SELECT max(n) FROM t)": "cannot be checked",
     "t > current_timestamp": "time of day",
-    "k = current_user": "who or what asks",
+    "k = current_user": "depends on the session",
     "t > 'now'": "present time",
     "d = date 'today'": "another value at another time",
-    "brand_new(k)": "does not know",
-    "r'\\' = rand() or k = '": "cannot be judged",
+    "brand_new(k)": "not known to give",
+    "r'\\' = rand() or k = '": "cannot be checked",
     "'\\'' = k and rand() > 0.5 and k = '\\''": "random",
     "k = 'it''s' and uuid() = 'x'": "random",
     "reflect('java.util.UUID', 'randomUUID')": "Java code",

@@ -1,1 +1,1 @@
-"""Logic: what a declaration means, judged by the plan that Spark makes of it."""
+"""Logic: check a declaration and find its columns, keys and joins, by the plan that Spark makes of it."""

@@ -1,4 +1,4 @@
-"""The plan of a DataFrame as typed nodes, from Spark's analyser; and what such nodes do not hold."""
+"""Read the analysed plan of a DataFrame as typed nodes, and from the JVM the parts that these nodes do not contain."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
 
 
 def is_classic(rows: DataFrame) -> bool:
-    """Whether the plan of a DataFrame is in a JVM that this process talks to."""
+    """Whether the DataFrame is of a classic session, so that its plan is in a JVM that this process can call."""
     return hasattr(rows, "_jdf")
 
 
 def analysed(rows: DataFrame) -> Node:
-    """The analysed plan of a DataFrame of a classic session, in one call to the JVM.
+    """Return the analysed plan of a DataFrame of a classic session.
 
     Raises:
-        DefinitionError: a literal that stands for the present day or time; Spark has replaced it already.
+        DefinitionError: the logic has a literal for the present day or time, which Spark has already replaced.
     """
     tree: Any = rows._jdf.queryExecution().analyzed()
     plan = plan_from_json(tree.toJSON())
@@ -33,12 +33,12 @@ def analysed(rows: DataFrame) -> Node:
 
 
 def says_deterministic(rows: DataFrame) -> bool:
-    """What Spark itself says of the whole plan, functions of users' included."""
+    """Whether Spark considers the whole plan deterministic, including user-defined functions."""
     return bool(rows._jdf.queryExecution().analyzed().deterministic())
 
 
 def _check_literals(plan: Node, tree: Any) -> None:
-    """Look up what was written for each literal of a date or time: the parser keeps it beside the value."""
+    """Check the source text of each date or time literal; the plan has only its value, but the JVM keeps the text."""
     for node, there in _pairs(plan, tree):
         dated = [[_is_dated(one) for one in e.walk()] for e in _in_order(node)]
         if not any(map(any, dated)):
@@ -58,7 +58,7 @@ def _is_dated(expression: Expression) -> bool:
 
 
 def _pairs(plan: Node, tree: Any) -> Iterator[tuple[Node, Any]]:
-    """The nodes with what they are in the JVM, which is asked only where a literal is below."""
+    """Yield nodes with their objects in the JVM, but only the nodes with a date or time literal in or below them."""
     if not any(_is_dated(e) for node in plan.walk() for e in node.everything()):
         return
     yield plan, tree
@@ -78,11 +78,11 @@ def _check_origins(expression: Expression, there: Any) -> None:
 
 
 def literal_rows(plan: Node, rows: DataFrame) -> str:
-    """A digest of the rows that a plan holds itself, in any order; empty where it holds none.
+    """Return a digest of the literal rows in a plan, which does not depend on their order; empty if there are none.
 
     Args:
-        plan: the typed nodes.
-        rows: the DataFrame of a classic session that they are of.
+        plan: the plan of `rows` as typed nodes.
+        rows: a DataFrame of a classic session.
     """
     session = rows.sparkSession
     found = [
@@ -94,7 +94,7 @@ def literal_rows(plan: Node, rows: DataFrame) -> str:
 
 
 def _leaves(node: Node, there: Any) -> Iterator[tuple[Node, Any]]:
-    """The leaves that are no sources."""
+    """Yield the leaves that are not sources, each with its object in the JVM."""
     if not node.children:
         yield node, there
     elif node.place is None:

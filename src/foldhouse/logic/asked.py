@@ -1,7 +1,8 @@
-"""Logic over Spark Connect, where no JVM shows its plan: what the client asks for is judged by an allow-list.
+"""Check logic over Spark Connect: there is no JVM to read its plan from, so the client's request is checked instead.
 
-The request names relations and functions. Expressions that are text (`expr`, `where("...")`, arguments of folds) are
-judged by their words. What is linear is told from the request alone; everything else is evaluated whole.
+The check is an allow-list of the relations and functions in the request. Expressions that are text (`expr`,
+`where("...")`, arguments of folds) are checked by their words. Only linear logic is recognised; any other logic is
+evaluated in full.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SYNTAX = words("""
     and or not in is null true false case when then else end between like ilike rlike regexp as cast try_cast distinct
     decimal dec numeric varchar char all from for leading trailing both asc desc nulls div escape interval
 """)
-"""Words that a bracket may follow without being a function."""
+"""Words that are not functions even if a bracket follows."""
 _OPERATORS = words("== != <> <= >= <=> && || ! ~ + - * / % & | ^ < > = and or not in isin between when div")
 _WITHOUT_BRACKETS = words("""
     current_date current_timestamp current_time localtimestamp localtime current_user user session_user current_catalog
@@ -45,47 +46,52 @@ _WITHOUT_BRACKETS = words("""
 """)
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _RAW = re.compile(r"\b[rR]['\"]")
+"""A raw string literal: a backslash does not escape there, so `_QUOTED` would find its end in the wrong place."""
 _CALL_OF_QUOTED = re.compile(r"`\s*\(")
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _WORD = re.compile(rf"{_QUOTED.pattern}|([A-Za-z_]\w*)(\s*\()?", re.DOTALL)
+"""A quoted text, which has no groups, or a word and the bracket that follows; quoted first, to skip words in quotes."""
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_MADE_TEXT = "makes a text that Spark may take for the present day or time"
+_MADE_TEXT = "makes a text that Spark may replace by the present day or time"
 _NO_CONSTANTS = words("""
     UnresolvedAttribute UnresolvedNamedLambdaVariable UnresolvedStar UnresolvedRegex ExpressionString
 """)
 _EXACT: dict[str, tuple[type[DataType], ...]] = {"sum": (IntegralType, DecimalType), "avg": (DecimalType,)}
-"""Function -> types of numbers that it adds up without rounding."""
+"""Function -> the types of numbers that it adds without rounding."""
 _CONSTANTS = words("array map named_struct struct create_map explode explode_outer posexplode inline stack")
-"""Functions of literals alone that no text comes out of."""
+"""Functions that make no new text from literals."""
 _GENERATORS = words("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
 """)
 
 
 def remote_plan(rows: DataFrame) -> Any:
-    """What the client sends to the server for a DataFrame."""
+    """Return the request that the client sends to the server for a DataFrame."""
     session: Any = rows.sparkSession
     asked: Any = rows
     return asked._plan.to_proto(session.client)
 
 
 def check_asked(rows: DataFrame, columns: Sequence[str] = ()) -> None:
-    """Refuse logic that can give other rows for the same input, or that cannot be judged over Spark Connect.
+    """Refuse logic that can give different rows for the same input, or that cannot be checked over Spark Connect.
 
     Args:
         rows: the logic.
-        columns: of the sources: a column wins over a function of its name that takes no brackets.
+        columns: the columns of the sources. A column named like a function without brackets is the column.
 
     Raises:
-        DefinitionError: with the function, or the kind of relation.
+        DefinitionError: the message contains the function or the kind of relation.
     """
     plan = remote_plan(rows)
     for kind, relation in _relations(plan):
         if kind == "deduplicate" and not relation.all_columns_as_keys:
-            _refuse("dropDuplicates(...)", "keeps any one of the rows that differ in other columns; aggregate instead")
+            _refuse(
+                "dropDuplicates(...)",
+                "keeps an arbitrary one of the rows that differ in other columns; aggregate instead",
+            )
         if kind not in _ALLOWED:
             _refuse(
-                kind, "cannot be judged over Spark Connect; use a classic session, or write it with other functions"
+                kind, "cannot be checked over Spark Connect; use a classic session, or write it with other functions"
             )
     known = {name.lower() for name in columns}
     for _, relation in _relations(plan):
@@ -96,7 +102,7 @@ def check_asked(rows: DataFrame, columns: Sequence[str] = ()) -> None:
 
 
 def _exact_sums(rows: DataFrame, relation: Any) -> Set[bytes]:
-    """The sums and averages of a relation that the server knows to be of numbers that add up in any order."""
+    """Return the sums and averages of a relation that are exact in any order of the rows, by the server's types."""
     if not hasattr(relation, "input"):
         return set()
     session: Any = rows.sparkSession
@@ -109,7 +115,7 @@ def _exact_sums(rows: DataFrame, relation: Any) -> Set[bytes]:
 
 
 def _type_of(session: Any, relation: Any, expression: Any) -> DataType:
-    """The type of an expression over a relation, as the server says it; of one that it cannot say, none."""
+    """Return the type of an expression over a relation, as the server reports it; `NullType` if it reports none."""
     from pyspark.sql.connect.proto import Plan, Project, Relation
 
     asked = Plan(root=Relation(project=Project(input=relation, expressions=[expression])))
@@ -120,7 +126,7 @@ def _type_of(session: Any, relation: Any, expression: Any) -> DataType:
 
 
 def _refuse(what: str, why: str) -> NoReturn:
-    raise DefinitionError(f"the logic uses {what}, which {why}. A table has to equal the fold of its source always")
+    raise DefinitionError(f"the logic uses {what}, which {why}. A table must always equal the fold of its source")
 
 
 def _check_message(message: Any, columns: Set[str]) -> None:
@@ -130,15 +136,15 @@ def _check_message(message: Any, columns: Set[str]) -> None:
         if _is_made_of_literals(message):
             _refuse(f"{message.function_name}(...) of literals alone", f"{_MADE_TEXT}; write its value")
     elif kind == "CallFunction":
-        _refuse(message.function_name, "is called by name, so that it is not known; call it from pyspark.sql.functions")
+        _refuse(message.function_name, "is called by name and cannot be checked; call it from pyspark.sql.functions")
     elif kind == "ExpressionString":
         check_words(message.expression, columns)
     elif kind == "CommonInlineUserDefinedFunction" and not message.deterministic:
-        _refuse(message.function_name, "says of itself that it is not deterministic")
+        _refuse(message.function_name, "is declared as not deterministic; compute its value before the events land")
     elif kind == "Literal" and message.HasField("string") and _SPECIAL.match(message.string):
-        _refuse(repr(message.string), "Spark takes for the present time where it is compared with a time; write a date")
+        _refuse(repr(message.string), "Spark replaces by the present time if it is compared with a time; write a date")
     elif kind in ("SubqueryExpression", "TypedAggregateExpression", "DirectShufflePartitionID"):
-        _refuse(kind, "cannot be judged over Spark Connect; use a classic session")
+        _refuse(kind, "cannot be checked over Spark Connect; use a classic session")
 
 
 def _is_function(message: Any) -> bool:
@@ -146,7 +152,7 @@ def _is_function(message: Any) -> bool:
 
 
 def _is_made_of_literals(function: Any) -> bool:
-    """Whether a text may come out of literals: Spark takes a computed `today` for the present day, too."""
+    """Whether a function makes a text from literals alone: Spark replaces a computed `today`, too."""
     if _may_be_constant(function.function_name.lower()):
         return False
     within = list(_messages(function))
@@ -165,39 +171,39 @@ def _check_function(name: str, arguments: int) -> None:
         _refuse(f"{name}(...)", REFUSED_NAMES[name])
     known = CLASS_OF.get(name, "")
     if known in ORDERED:
-        advice = ORDERED[known] or "no order of rows, or use a classic session"
-        _refuse(f"{name}(...)", f"goes by an order of rows that cannot be judged over Spark Connect; write {advice}")
+        advice = f"write {ORDERED[known]}" if ORDERED[known] else "use a classic session"
+        _refuse(f"{name}(...)", f"depends on an order of rows that cannot be checked over Spark Connect; {advice}")
     if known in FLOATS:
-        _refuse(f"{name}(...)", f"{DIGITS}; over Spark Connect, its type is known of pyspark.sql.functions")
+        _refuse(f"{name}(...)", f"{DIGITS}; over Spark Connect, types are known only for pyspark.sql.functions")
     if name not in FUNCTIONS and name not in _OPERATORS:
-        _refuse(f"{name}(...)", "foldhouse does not know to give the same answer each time")
+        _refuse(f"{name}(...)", "is not known to give the same answer each time; write it with other functions")
 
 
 def check_words(text: str, columns: Set[str] = frozenset()) -> None:
-    """Refuse SQL with a function, or a name that stands for one, that is not known to be deterministic.
+    """Refuse a SQL expression with a function that is not known to be deterministic, with or without brackets.
 
     Args:
-        text: an expression.
-        columns: names that are columns, in lower case.
+        text: the expression.
+        columns: names of columns, in lower case.
 
     Raises:
-        DefinitionError: with the word.
+        DefinitionError: the message contains the function or the text.
     """
     check_text(text)
     text = _COMMENT.sub(" ", text)
     if _RAW.search(text) or _CALL_OF_QUOTED.search(text):
-        _refuse(text, "cannot be judged as text over Spark Connect; use pyspark.sql.functions, or a classic session")
+        _refuse(text, "cannot be checked as text over Spark Connect; use pyspark.sql.functions, or a classic session")
     for joined in _joined(text):
         if _SPECIAL.match(joined):
-            _refuse(repr(joined), "is joined of literals, and Spark takes it for the present time; write a date")
+            _refuse(repr(joined), "is concatenated literals that Spark replaces by the present time; write a date")
     for found in _WORD.finditer(text):
         name = (found[1] or "").lower()
         if not name:
             if found[0][0] in "'\"" and _SPECIAL.match(found[0][1:]):
-                _refuse(found[0], "Spark takes for the present time where it is compared with a time; write a date")
+                _refuse(found[0], "Spark replaces by the present time if it is compared with a time; write a date")
         elif name in ("select", "tablesample", "limit", "over"):
             _refuse(
-                text, "cannot be judged as text over Spark Connect; use pyspark.sql.functions, or a classic session"
+                text, "cannot be checked as text over Spark Connect; use pyspark.sql.functions, or a classic session"
             )
         elif found[2] and name not in _SYNTAX:
             given = _between_brackets(text[found.end() :])
@@ -209,7 +215,7 @@ def check_words(text: str, columns: Set[str] = frozenset()) -> None:
 
 
 def _joined(text: str) -> Iterator[str]:
-    """The texts that come of literals side by side, or with `||` between them."""
+    """Yield the texts of literals side by side, or with `||` between them: each literal with those before it."""
     literals = [one for one in _WORD.finditer(text) if one[0][0] in "'\""]
     whole, end = "", -1
     for one in literals:
@@ -219,7 +225,7 @@ def _joined(text: str) -> Iterator[str]:
 
 
 def _between_brackets(text: str) -> str:
-    """What is before the bracket that closes one before the text."""
+    """Return the text up to the closing bracket of a call; the text begins after the opening bracket."""
     depth = 1
     for found in re.finditer(rf"{_QUOTED.pattern}|[()]", text, re.DOTALL):
         depth += {"(": 1, ")": -1}.get(found[0], 0)
@@ -229,14 +235,14 @@ def _between_brackets(text: str) -> str:
 
 
 def _is_made_of_texts(given: str) -> bool:
-    """Whether there are literal texts between brackets, and no column."""
+    """Whether the arguments of a call have string literals and no column."""
     found = list(_WORD.finditer(given))
     has_columns = any(one[0][0] == "`" or (one[1] and not one[2] and one[1].lower() not in _SYNTAX) for one in found)
     return any(one[0][0] in "'\"" for one in found) and not has_columns
 
 
 def _of_relation(message: Any) -> Iterator[Any]:
-    """A protobuf message and all that are in it, but the relations below it."""
+    """Yield all messages in a protobuf message, without relations and what is in these."""
     for one in _parts(message):
         if one.DESCRIPTOR.name != "Relation":
             yield one
@@ -244,14 +250,14 @@ def _of_relation(message: Any) -> Iterator[Any]:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all that are in it."""
+    """Yield a protobuf message and all messages in it."""
     yield message
     for one in _parts(message):
         yield from _messages(one)
 
 
 def _parts(message: Any) -> Iterator[Any]:
-    """The protobuf messages that are directly in one."""
+    """Yield the messages directly in a protobuf message."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
@@ -262,7 +268,7 @@ def _parts(message: Any) -> Iterator[Any]:
 
 
 def _relations(plan: Any) -> Iterator[tuple[str, Any]]:
-    """Each relation's kind, and what is said of it."""
+    """Yield the kind and the content of each relation."""
     for message in _messages(plan):
         if message.DESCRIPTOR.name == "Relation":
             kind = message.WhichOneof("rel_type")
@@ -274,7 +280,7 @@ def _is_source(relation: Any) -> bool:
 
 
 def asked_shape(rows: DataFrame) -> Shape:
-    """Linear, where the request shows that each output row comes from one row of a source; otherwise unknown."""
+    """Return a linear shape if the request shows that each output row comes from one source row; otherwise unknown."""
     plan = remote_plan(rows)
     relations = list(_relations(plan))
     sources = [one for kind, one in relations if kind == "subquery_alias" and _is_source(one)]
@@ -296,7 +302,7 @@ def _functions(message: Any) -> Iterator[str]:
 
 
 def asked_origins(rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> dict[str, Origin]:
-    """The keys that are columns of the one source as they are, because nothing in the request gives their name anew."""
+    """Return the keys that equal a column of the only source: no part of the request can give their name to another."""
     plan = remote_plan(rows)
     taken: set[str] = set()
     for message in _messages(plan):
@@ -319,7 +325,7 @@ def asked_origins(rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) 
 
 
 def asked_rows(rows: DataFrame) -> str:
-    """A digest of the rows that the request holds itself, the sources' empty frames apart; empty without any."""
+    """Return a digest of the literal rows in the request, except the sources' empty frames; empty if there are none."""
     plan = remote_plan(rows)
     inner = [one.input for kind, one in _relations(plan) if kind == "subquery_alias" and _is_source(one)]
     skipped = [getattr(one, one.WhichOneof("rel_type")) for one in inner]

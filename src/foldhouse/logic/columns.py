@@ -1,4 +1,4 @@
-"""What the columns of a plan are: outputs of each node, what they are computed from, and which columns are unique."""
+"""The columns of a plan: the outputs of each node, the columns that determine them, and the unique columns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ONE_SIDED = ("LeftSemi", "LeftAnti")
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a plan by Spark's numbers.
+    """The columns of a plan, by Spark's numbers.
 
     Args:
-        renames: a column -> the column that it is under another name.
-        functions: a column -> the columns that decide its value.
-        names: a column -> its name.
-        origins: a column of a source -> which source, and its name there.
-        unique: per source, columns no two rows have the same values of; none where none are declared.
+        renames: column -> the column that it renames.
+        functions: column -> the columns that determine its value.
+        names: column -> its name.
+        origins: column of a source -> the place of the source, and the name there.
+        unique: per source, the columns that identify a row; empty if none are declared.
     """
 
     renames: Mapping[int, int]
@@ -36,7 +36,7 @@ class Columns:
     unique: Sequence[tuple[str, ...]] = ()
 
     def root(self, column: int) -> int:
-        """The column that this is, under its first name."""
+        """Return the column that this column renames, through all renames; or the column itself."""
         seen = set()
         while column in self.renames and column not in seen:
             seen.add(column)
@@ -44,11 +44,11 @@ class Columns:
         return column
 
     def origin(self, column: int) -> tuple[int, str] | None:
-        """The source column that this is as it is, if it is one."""
+        """Return the source column that this column equals; `None` if it is computed."""
         return self.origins.get(self.root(column))
 
     def is_decided(self, column: int, by: Iterable[int]) -> bool:
-        """Whether rows that agree in some columns agree in this one."""
+        """Whether rows with equal values in the columns `by` have equal values in this column."""
         roots = {self.root(one) for one in by}
         return self._is_decided(column, roots, frozenset())
 
@@ -62,7 +62,10 @@ class Columns:
         return all(self._is_decided(one, roots, seen | {column}) for one in needed)
 
     def undecided(self, node: Node, by: Sequence[int]) -> list[str]:
-        """The columns of a node in which rows can differ that agree in some columns; none where these are unique."""
+        """Return the names of a node's columns in which rows with equal values in the columns `by` can differ.
+
+        If the columns `by` identify a row of the node, there are none.
+        """
         for unique in self.unique_of(node):
             if all(self.is_decided(one, by) for one in unique):
                 return []
@@ -72,7 +75,7 @@ class Columns:
         return sorted({self.names.get(one, "?") for one in outputs if not self.is_decided(one, by)})
 
     def unique_of(self, node: Node) -> list[frozenset[int]]:
-        """Sets of columns no two rows of a node have the same values of."""
+        """Return the known sets of columns that identify a row of a node."""
         place = node.place
         if place is not None:
             named = self.unique[place] if place < len(self.unique) else ()
@@ -94,11 +97,11 @@ class Columns:
 
 
 def columns_of(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> Columns:
-    """The columns of a plan whose sources stand under the names `source_name(place)`.
+    """Collect the columns of a plan whose sources have the aliases `source_name(place)`.
 
     Args:
         plan: the analysed plan.
-        unique: per source, columns no two rows have the same values of.
+        unique: per source, the columns that identify a row.
     """
     renames: dict[int, int] = {}
     functions: dict[int, frozenset[int]] = {}
@@ -121,7 +124,7 @@ def columns_of(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> Columns:
 
 
 def nodes_of(plan: Node) -> Iterable[Node]:
-    """Every node of a plan, those of its subqueries too."""
+    """Yield every node of a plan, including those of its subqueries."""
     for node in plan.walk():
         yield node
         for inner in node.subqueries:
@@ -135,7 +138,7 @@ def _aliases(node: Node) -> list[Expression]:
 
 
 def _decided_by(node: Node, made: Expression) -> frozenset[int] | None:
-    """The columns that decide the value of an expression in a node."""
+    """Return the columns that determine the value of an expression in a node; `None` if they are not known."""
     if any(one.plan is not None for one in made.walk()):
         return None
     if node.kind == "Project":
@@ -151,7 +154,7 @@ def _decided_by(node: Node, made: Expression) -> frozenset[int] | None:
 
 
 def outputs_of(node: Node) -> list[int] | None:
-    """The numbers of a node's output columns; `None` where they are not known."""
+    """Return the numbers of a node's output columns; `None` if they are not known."""
     if node.kind in PASSING:
         return outputs_of(node.children[0])
     if not node.children:
@@ -179,7 +182,7 @@ def _numbers(expressions: Sequence[Expression]) -> list[int] | None:
 
 
 def join_type(join: Node) -> str:
-    """`Inner`, `LeftOuter`, `RightOuter`, `FullOuter`, `LeftSemi`, `LeftAnti` or `Cross`."""
+    """Return `Inner`, `LeftOuter`, `RightOuter`, `FullOuter`, `LeftSemi`, `LeftAnti` or `Cross`."""
     given = join.facts.get("joinType")
     named = given.get("object", given.get("product-class", "")) if isinstance(given, dict) else ""
     return str(named).rpartition(".")[2].rstrip("$")

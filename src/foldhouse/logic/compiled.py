@@ -1,4 +1,4 @@
-"""A table's declaration compiled against its source: types, origins of its columns, and the hash that guards them."""
+"""Compile a table's declaration against its sources: types, origins of its columns, and the hash of the definition."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from foldhouse.values.fold import Expression, Fold
 
 @dataclass(frozen=True)
 class Compiled:
-    """What folding a table takes, beside its files.
+    """A compiled declaration: everything needed to fold a table, except its files.
 
     Args:
         table: the declaration.
-        fold: its fold over columns that are named; of a fold of whole rows, those the source has.
+        fold: its fold with named columns; a fold of whole rows publishes the columns of the source.
         plan: the compiled fold.
-        inputs: of each source, the columns that `rows` is given.
-        shape: how output rows hang together with input rows.
-        origins: output column -> the source column it is, or is the day of; only where the plan says so for certain.
+        inputs: per source, the columns that `rows` receives.
+        shape: which output rows a change of an input row can affect.
+        origins: output column -> the source column it equals, or is the day of; only if the plan proves it.
         definition_hash: equal for equal logic, layout and folds.
-        declaration: the same of the declaration itself, see `foldhouse.logic.declaration`; empty without Spark.
-        is_plain: no `rows`, and only column names as arguments: foldable without Spark.
+        declaration: a digest of the declaration itself; see `foldhouse.logic.declaration`. Empty for plain logic, or if
+            a part of the declaration cannot be digested.
+        is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
     """
 
     table: Table
@@ -53,11 +54,11 @@ class Compiled:
     shape: Shape = LINEAR
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """What `rows` makes of the rows of each source."""
+        """Apply `rows` to the rows of each source."""
         return _rows(self.table, frames)
 
     def signed_rows(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """What the logic makes of the rows of each source, as the kernel takes it, without the weight."""
+        """Apply the logic to the rows of each source; return the columns that the kernel takes, without the weight."""
         return _projected(self.table, _rows(self.table, frames), self.fold)
 
 
@@ -67,10 +68,10 @@ def compile_table(table: Table, sources: Sequence[Layout], session: Callable[[],
     Args:
         table: the declaration.
         sources: the sources' layouts.
-        session: gives the Spark session; called only where `rows` or an expression needs Spark to be understood.
+        session: returns the Spark session; called only for `rows` or an expression.
 
     Raises:
-        DefinitionError: `rows` fails, or a column that is named does not exist.
+        DefinitionError: `rows` fails, a referenced column does not exist, or the logic is not deterministic.
     """
     try:
         return _compiled(table, sources, session)
@@ -117,7 +118,7 @@ def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type without Arrow's `large` variants, which are no types of Iceberg's."""
+    """Return the type without Arrow's `large` variants, which Iceberg does not have."""
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _plain_type(f.type)) for f in kind])
     if pa.types.is_map(kind):
@@ -128,7 +129,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
-    """What `rows` makes of the sources' rows."""
+    """Apply `rows` to the sources' rows; without it, return the rows of the only source."""
     try:
         rows = frames[0] if table.rows is None else table.rows(*frames)
     except Exception as failure:
@@ -140,7 +141,7 @@ def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
-    """The columns the kernel takes: keys, arguments of the fold, sequence."""
+    """Select the columns that the kernel takes: keys, arguments of the fold, sequence."""
     for column in (*table.keys, *table.sequence_by):
         if column not in rows.columns:
             role = "key" if column in table.keys else "sequence"
@@ -155,7 +156,7 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
         _ = projected.schema
     except Exception as failure:
         reason = (str(failure).strip().splitlines() or ["no message"])[0]
-        raise DefinitionError(f"{table.name}: an argument of its fold cannot be understood: {reason}") from failure
+        raise DefinitionError(f"{table.name}: Spark cannot evaluate an argument of its fold: {reason}") from failure
     return projected
 
 
@@ -167,10 +168,9 @@ def _column(rows: DataFrame, expression: Expression) -> Column:
 
 
 def _hash(table: Table, rows: str, literal_rows: str = "", settings: Mapping[str, str] | None = None) -> str:
-    """The hash of keys, folds, layout and the analysed plan of `rows`, not of its source text.
+    """Hash the keys, folds, layout and the analysed plan of `rows`, but not the source text of `rows`.
 
-    Rows that `rows` holds itself, and settings of the session that change what expressions mean, count where there are
-    any.
+    Literal rows in the plan are included, and so are session settings that change the meaning of expressions.
     """
     logic: dict[str, object] = {
         "keys": table.keys,
@@ -190,6 +190,6 @@ def _hash(table: Table, rows: str, literal_rows: str = "", settings: Mapping[str
 
 
 def _versions(table: Table) -> dict[str, int]:
-    """The folds whose state once meant something else."""
+    """Return the folds whose accumulator changed its meaning since version 1, with their versions."""
     folded = [column.algebra for _, column in table.fold.columns] if isinstance(table.fold, Fold) else []
     return {algebra.name: algebra.version for algebra in folded if algebra.version > 1}

@@ -1,10 +1,10 @@
-"""What a declaration says by itself, without Spark: a digest that a new version of Spark leaves as it is.
+"""A digest of a declaration by its own source text, which stays the same under a new version of Spark.
 
-The definition's hash is made of Spark's plan, and another version of Spark may print the same logic in other words. The
-digest here is made of the declaration: keys, folds and layout, and of every function that it names the source text,
-the defaults, the closure, and what it uses of its module's names, functions among them in the same way. Python's
-standard library and Spark count by the names alone. Where something cannot be read so, there is no digest, and a new
-Spark asks for a rebuild.
+The definition's hash is made of Spark's plan, and another version of Spark may print the same logic differently. The
+digest here is made of the declaration's keys, folds and layout, and of every function in it. A function is digested by
+its source text, its defaults, its closure and the global names that it uses; functions among these are digested in the
+same way. From Python's standard library, Spark and foldhouse, only the names are used. If a part cannot be digested,
+there is no digest, and a new version of Spark requires a rebuild.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from foldhouse.values.fold import Fold
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, date, time, timedelta)
 _KNOWN = sys.stdlib_module_names | {"pyspark", "foldhouse"}
 _MOST_VALUES = 2_000
-"""A function that reaches more than this uses a library, whose insides are not read."""
+"""A function that reaches more values than this uses a library, and libraries are not digested."""
 
 
 class _Unreadable(Exception):
-    """A value that says nothing which would be the same in another process."""
+    """A value without a text that is the same in every process."""
 
 
 def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
-    """The digest of a declaration, and by which engine its plan was made: `0123456789abcdef by Spark 4.3.0`.
+    """Return the digest of a declaration and the engine that made its plan: `0123456789abcdef by Spark 4.3.0`.
 
     Args:
         table: the declaration.
-        engine: what prints the plan; equal for equal prints.
-        beside: what else the logic depends on, such as settings of the session.
+        engine: the version of Spark, or of its Connect server, that prints the plan.
+        beside: other inputs that the logic depends on, such as session settings.
 
     Returns:
-        Empty where something in the declaration cannot be read.
+        The digest; empty if a part of the declaration cannot be digested.
     """
     try:
-        said = json.dumps([*_said(table), *beside], sort_keys=True)
+        contents = json.dumps([*_contents(table), *beside], sort_keys=True)
     except (_Unreadable, RecursionError):
         return ""
-    return f"{hashlib.sha256(said.encode()).hexdigest()[:16]} by {engine}"
+    return f"{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
 
 
 def is_by_another_engine(one: str, other: str) -> bool:
-    """Whether two declarations are the same, and only the engine is not, which may print the same plan in other words.
+    """Whether two declarations are equal and only the engine differs, which may print the same plan differently.
 
-    With the same engine, another plan is another logic, whatever the digests say: they did not see the difference.
+    With the same engine, another plan means other logic even if the digests are equal, so the answer is false.
     """
     (digest, _, engine), (same, _, another) = one.partition(" by "), other.partition(" by ")
     return bool(digest) and digest == same and engine != another
 
 
-def _said(table: Table) -> Iterator[Any]:
+def _contents(table: Table) -> Iterator[Any]:
     fold = table.fold
     yield from (table.keys, table.sequence_by, table.partition_by, table.buckets, repr(fold))
     yield [source.name for source in table.sources]
@@ -73,7 +73,7 @@ def _said(table: Table) -> Iterator[Any]:
 
 
 def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> Any:
-    """What a value is, as JSON; of a function, what it is made of; of a module, what is used of it."""
+    """Describe a value as JSON: a function by its parts, a module by the names that are used from it."""
     if isinstance(given, _PLAIN):
         return [type(given).__name__, repr(given)]
     once = hash((id(given), frozenset(used))) if isinstance(given, types.ModuleType) else id(given)
@@ -100,11 +100,11 @@ def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> An
 
 
 def _callable(given: Any, seen: dict[int, int]) -> Any:
-    if hasattr(given, "__wrapped__"):  # a UDF of Spark's, or another decorator: what it wraps, and what it says of it
-        said = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
-        return ["wrapped", given.__module__, said, _value(given.__wrapped__, seen)]
+    if hasattr(given, "__wrapped__"):  # a Spark UDF or another decorated function: digest the wrapped function
+        attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
+        return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
     module, is_written = given.__module__ or "builtins", isinstance(given, types.FunctionType)
-    if _is_known(module) and not (is_written and module == "builtins"):  # which what `exec` made says it is of
+    if _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module, too
         return ["known", module, given.__qualname__]
     if not is_written:
         raise _Unreadable(repr(given))
@@ -118,7 +118,7 @@ def _reached(there: Mapping[str, Any], used: Set[str], seen: dict[int, int]) -> 
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """The names that code looks up, and those of the functions within it."""
+    """Yield the names that code looks up, including those of nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,24 +1,24 @@
-"""What is known of Spark's expressions: the same answer for the same row, or why not. Data, and hardly any code.
+"""Lists of Spark's expressions: those that give the same answer for the same row, and why the others are refused.
 
-Everything that is not listed is refused. A test goes through all functions that Spark registers.
+Everything that is not listed is refused. A test checks every function that Spark registers.
 """
 
 from __future__ import annotations
 
-_CLOCK = "tells the time of day; take the time from a column of the events"
-_RANDOM = "gives a random answer; take the value from a column of the events"
-_PLACE = "tells where a row happens to be read; take the value from a column of the events"
-_SESSION = "tells who or what asks; write the value as a literal"
-_CODE = "runs Java code that does not say whether it is deterministic; register it as a UDF, which says so"
+_CLOCK = "returns the time of day; take the time from a column of the events"
+_RANDOM = "returns a random value; take the value from a column of the events"
+_PLACE = "depends on where a row is read; take the value from a column of the events"
+_SESSION = "depends on the session; write the value as a literal"
+_CODE = "runs Java code that may not be deterministic; register it as a UDF, which states whether it is"
 _VERSION = "depends on the version of Spark; write the value as a literal"
 _IV = "draws a random initialisation vector; encrypt before the events are appended"
-_METRIC = "is computed by a metric view, which foldhouse does not read; write the aggregate"
+_METRIC = "is computed by a metric view, which foldhouse does not read; write the aggregate itself"
 _SKETCH = "depends on the order in which rows are read; use count(DISTINCT x) or percentile(x, p), or a fold"
 DIGITS = "adds floats in another order each time, so its last digits differ; let the fold add them, or cast to decimal"
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -55,16 +55,19 @@ ORDERED: dict[str, str] = {
     "Mode": "counts by value in the fold",
     **dict.fromkeys(["NthValue", "RowNumber", "Lag", "Lead", "NTile", "CounterDiff", "CounterDiffWithStartTime"], ""),
 }
-"""Aggregate or window function that goes by an order of rows -> what to write where nothing orders them."""
+"""Aggregate or window function that depends on the order of rows -> what to write if nothing orders them.
+
+An empty text means that the window must be ordered.
+"""
 
 FLOATS = words("""
     Sum Average VectorAvg VectorSum Corr CovPopulation CovSample Kurtosis Skewness StddevPop StddevSamp VariancePop
     VarianceSamp RegrAvgX RegrAvgY RegrIntercept RegrR2 RegrSXX RegrSXY RegrSYY RegrSlope
 """)
-"""Aggregates whose last digits depend on the order of rows where they add up floats."""
+"""Aggregates that add floats, so that their last digits depend on the order of rows."""
 
 EXACT_OF_EXACT = words("Sum Average")
-"""Those of them that are exact over decimals, the sum over integers too; the others compute with floats always."""
+"""Members of `FLOATS` that are exact over decimals; the sum also over integers. The others always use floats."""
 
 DETERMINISTIC = words("""
     Abs Acos Acosh Add AddMonths AddTime AesDecrypt AggregateExpression Alias And AnsiCast ApproxTopKEstimate
@@ -129,7 +132,7 @@ DETERMINISTIC = words("""
     WithField XPathBoolean XPathDouble XPathFloat XPathInt XPathList XPathLong XPathShort XPathString XmlToStructs
     XxHash64 Year ZeroIfNull ZipWith
 """)
-"""Classes of expressions that give the same answer for the same arguments; aggregates: for the same set of rows."""
+"""Classes of expressions that give the same answer for the same arguments; aggregates, for the same set of rows."""
 
 FUNCTIONS = words("""
     abs acos acosh add_months aes_decrypt aggregate and any approx_count_distinct approx_top_k_estimate array
@@ -184,7 +187,7 @@ FUNCTIONS = words("""
     vector_normalize weekday weekofyear when width_bucket window window_time xpath xpath_boolean xpath_double
     xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
 """)
-"""Names of functions in SQL that give the same answer for the same arguments, in any order of the rows."""
+"""SQL functions that give the same answer for the same arguments, in any order of the rows."""
 
 AGGREGATES = words("""
     any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
@@ -209,7 +212,7 @@ AGGREGATES = words("""
     tuple_union_agg_double tuple_union_agg_integer tuple_union_double tuple_union_integer tuple_union_theta_double
     tuple_union_theta_integer var_pop var_samp variance vector_avg vector_sum window window_time
 """)
-"""Names of functions in SQL that make one row of several, or that examples show beside such a function."""
+"""SQL functions that aggregate rows, and functions that Spark's examples use together with them."""
 
 REFUSED_NAMES = _reasons(
     (_CLOCK, "curdate current_date current_timestamp current_time localtime localtimestamp now"),
@@ -231,7 +234,7 @@ REFUSED_NAMES = _reasons(
     (_IV, "aes_encrypt"),
     (_METRIC, "measure"),
 )
-"""Name of a function in SQL -> why it is refused, and what to write instead."""
+"""SQL function -> why it is refused, and what to write instead."""
 
 CLASS_OF = {
     name: kind
@@ -259,4 +262,4 @@ CLASS_OF = {
     }.items()
     for name in names.split()
 }
-"""Name of a function in SQL that goes by an order of rows, or adds up -> its class in `ORDERED` or `FLOATS`."""
+"""SQL function that depends on the order of rows, or adds numbers -> its class in `ORDERED` or `FLOATS`."""

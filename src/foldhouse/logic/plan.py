@@ -1,6 +1,6 @@
-"""An analysed plan as typed, frozen nodes: what Spark's `TreeNode.toJSON` gives, without Spark.
+"""An analysed plan as typed, frozen nodes, parsed from the JSON of Spark's `TreeNode.toJSON`; needs no Spark.
 
-Every node and every expression states its class. Nothing here reads text that a user wrote.
+Every node and every expression states its class. Nothing here parses text that a user wrote.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Expression:
     """One expression of a plan.
 
     Args:
-        kind: its class, without the package where that is Spark's own.
+        kind: its class; without the package if that is Spark's own.
         children: its arguments, in order.
-        id: of an attribute or an alias, Spark's number of the column.
-        name: of an attribute, an alias or a function of a user's.
-        type: its data type, where the class states one.
-        value: of a literal, as text.
-        facts: whatever else the class states.
-        plan: of a subquery, its plan.
+        id: for an attribute or an alias, Spark's number of the column.
+        name: for an attribute, an alias or a user-defined function, its name.
+        type: for an attribute, a literal or a cast, its data type.
+        value: for a literal, its value as text.
+        facts: the other fields of the JSON, and those above.
+        plan: for a subquery, its plan.
     """
 
     kind: str
@@ -42,18 +42,18 @@ class Expression:
     plan: Node | None = None
 
     def walk(self) -> Iterator[Expression]:
-        """Itself and everything it is made of; not the plans of subqueries."""
+        """Yield the expression and all expressions in it, but not the plans of subqueries."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def references(self) -> frozenset[int]:
-        """The numbers of the columns it is computed from."""
+        """The numbers of the columns from which it is computed."""
         return frozenset(e.id for e in self.walk() if e.kind == "AttributeReference" and e.id is not None)
 
     def __str__(self) -> str:
-        """The expression for people, close to SQL."""
+        """Return the expression as text close to SQL, for error messages."""
         if self.kind in ("AttributeReference", "NamedLambdaVariable"):
             return self.name
         if self.kind == "Literal":
@@ -74,10 +74,10 @@ class Node:
     """One operator of a plan.
 
     Args:
-        kind: its class, without the package where that is Spark's own.
+        kind: its class; without the package if that is Spark's own.
         children: its inputs.
         expressions: field of the class -> the expressions in it, in order.
-        facts: whatever else the class states.
+        facts: the fields of the JSON without expressions.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Node:
     facts: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def walk(self) -> Iterator[Node]:
-        """Itself and the nodes below it; not the plans of subqueries."""
+        """Yield the node and the nodes below it, but not the plans of subqueries."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -97,18 +97,18 @@ class Node:
         return (e.plan for e in self.everything() if e.plan is not None)
 
     def everything(self) -> Iterator[Expression]:
-        """Every expression of the node, and what it is made of."""
+        """Yield every expression of the node, and all expressions in these."""
         for expressions in self.expressions.values():
             for expression in expressions:
                 yield from expression.walk()
 
     def of(self, name: str) -> tuple[Expression, ...]:
-        """The expressions in one field."""
+        """Return the expressions in one field."""
         return self.expressions.get(name, ())
 
     @property
     def place(self) -> int | None:
-        """Which source this is; `None` for any other node."""
+        """The place of the source that this node is; `None` for any other node."""
         if self.kind != "SubqueryAlias" or len(self.children) != 1 or self.children[0].children:
             return None
         found = _SOURCE.fullmatch(str(self.facts.get("identifier", {}).get("name", "")))
@@ -116,23 +116,23 @@ class Node:
 
 
 def source_name(place: int) -> str:
-    """The alias under which the frame of a source is given to `rows`, so that the plan names it."""
+    """Return the alias of a source's frame, by which the source is found in the plan."""
     return f"__source_{place}"
 
 
 def plan_from_json(text: str) -> Node:
-    """The plan that `TreeNode.toJSON` describes.
+    """Parse the plan that `TreeNode.toJSON` wrote.
 
     Raises:
-        DefinitionError: the text is no plan; another version of Spark may write it in another way.
+        DefinitionError: the text is not a plan as Spark 4 writes it.
     """
     try:
         nodes = json.loads(text)
         return _node(nodes, [0])
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as failure:
         raise DefinitionError(
-            f"the plan of `rows` could not be read ({type(failure).__name__}: {failure}); foldhouse knows the plans of "
-            "Spark 4"
+            f"the plan of `rows` could not be read ({type(failure).__name__}: {failure}); foldhouse reads the plans of "
+            "Spark 4, so use that version"
         ) from failure
 
 

@@ -1,4 +1,4 @@
-"""The analysed plan of a table's logic as text: what its definition hash is made of, and whether columns are handed on.
+"""The analysed plan of a table's logic as text: the input of the definition hash, and a check for unused columns.
 
 Nothing here decides which rows are evaluated, or whether logic is allowed.
 """
@@ -14,23 +14,25 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 _ATTRIBUTE = re.compile(r"`?(\w+)`?#(\d+)L?")
+"""A column as plans print it: `amount#12L`, its name and expression id; `L` marks the type `long`."""
 _VIEW = re.compile(r"\b_pyspark_[0-9a-f]{32}\b")
 _BARE = re.compile(r"`?(\w+)`?#(\d+)L?(?: AS `?\w+`?#(\d+)L?)?")
+"""A whole list element that only copies or renames a column."""
 _KNOWN = re.compile(
     r"[ :+-]*(Project|Filter|Join|Union|Generate|Aggregate|Window|Sort|SubqueryAlias|ResolvedHint"
     r"|LogicalRDD|Relation|LocalRelation)\b"
 )
-"""What depends on no column but those it mentions."""
+"""Lines of nodes that depend on no column except those that they mention."""
 _SOURCE = re.compile(r"[ :+-]*SubqueryAlias __source_(\d+)$")
 _LISTS = re.compile(r"[ :+-]*(?:Project|LogicalRDD|Relation \w*|LocalRelation(?: <empty>,)?) ?\[")
 
 
 Column = tuple[int, str]
-"""Which source, and which of its columns."""
+"""The place of a source, and the name of one of its columns."""
 
 
 def analysed_plan(rows: DataFrame) -> str:
-    """Spark's analysed logical plan as text, the same on Classic and Connect."""
+    """Return Spark's analysed logical plan as text, from a classic session or over Connect."""
     if hasattr(rows, "_explain_string"):
         text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
     else:
@@ -42,30 +44,30 @@ def analysed_plan(rows: DataFrame) -> str:
 
 
 def normalised(plan: str) -> str:
-    """A plan with its expression ids numbered in order of appearance, so that equal logic gives equal text."""
+    """Number the expression ids of a plan in order of appearance, so that equal logic gives equal text."""
     numbers: dict[str, int] = {}
-    plan = _VIEW.sub("_pyspark_", plan)  # of a frame that is handed to SQL; its name is random
+    plan = _VIEW.sub("_pyspark_", plan)  # the random name of a frame that is passed to `spark.sql`
     return re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found.group(1), len(numbers))}", plan)
 
 
 def handed_on(plan: str, columns: Sequence[set[str]]) -> tuple[str, list[set[str]]] | None:
-    """A plan without some source columns, where it does nothing with them but hand them on.
+    """Remove some source columns from the text of a plan, if the plan only copies or renames them.
 
     Args:
-        plan: the analysed plan of a selection, the frame of each source under its alias `__source_<place>`.
-        columns: of each source, which columns.
+        plan: the analysed plan of a selection; the frame of each source has the alias `__source_<place>`.
+        columns: per source, the columns to remove.
 
     Returns:
-        The plan's text, comparable with others, with these columns left out of its lists; and of each source, which
-        of them are among the outputs. `None` where the plan computes, filters or joins with one of them, or is not
-        understood.
+        The text of the plan without these columns, comparable with other such texts; and per source, those of the
+        columns that are among the outputs. `None` if the plan computes, filters or joins with one of the columns, or
+        has a node that is not in the list.
     """
     lines = [line for line in plan.splitlines() if line.strip()]
     lists = {at: _listed(line) for at, line in enumerate(lines) if _LISTS.match(line)}
     if 0 not in lists or not all(map(_KNOWN.match, lines)):
         return None
     known: dict[str, Column] = {}
-    for at in sorted(lists, reverse=True):  # from the leaves up: what is renamed is followed
+    for at in sorted(lists, reverse=True):  # the leaves are printed last; from there up, renames can be followed
         alias = _SOURCE.match(lines[at - 1])
         for element in lists[at]:
             found = _BARE.fullmatch(element)
@@ -85,7 +87,7 @@ def handed_on(plan: str, columns: Sequence[set[str]]) -> tuple[str, list[set[str
 
 
 def _listed(line: str) -> list[str]:
-    """The elements between a line's brackets, split at commas outside of any other bracket."""
+    """Return the elements between a line's brackets, split at commas that are in no inner bracket."""
     elements, depth = [""], 0
     for part in re.split(r"(, |[()\[\]])", line.partition("[")[2].rpartition("]")[0]):
         depth += (part in ("(", "[")) - (part in (")", "]"))
@@ -102,7 +104,7 @@ def _is_of(element: str, known: dict[str, Column]) -> bool:
 
 
 def _comparable(plan: str) -> str:
-    """The text with ids, and the names of the kernel's arguments, numbered as they appear; and without type marks."""
+    """Number ids and the kernel's argument names in order of appearance, and remove type marks such as `L`."""
     arguments: dict[str, str] = {}
     plan = re.sub(r"(#\d+)L\b", r"\1", plan)
     plan = re.sub(r"\b__a(\d+)\b", lambda found: f"__a{arguments.setdefault(found[1], str(len(arguments)))}", plan)

@@ -1,6 +1,6 @@
-"""Whether logic gives the same rows for the same input, whenever and wherever it is evaluated; decided without Spark.
+"""Check that logic gives the same rows for the same input, whenever and wherever it is evaluated; needs no Spark.
 
-An allow-list: every node and every expression of the plan has to be known. What is unknown is refused by name.
+The check is an allow-list: every node and every expression of the plan must be known. Unknown ones are refused by name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NODES = LITERAL_ROWS | words("""
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _TYPED = re.compile(r"\b(?:date|timestamp\w*)\s*r?(['\"])\s*(?!epoch\b|[+-]?\d)[^'\"]*", re.IGNORECASE)
-"""A literal of a date or time that is no number: what is left are `now`, `today` and their like, however written."""
+"""A date or time literal that does not begin with a number or `epoch`: `now`, `today` and the like, in any spelling."""
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
 _PARSERS = frozenset({"ParseToDate", "ParseToTimestamp", "TryToTimestamp", "UnixTimestamp", "ToUnixTimestamp"})
 _SORTING = frozenset({"SortArray", "Size", "ArrayMax", "ArrayMin", "ArrayContains"})
 _RANKS = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
-"""Window functions that give rows which tie the same answer."""
+"""Window functions that give the same answer to all rows that tie."""
 _FLOATING = frozenset({"float", "double"})
 _OF_THEIR_VALUES = words("""
     Add Subtract Multiply Divide IntegralDivide Remainder Pmod UnaryMinus UnaryPositive Abs Coalesce Nvl Nvl2
@@ -47,14 +47,15 @@ _WHOLE_NUMBERS = words("""
 
 
 def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None:
-    """Refuse logic that can give other rows for the same input.
+    """Refuse logic that can give different rows for the same input.
 
     Args:
-        plan: the analysed plan, its sources under the names `source_name(place)`.
-        unique: per source, columns no two rows have the same values of; none where none are declared.
+        plan: the analysed plan; its sources have the aliases `source_name(place)`.
+        unique: per source, the columns that identify a row; empty if none are declared.
 
     Raises:
-        DefinitionError: a clock, a random number, the place of a row, an order that leaves ties, or something unknown.
+        DefinitionError: the logic uses a clock, a random number, the place of a row, an order with ties, or a node or
+            expression that is not in the lists.
     """
     columns = columns_of(plan, unique)
     for node in nodes_of(plan):
@@ -68,18 +69,21 @@ def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None
 
 
 def check_text(text: str) -> None:
-    """Refuse SQL with a literal that stands for the present day or time, which Spark replaces while it parses.
+    """Refuse SQL with a literal for the present day or time, which Spark replaces while it parses.
 
     Raises:
-        DefinitionError: `timestamp 'now'`, `date 'today'` and their like.
+        DefinitionError: the text contains `timestamp 'now'`, `date 'today'` or the like.
     """
     found = _TYPED.search(_COMMENT.sub(" ", text))
     if found:
-        _refuse(found.group(0) + found.group(1), "is another value at another time; take it from a column of events")
+        _refuse(
+            found.group(0) + found.group(1),
+            "is another value at another time; take the time from a column of the events",
+        )
 
 
 def _refuse(what: object, why: str) -> NoReturn:
-    raise DefinitionError(f"the logic uses {what}, which {why}. A table has to equal the fold of its source always")
+    raise DefinitionError(f"the logic uses {what}, which {why}. A table must always equal the fold of its source")
 
 
 def _check_node(node: Node, columns: Columns) -> None:
@@ -87,11 +91,11 @@ def _check_node(node: Node, columns: Columns) -> None:
         _refuse("sample(...)", "keeps a random part of the rows; filter by a hash of a column")
     if not node.children and node.kind not in _NODES:
         raise DefinitionError(
-            f"the logic reads {node.facts.get('relation') or node.kind}, which is no source of the table, so that a "
-            "change there would go unnoticed; declare it in source=[...], or write its rows into the definition"
+            f"the logic reads {node.facts.get('relation') or node.kind}, which is not a source of the table, so a "
+            "refresh would not notice its changes; declare it in source=[...], or write its rows into the definition"
         )
     if node.kind not in _NODES:
-        _refuse(node.kind, "foldhouse does not know to give the same rows each time; write it in another way")
+        _refuse(node.kind, "is not known to give the same rows each time; write the logic without it")
     if node.kind in _LIMITS:
         _check_limit(node, columns)
     if node.kind == "Deduplicate":
@@ -101,7 +105,7 @@ def _check_node(node: Node, columns: Columns) -> None:
             named = ", ".join(map(str, node.of("keys")))
             _refuse(
                 f"dropDuplicates({named})",
-                f"keeps any one of the rows that differ in {_listed(differing)}; "
+                f"keeps an arbitrary one of the rows that differ in {_listed(differing)}; "
                 f"aggregate instead, for example groupBy({named}) with max(struct(...))",
             )
 
@@ -113,13 +117,13 @@ def _check_limit(node: Node, columns: Columns) -> None:
             break
         below = below.children[0]
     if below.kind != "Sort" or not below.facts.get("global"):
-        _refuse("a limit without an order", "keeps any rows; order by columns that tell all rows apart")
+        _refuse("a limit without an order", "keeps arbitrary rows; order by columns that together identify a row")
     differing = columns.undecided(below.children[0], _ordered_by(below.of("order")))
     if differing:
         order = ", ".join(map(str, below.of("order")))
         _refuse(
             f"a limit after ORDER BY {order}",
-            f"keeps any of the rows that tie there; order by {_listed(differing)} as well",
+            f"keeps arbitrary rows among those that tie; order by {_listed(differing)} as well",
         )
 
 
@@ -128,7 +132,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _ordered_by(order: Sequence[Expression]) -> list[int]:
-    """The columns that an order goes by as they are."""
+    """Return the columns that an order uses directly, not in an expression."""
     found = [one.children[0] for one in order if one.kind == "SortOrder" and one.children]
     return [one.id for one in found if one.kind == "AttributeReference" and one.id is not None]
 
@@ -139,18 +143,18 @@ def _check_expression(expression: Expression) -> None:
         _refuse(expression, REFUSED[kind])
     is_deterministic = expression.facts.get("udfDeterministic", expression.facts.get("isDeterministic", True))
     if is_deterministic is not True:
-        _refuse(expression, "says of itself that it is not deterministic; compute its value before the events land")
+        _refuse(expression, "is declared as not deterministic; compute its value before the events land")
     if kind not in DETERMINISTIC and kind not in ORDERED and kind not in FLOATS:
         _refuse(
             f"{expression} ({kind})",
-            "foldhouse does not know to give the same answer each time; write it as a UDF, which says so itself",
+            "is not known to give the same answer each time; if it does, write it as a UDF",
         )
     if kind in _PARSERS or (kind == "Cast" and expression.type in _DATES):
         _check_special(expression)
 
 
 def _check_special(expression: Expression) -> None:
-    """Spark turns text that no column is part of into the present day or time, where it is cast to a date."""
+    """Refuse a cast of constant text to a date or time that may mean the present, as `now` and `today` do in Spark."""
     given = expression.children[0] if expression.children else expression
     literals = [one for one in given.walk() if one.kind == "Literal"]
     texts = [one.value or "" for one in literals if one.type.startswith(("string", "char", "varchar"))]
@@ -176,13 +180,13 @@ def _check_window(node: Node, columns: Columns) -> None:
                 by = f"ORDER BY {', '.join(map(str, order))}" if order else "no ORDER BY"
                 _refuse(
                     f"{function} OVER (... {by})",
-                    f"gives any answer among rows that tie there; order by {_listed(differing)} as well",
+                    f"gives an arbitrary answer among rows that tie; order by {_listed(differing)} as well",
                 )
             _check_parts(function, None, [], node, columns)
 
 
 def _is_frame_of_rows(spec: Expression) -> bool:
-    """Whether a window's frame is told by counting rows, other than all of them."""
+    """Whether a window's frame is given by a number of rows, and is not all rows."""
     frame = next((one for one in spec.children if one.kind == "SpecifiedWindowFrame"), None)
     if frame is None:
         return False
@@ -203,10 +207,10 @@ def _check_aggregates(node: Node, columns: Columns) -> None:
 def _check_parts(
     expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, columns: Columns
 ) -> None:
-    """Refuse aggregates over rows that nothing orders, where their order matters."""
+    """Refuse aggregates whose answer depends on the order of rows, if nothing determines that order."""
     if expression.kind in ORDERED and not _is_ordered(expression, parent, groups, node, columns):
         advice = f"write {ORDERED[expression.kind]}" if ORDERED[expression.kind] else "order its window"
-        _refuse(expression, f"goes by the order in which rows are read, and they have none; {advice}")
+        _refuse(expression, f"depends on the order in which rows are read, which is arbitrary; {advice}")
     if expression.kind in FLOATS and not _is_exact(expression):
         _refuse(expression, DIGITS)
     above = parent if expression.kind == "AggregateExpression" else expression
@@ -221,7 +225,7 @@ def _is_ordered(
         return parent is not None and parent.kind in _SORTING
     if expression.kind in ("MaxBy", "MinBy"):
         value, ordering = expression.children
-        by = [*groups, *_told_by(ordering)]
+        by = [*groups, *_determined_by(ordering)]
         below = node.children[0] if node.children else node
         return all(columns.is_decided(one, by) for one in value.references) or not columns.undecided(below, by)
     if expression.kind == "ListAgg":
@@ -230,26 +234,26 @@ def _is_ordered(
     return False
 
 
-def _told_by(ordering: Expression) -> Iterator[int]:
-    """The columns whose values an ordering tells for certain."""
+def _determined_by(ordering: Expression) -> Iterator[int]:
+    """Yield the columns whose values an ordering determines."""
     if ordering.kind == "AttributeReference" and ordering.id is not None:
         yield ordering.id
     elif ordering.kind == "CreateNamedStruct":
         for one in ordering.children[1::2]:
-            yield from _told_by(one)
+            yield from _determined_by(one)
 
 
 def _is_exact(aggregate: Expression) -> bool:
     if aggregate.kind not in EXACT_OF_EXACT or not aggregate.children:
         return False
     given = aggregate.children[0]
-    if aggregate.kind == "Average":  # Spark adds up whole numbers as floats
+    if aggregate.kind == "Average":  # Spark averages integers as floats
         return given.type.startswith("decimal")
     return _is_exact_number(given)
 
 
 def _is_exact_number(expression: Expression) -> bool:
-    """Whether a number is no float, for certain."""
+    """Whether a number is certainly not a float."""
     if expression.type:
         return expression.type not in _FLOATING
     if expression.kind in _WHOLE_NUMBERS:

@@ -1,16 +1,16 @@
-"""How output rows hang together with input rows, as the analysed plan of the logic says it: which rows can meet.
+"""Find in the analysed plan which output rows a change of an input row can affect.
 
-A refresh evaluates the logic over as little as may differ. What it may leave out follows from the plan:
+A refresh evaluates the logic over as few rows as may differ. The plan decides which rows can be left out:
 
 | plan | what a change of a source row can affect |
 |---|---|
 | linear: projections, filters, unions | the output rows of that row alone |
 | cells: joins, aggregations and windows on the same columns | the output rows of the same values of these columns |
-| star: one source joined to others, each on columns of its own | the rows of that one source which refer to it |
+| star: one source joined to others, each on columns of its own | the output rows of that source's joining rows |
 | anything else | everything |
 
-Guessing wrong would make a table wrong, so only what is recognised for certain counts. All of this is decided over the
-typed nodes of `foldhouse.logic.plan`, without Spark.
+A wrong guess would make a table wrong, so a shape is returned only if the plan proves it. The plan is read as the typed
+nodes of `foldhouse.logic.plan`, without Spark.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _GROUPING = words("Aggregate Window Distinct Deduplicate")
 _INNER, _LEFT = "Inner", "LeftOuter"
 
 Column = tuple[int, str]
-"""Which source, and which of its columns."""
+"""The place of a source, and the name of one of its columns."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an output column comes from: a source column as it is, or its day; and of which source."""
+    """The origin of an output column: a column of the source at `place`, unchanged or, if `is_day`, its day."""
 
     column: str
     is_day: bool = False
@@ -44,7 +44,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Spoke:
-    """One join of a star: columns of the source in the middle, and what they equal in another source."""
+    """One join of a star: columns of the source in the middle, and the columns of another source that they equal."""
 
     place: int
     middle: tuple[str, ...]
@@ -53,12 +53,12 @@ class Spoke:
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of a plan.
+    """The shape of a plan; the default is an unknown shape.
 
     Args:
-        is_linear: each output row comes from one input row.
-        cells: per source, the columns whose values never mix; none where there are no such columns.
-        middle, spokes: of a star, the source in the middle and the joins to the others.
+        is_linear: whether each output row comes from one input row.
+        cells: per source, the columns of which different values never meet in an output row; empty if there are none.
+        middle, spokes: for a star, the source in the middle and the joins to the others.
     """
 
     is_linear: bool = False
@@ -68,7 +68,7 @@ class Shape:
 
     @property
     def is_known(self) -> bool:
-        """Whether a part of the sources can be evaluated alone. Then no rows come of no rows, too."""
+        """Whether a part of the sources can be evaluated alone. Such logic also gives no rows for no rows."""
         return self != Shape()
 
 
@@ -76,7 +76,7 @@ LINEAR = Shape(is_linear=True)
 
 
 def shape_of(plan: Node, places: int) -> Shape:
-    """Read the shape from an analysed plan whose sources stand under the names `source_name(place)`.
+    """Find the shape of an analysed plan whose sources have the aliases `source_name(place)`.
 
     Args:
         plan: Spark's analysed plan.
@@ -88,7 +88,7 @@ def shape_of(plan: Node, places: int) -> Shape:
     found = [node.place for node in nodes if node.place is not None]
     leaves = [node for node in nodes if not node.children]
     if len(leaves) != len(found) or any(place >= places for place in found):
-        return Shape()  # rows that are no source's
+        return Shape()  # some rows come from no source
     inner = [node for node in nodes if node.children]
     if all(node.kind in _LINEAR for node in inner):
         return Shape(is_linear=True)
@@ -111,11 +111,11 @@ def _is_known(node: Node) -> bool:
 
 
 def origins_of(plan: Node, columns: Sequence[str]) -> dict[str, Origin]:
-    """For each named output column that is a source column as it is, or the day of one: which.
+    """Return the origins of the output columns that equal a source column, or the day of one.
 
     Args:
-        plan: the analysed plan of a selection, its sources under the names `source_name(place)`.
-        columns: the first output columns, in the order of the selection.
+        plan: the analysed plan of a selection whose sources have the aliases `source_name(place)`.
+        columns: the names of the first output columns, in order.
     """
     outputs = outputs_of(plan)
     unions = any(node.kind == "Union" for node in nodes_of(plan))
@@ -134,7 +134,7 @@ def origins_of(plan: Node, columns: Sequence[str]) -> dict[str, Origin]:
 
 
 def _days(plan: Node) -> dict[int, int]:
-    """Columns that are the day of another column -> that column."""
+    """Return a map: column that is the day of another column -> that column."""
     found = {}
     for node in plan.walk():
         for alias in (*node.of("projectList"), *node.of("aggregateExpressions")):
@@ -152,7 +152,7 @@ def _day_of(made: Expression) -> int | None:
 
 
 def _links(join: Node, columns: Columns) -> list[tuple[Column, Column]]:
-    """The pairs of source columns that a join equates, its left side first."""
+    """Return the pairs of source columns that a join equates, the left side first."""
     left, right = (_places(child) for child in join.children)
     pairs = []
     for condition in join.of("condition"):
@@ -188,7 +188,7 @@ def _places(node: Node) -> set[int]:
 def _cells(
     links: Sequence[list[tuple[Column, Column]]], places: int, groupings: Sequence[Node], columns: Columns
 ) -> tuple[tuple[str, ...], ...]:
-    """Per source, the columns of the classes that every join equates and every grouping keeps apart."""
+    """Return, per source, the columns that every join equates and by which every grouping groups."""
     classes: list[set[Column]] = []
     for one, other in (pair for join in links for pair in join):
         touched = [each for each in classes if one in each or other in each]
@@ -206,7 +206,7 @@ def _cells(
 
 
 def _grouping(node: Node, columns: Columns) -> set[Column]:
-    """The source columns a node groups by as they are; what else it groups by splits cells further."""
+    """Return the unchanged source columns that a node groups by; its other expressions only split cells further."""
     fields = {"Aggregate": "groupingExpressions", "Window": "partitionSpec", "Deduplicate": "keys"}
     if node.kind == "Distinct":
         numbers = outputs_of(node) or []
@@ -217,7 +217,10 @@ def _grouping(node: Node, columns: Columns) -> set[Column]:
 
 
 def _groups_by(grouping: Node, members: set[Column], columns: Columns) -> bool:
-    """Whether a node keeps the cells of a class apart."""
+    """Whether a node groups by a column of a class, so that rows of different cells stay apart.
+
+    With left joins, that column must be of the leftmost source, because the others may be null there.
+    """
     joins = {join_type(node) for node in grouping.walk() if node.kind == "Join"}
     grouped = _grouping(grouping, columns) & members
     if not grouped:
@@ -240,7 +243,10 @@ def _star(
     groupings: Sequence[Node],
     columns: Columns,
 ) -> Shape:
-    """One source on the left of every join, the others each joined to it on columns of their own."""
+    """Return the star if one source is left of every join and each other source is joined to it; else an unknown shape.
+
+    Each other source may be grouped, but only by the columns on which it is joined.
+    """
     middle = _leftmost(root)
     spokes = []
     for join, pairs in zip(joins, links, strict=True):
@@ -252,7 +258,7 @@ def _star(
         if any(node.kind == "Join" for node in join.children[1].walk()):
             return Shape()
         spokes.append(Spoke(place, tuple(one[1] for one, _ in straight), tuple(other[1] for _, other in straight)))
-    for node in groupings:  # only over one of the others, by the columns it is joined on
+    for node in groupings:
         places = _places(node)
         spoke = next((each for each in spokes if places == {each.place}), None)
         if spoke is None or not {(spoke.place, name) for name in spoke.columns} <= _grouping(node, columns):

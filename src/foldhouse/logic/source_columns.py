@@ -1,7 +1,8 @@
-"""Whether a table may go on over a source whose columns changed since it was folded, without being folded anew.
+"""Check whether a table can be refreshed from a source whose columns changed, without a rebuild.
 
-It may where the rows it holds are right at the new columns, too: where what changed is not named by its definition, or
-is handed on as it is (a column more in a fold of whole rows, a wider type). Everything else names `rebuild`.
+It can if its stored rows are correct with the new columns, too. That holds if its definition does not use the changed
+columns, or only copies them: for example, a new column in a fold of whole rows, or a wider type. In all other cases,
+the table is refused and the message asks for a rebuild.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from foldhouse.values.window import Position
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a source when a table was folded from it, and now.
+    """The columns of a source at a table's position, and now.
 
     Args:
-        then: at the table's position.
-        now: at the source's head.
+        then: the layout at the table's position.
+        now: the layout at the source's head.
     """
 
     then: Layout
@@ -42,14 +43,14 @@ class Columns:
 
     @property
     def lost(self) -> set[str]:
-        """Columns whose values are gone, or go by another name: dropped, swapped, or made anew by a rebuild."""
+        """Columns that no longer have their values under their name: dropped, renamed, or replaced by a rebuild."""
         then, now = _ids(self.then.schema), _ids(self.now.schema)
         gone = [path for path, number in then.items() if number not in now.values() or now.get(path, number) != number]
         return {path.partition(".")[0] for path in gone}
 
     @property
     def touched(self) -> set[str]:
-        """Columns that were added, dropped, renamed, replaced, or have another type."""
+        """Columns that were added, dropped, renamed or replaced, or have another type."""
         then, now = (
             {f.name: f for f in layout.schema.fields if f.name in layout.visible} for layout in (self.then, self.now)
         )
@@ -57,7 +58,7 @@ class Columns:
 
 
 def columns_since(iceberg: IcebergTable, now: Layout, position: Position) -> Columns:
-    """The columns of a source at a position and at its head."""
+    """Return the columns of a source at a position and at its head."""
     schema = iceberg.schemas().get(-1 if position.schema_id is None else position.schema_id)
     if schema is None:
         schema = Layout.of(iceberg, position.snapshot_id).schema
@@ -72,25 +73,25 @@ def check_definition(
     compile_at: Callable[[Sequence[Layout]], Compiled],
     session: Callable[[], SparkSession],
 ) -> None:
-    """Refuse a declaration that is not the one a table was folded under, or cannot go on over the present columns.
+    """Refuse a declaration that differs from the one a table was folded under, or needs a rebuild for its new columns.
 
     Args:
         table: the declaration.
-        head: of the table: under which definition it was folded.
-        compiled: the declaration over the present columns.
-        columns: of each source, then and now.
+        head: the head of the table, with the hash of the definition it was folded under.
+        compiled: the declaration, compiled over the present columns.
+        columns: per source, its columns then and now.
         compile_at: compiles the declaration over other columns of its sources.
-        session: gives the Spark session; called only for a table that needs Spark to be understood.
+        session: returns the Spark session; called only for logic that is not plain.
 
     Raises:
-        DefinitionChanged: the table has to be folded anew.
+        DefinitionChanged: the table must be rebuilt.
     """
     if not any(one.touched for one in columns):
         if not _is_of(head, compiled):
             raise DefinitionChanged(_changed(table, head.definition_hash, compiled))
         return
     if compiled.is_plain and not _names(table) <= set(columns[0].then.arrow.names):
-        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))  # it names a column that was not there
+        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))  # it uses a column that did not exist
     try:
         earlier = compile_at([one.then for one in columns])
     except DefinitionError as failure:
@@ -101,39 +102,39 @@ def check_definition(
     for source, one, names in zip(table.sources, columns, used, strict=True):
         if lost := names & one.lost:
             raise DefinitionChanged(
-                f"{source.name}.{min(lost)} is not the column that {table.name} was folded from: that one was dropped, "
-                f"renamed, or rebuilt with another type; run `foldhouse rebuild {table.name}` to fold it anew"
+                f"{source.name}.{min(lost)} is not the column that {table.name} was folded from: that column was "
+                f"dropped, renamed, or rebuilt with another type; run `foldhouse rebuild {table.name}` to fold it again"
             )
 
 
 def _is_of(head: Head, compiled: Compiled) -> bool:
-    """Whether a table was folded under a definition; another engine may say it in another plan."""
+    """Whether a table was folded under a definition; another engine may print another plan for the same definition."""
     is_same = compiled.definition_hash == head.definition_hash
     return is_same or is_by_another_engine(head.declaration, compiled.declaration)
 
 
 def _ids(schema: Schema) -> dict[str, int]:
-    """Every column, nested ones by their path, and its field id."""
+    """Return the field id of every column; nested columns by their path."""
     return {path: schema.find_field(path).field_id for path in schema.column_names}
 
 
 def _changed(table: Table, folded_under: str | None, compiled: Compiled) -> str:
     return (
-        f"{table.name} was folded under the definition {folded_under}, and is declared as "
-        f"{compiled.definition_hash} now; run `foldhouse rebuild {table.name}` to fold it anew"
+        f"{table.name} was folded under the definition {folded_under}, but is now declared as "
+        f"{compiled.definition_hash}; run `foldhouse rebuild {table.name}` to fold it again"
     )
 
 
 def _used(
     earlier: Compiled, compiled: Compiled, columns: Sequence[Columns], session: Callable[[], SparkSession]
 ) -> list[set[str]]:
-    """Of each source, the columns that a table goes by; of those that changed at least.
+    """Return, per source, the columns that a table uses; complete at least among the changed columns.
 
     Raises:
-        DefinitionChanged: something is computed from a column that changed, or the logic is another by now.
+        DefinitionChanged: the logic computes with a changed column, or has another plan over the present columns.
     """
     table = compiled.table
-    used = [_told_apart(source, one) for source, one in zip(table.sources, columns, strict=True)]
+    used = [_compared(source, one) for source, one in zip(table.sources, columns, strict=True)]
     if earlier.is_plain and compiled.is_plain:
         folded = {str(name) for one in (earlier, compiled) for name in arguments_of(one.fold)}
         return [used[0] | {*table.keys, *table.sequence_by} | folded]
@@ -144,13 +145,14 @@ def _used(
         changed = [f"{s.name}: {', '.join(sorted(t))}" for s, t in zip(table.sources, touched, strict=True) if t]
         raise DefinitionChanged(
             f"the sources of {table.name} have other columns than when it was folded ({'; '.join(changed)}), and its "
-            f"definition does more with them than to hand them on; run `foldhouse rebuild {table.name}` to fold it anew"
+            "definition computes with them instead of copying them; "
+            f"run `foldhouse rebuild {table.name}` to fold it again"
         )
     return [one | before | after for one, before, after in zip(used, then[1], now[1], strict=True)]
 
 
-def _told_apart(source: Source, columns: Columns) -> set[str]:
-    """The columns by which the deliveries of an event are told apart: all of them, where there is an `event_id`."""
+def _compared(source: Source, columns: Columns) -> set[str]:
+    """Return the columns by which deliveries of an event are compared: all columns if there is an `event_id`."""
     if not isinstance(source, Stream) or not source.event_id:
         return set()
     visible = set(columns.then.visible)
@@ -158,7 +160,7 @@ def _told_apart(source: Source, columns: Columns) -> set[str]:
 
 
 def _plan(compiled: Compiled, layouts: Sequence[Layout], session: Callable[[], SparkSession]) -> str:
-    """The analysed plan of the table's logic, its sources under the names `source_name(place)`."""
+    """Return the analysed plan of the table's logic; its sources have the aliases `source_name(place)`."""
     frames = [
         empty_frame(session(), layout, list(names)).alias(source_name(place))
         for place, (layout, names) in enumerate(zip(layouts, compiled.inputs, strict=True))
@@ -167,38 +169,40 @@ def _plan(compiled: Compiled, layouts: Sequence[Layout], session: Callable[[], S
 
 
 def check_names(table: Table, iceberg: IcebergTable) -> None:
-    """Refuse a declaration that names a column which its source no longer has; what `rows` names is left to Spark.
+    """Refuse a declaration with a column that its source no longer has; with `rows`, Spark checks the columns instead.
 
     Raises:
-        DefinitionError: with what became of the column.
+        DefinitionError: the message states whether the column was dropped or renamed.
     """
     if table.rows is not None:
         return
-    became = _became(iceberg)
-    gone = [became[name] for name in sorted(_names(table)) if name in became]
+    known = _gone_columns(iceberg)
+    gone = [known[name] for name in sorted(_names(table)) if name in known]
     if gone:
         raise DefinitionError(
-            f"{table.name} names a column that {table.source.name} no longer has: {'; '.join(gone)}. Declare it as it "
-            f"is now, and run `foldhouse rebuild {table.name}`"
+            f"{table.name} uses a column that {table.source.name} no longer has: {'; '.join(gone)}. Declare the table "
+            f"with the present columns, and run `foldhouse rebuild {table.name}`"
         )
 
 
 def _names(table: Table) -> set[str]:
-    """What a declaration without `rows` names: columns, and expressions as text."""
+    """Return the columns of a declaration without `rows`, and its expressions that are text."""
     folded = table.fold.columns if isinstance(table.fold, RowFold) else arguments_of(table.fold)
     return {*table.keys, *table.sequence_by, *(name for name in folded if isinstance(name, str))}
 
 
 def explained(failure: DefinitionError, iceberg: IcebergTable) -> DefinitionError:
-    """A failure with what became of the columns it speaks of that the source no longer has."""
-    became = [what for name, what in _became(iceberg).items() if re.search(rf"\b{re.escape(name)}\b", str(failure))]
-    if not became or any(what in str(failure) for what in became):
+    """Add to a failure the columns in its message that were dropped or renamed in the source."""
+    gone = [
+        change for name, change in _gone_columns(iceberg).items() if re.search(rf"\b{re.escape(name)}\b", str(failure))
+    ]
+    if not gone or any(change in str(failure) for change in gone):
         return failure
-    return type(failure)(f"{failure}\n(In {'.'.join(iceberg.name())}, {'; '.join(became)}.)")
+    return type(failure)(f"{failure}\n(In {'.'.join(iceberg.name())}, {'; '.join(gone)}.)")
 
 
-def _became(iceberg: IcebergTable) -> dict[str, str]:
-    """The columns a table had once and has no more -> what became of them, in words."""
+def _gone_columns(iceberg: IcebergTable) -> dict[str, str]:
+    """Return a map: column that a table once had -> a text that it was dropped or renamed."""
     names = {field.field_id: field.name for field in iceberg.schema().fields}
     earlier = {f.name: f.field_id for _, schema in sorted(iceberg.schemas().items()) for f in schema.fields}
     return {

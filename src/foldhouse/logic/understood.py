@@ -1,4 +1,4 @@
-"""What the analysed plan of a table's logic says: whether it may be folded, and over how few rows it can be."""
+"""Read the analysed plan of a table's logic: check that it is repeatable, and find its shape and origins."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ALIAS = re.compile(r"SubqueryAlias __source_\d+")
 
 @dataclass(frozen=True)
 class Understood:
-    """What a plan says.
+    """The facts that foldhouse reads from a plan.
 
     Args:
-        shape: how output rows hang together with input rows.
-        origins: output column -> the source column it is, or is the day of.
-        literal_rows: a digest of the rows that the logic holds itself; empty where it holds none.
+        shape: which output rows a change of an input row can affect.
+        origins: output column -> the source column it equals, or is the day of.
+        literal_rows: a digest of the literal rows in the logic; empty if there are none.
     """
 
     shape: Shape
@@ -37,34 +37,36 @@ class Understood:
 
 
 def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]) -> Understood:
-    """Read the plan of a table's logic.
+    """Read and check the plan of a table's logic.
 
     Args:
         table: the declaration.
-        logic: keys, arguments and sequence, over frames under the names `source_name(place)`.
-        text: the analysed plan of the same logic, called another time.
-        columns: of the first source.
+        logic: keys, arguments and sequence, over frames with the aliases `source_name(place)`.
+        text: the analysed plan of the same logic from another call of `rows`.
+        columns: the columns of the first source.
 
     Raises:
-        DefinitionError: the logic can give other rows for the same input.
+        DefinitionError: the logic can give different rows for the same input.
     """
     found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, columns)
     _check_same(text, normalised(analysed_plan(logic)))
     if not found.shape.is_known:
         _LOG.warning(
-            "%s: how the rows of its sources meet was not understood, so every refresh evaluates all of them; joins on "
-            "columns that are equal as they are, and aggregations and windows by those columns, cost less",
+            "%s: its logic cannot be evaluated incrementally, so every refresh evaluates all rows of its sources; to "
+            "make it incremental, join on equal columns, and group and partition windows by these columns",
             table.name,
         )
     return found
 
 
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
-    """By the typed nodes of the analysed plan."""
+    """Read and check the typed nodes of the analysed plan."""
     plan, places = analysed(logic), len(table.sources)
     check_repeatable(plan, [_unique(source) for source in table.sources])
     if not says_deterministic(logic):
-        raise DefinitionError("Spark says of the logic that it is not deterministic; a function in it is not")
+        raise DefinitionError(
+            "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
+        )
     shape = shape_of(plan, places)
     found = origins_of(plan, table.keys)
     if not shape.is_known or (shape.is_linear and places > 1):
@@ -75,7 +77,7 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
 
 
 def _of_connect(table: Table, logic: DataFrame, columns: Sequence[str]) -> Understood:
-    """By what the client asks the server for."""
+    """Read and check the request that the client sends to the Connect server."""
     check_asked(logic, columns)
     shape = asked_shape(logic)
     found = asked_origins(logic, table.keys, columns) if shape.is_linear and len(table.sources) == 1 else {}
@@ -87,22 +89,22 @@ def _unique(source: Source) -> tuple[str, ...]:
 
 
 def _check_same(once: str, again: str) -> None:
-    """Refuse logic that is another one each time `rows` is called.
+    """Refuse logic that differs between two calls of `rows`.
 
     Raises:
-        DefinitionError: a value that the definition itself computes, such as the present time.
+        DefinitionError: the definition itself computes a value that changes, such as the present time.
     """
     first, second = _lines(once), _lines(again)
     if first != second:
         differing = next((one for one in zip(first, second, strict=False) if one[0] != one[1]), ("", ""))
         raise DefinitionError(
-            f"the logic is another one each time it is asked for: {differing[0][:200]!r}, and then "
-            f"{differing[1][:200]!r}. A table has to equal the fold of its source always; compute no value in the "
-            "definition that changes, such as the present time"
+            f"the logic differs each time `rows` is called: first {differing[0][:200]!r}, then "
+            f"{differing[1][:200]!r}. A table must always equal the fold of its source; remove the value that the "
+            "definition computes and that changes, such as the present time"
         )
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a plan without their depth, and without the names of its sources."""
+    """Return the lines of a plan without indentation, and without the lines of source aliases."""
     lines = (line.lstrip(" :+-") for line in text.splitlines())
     return normalised("\n".join(line for line in lines if not _ALIAS.fullmatch(line))).splitlines()

@@ -1,1 +1,1 @@
-"""Refresh: plan a window, fold it, commit it. Here folds and storage meet."""
+"""Refresh: plan a window, fold it, commit it. This package applies folds to stored tables."""

@@ -1,4 +1,4 @@
-"""The rows of a table by day, of the days that a refresh touched or was asked for."""
+"""Row counts of a table by day, for the days that a refresh changed or that were requested."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def partition_counts(
     results: list[BucketResult],
     asked: Coverage | None,
 ) -> dict[date, PartitionCounts]:
-    """Rows by day, of the days that a run touched or was asked for; empty for a table without partitions."""
+    """Count rows by day, for the days that a run changed or that were requested; empty without `partition_by`."""
     if table.partition_by is None:
         return {}
     written: dict[date, tuple[int, int]] = {}
@@ -48,7 +48,7 @@ def _day(partition: Partition) -> date:
 
 
 def by_partition(slices: dict[str, Slice]) -> dict[Partition, tuple[Slice, ...]]:
-    """Slices grouped by their partition, each group in the order of its paths."""
+    """Group slices by their partition; each group is sorted by path."""
     grouped: dict[Partition, list[Slice]] = {}
     for one in slices.values():
         grouped.setdefault(Partition(one.file.partition), []).append(one)

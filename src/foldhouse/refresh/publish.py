@@ -1,7 +1,7 @@
-"""The second step of a rebuild: the branch it was folded into becomes the head.
+"""Publish a rebuild: make the branch that it was folded into the head.
 
-Guarantee: readers see the old table until one compare-and-swap, the new one after it. Publishing what is published
-already changes nothing.
+Guarantee: readers see the old table until one compare-and-swap, and the new table after it. Publishing a rebuild a
+second time changes nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
     """Make the rebuild in the branch `foldhouse-rebuild` the head of a table.
 
     Args:
-        catalog: where the table is registered.
+        catalog: the catalog of the table.
         iceberg: the table as it was read, with the branch.
-        only: the snapshot it has to be; whatever the branch holds where none is given.
+        only: the snapshot that the branch must be at; `None` publishes any snapshot of the branch.
 
     Returns:
         The snapshot id of the head.
 
     Raises:
         UnknownSnapshot: there is no rebuild to publish.
-        ForeignCommit: somebody else committed to the branch.
-        CommitConflict: somebody else committed since it was folded; nothing was moved.
+        ForeignCommit: the branch has a commit that foldhouse did not write.
+        CommitConflict: another process committed since the rebuild was folded; the head did not move.
     """
     rebuilt = iceberg.snapshot_by_name(REBUILD_BRANCH)
     head = iceberg.current_snapshot()
@@ -37,7 +37,10 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
     if only is not None and head is not None and head.snapshot_id == only:
         return only
     if only is not None and (rebuilt is None or rebuilt.snapshot_id != only):
-        raise CommitConflict(f"{name} was rebuilt by somebody else meanwhile; nothing of this rebuild was published")
+        raise CommitConflict(
+            f"{name} was rebuilt by another process at the same time: branch {REBUILD_BRANCH} is not at snapshot "
+            f"{only} of this rebuild, so nothing was published; run `foldhouse rebuild {name}` again"
+        )
     if (
         rebuilt is None
         and head is not None
@@ -47,8 +50,8 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         return head.snapshot_id
     if rebuilt is None or rebuilt.summary is None:
         raise UnknownSnapshot(
-            f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); `foldhouse rebuild --no-publish {name}` "
-            "folds one"
+            f"{name} has no rebuild to publish (no branch {REBUILD_BRANCH}); "
+            f"run `foldhouse rebuild --no-publish {name}` to fold one"
         )
     check_ours(iceberg, rebuilt)
     spec_id = int(rebuilt.summary.additional_properties.get(REBUILT_IN_SPEC, iceberg.metadata.default_spec_id))

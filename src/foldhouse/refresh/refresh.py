@@ -1,7 +1,7 @@
-"""One refresh: the window since the table's own position, folded and committed in one snapshot.
+"""One refresh: fold the window since the table's position, and commit it in one snapshot.
 
-Guarantee: exactly once. Position, coverage and data are one commit; a run killed at any moment is repaired by
-running it again; a lost race starts over from what the winner left.
+Guarantee: exactly once. Position, coverage and data are one commit. If a run is killed at any moment, running it again
+repairs the table. A run that loses a race for the commit starts over from the winner's commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
-from foldhouse.refresh.target import Target, following, load_anew, load_or_create, loaded
+from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded
 from foldhouse.refresh.window.affected import as_frame, of_keys, of_state, of_window
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
@@ -51,12 +51,12 @@ from foldhouse.values.window import Coverage, Position, positions_to_json
 
 @dataclass(frozen=True)
 class _Work:
-    """One fold that is to be committed: into what, from where, which rows."""
+    """One fold before its commit: the table, its sources and the rows to fold."""
 
     table: Table
     compiled: Compiled
     target: Target
-    held: dict[str, Slice]
+    stored: dict[str, Slice]
     found: Head
     sources: tuple[PinnedSource, ...]
     logic: Logic
@@ -69,13 +69,13 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Folded:
-    """What a fold came to, before it is committed: files that nothing names yet, and counts.
+    """The result of a fold before its commit: counts, and files that no snapshot references yet.
 
     Args:
-        results: of each bucket.
+        results: one per bucket.
         rows_recomputed: source rows read again for keys that could not be merged.
-        rows_read, files_read: of the sources.
-        rows: of the table afterwards.
+        rows_read, files_read: rows and files of the sources.
+        rows: rows of the table afterwards.
         deleted_upto: the newest sequence of any event that deleted its key.
     """
 
@@ -88,34 +88,34 @@ class _Folded:
 
     @property
     def null_key_rows(self) -> int:
-        """Source rows left out because a key is null, retracted ones taken off."""
+        """Source rows left out because a key is null, minus the retracted ones."""
         return sum(one.null_key_rows for one in self.results)
 
     @property
     def null_sequence_rows(self) -> int:
-        """Source rows left out because a part of their sequence is null, retracted ones taken off."""
+        """Source rows left out because a part of their sequence is null, minus the retracted ones."""
         return sum(one.null_sequence_rows for one in self.results)
 
 
 def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Refreshed:
-    """Fold what the source gained since the table's position; add the partitions asked for, if they are not there yet.
+    """Fold the changes of the sources since the table's position, and add the requested partitions that are missing.
 
     Args:
-        workshop: the lake's tools.
+        workshop: the parts of the lake that a refresh uses.
         table: the declaration.
-        asked: partitions that have to exist afterwards; `None` keeps the coverage, and covers everything on the
-        first fold.
+        asked: partitions that must exist afterwards. `None` keeps the coverage; on the first fold it covers everything.
 
     Raises:
-        UnknownTable: the source does not exist yet.
+        UnknownTable: a source does not exist yet.
         DefinitionError: the table is stored as a stream, or is among its own sources.
         DefinitionChanged: the table was folded under another declaration.
-        SourceReplaced: the source was dropped and created again.
-        ForeignCommit: somebody else changed rows of the table, or of a source that is a table.
-        CommitConflict: somebody else committed meanwhile; starting over is safe.
+        SourceReplaced: a source was dropped and created again.
+        ForeignCommit: another tool changed rows of the table, or of a source that is a table.
+        UnknownSnapshot: another tool expired the table's position in a source.
+        CommitConflict: another process committed at the same time; starting over is safe.
     """
     started = time.monotonic()
-    earlier = loaded(workshop.catalog, table)  # before its sources: its position is in what they say then
+    earlier = loaded(workshop.catalog, table)  # before its sources, so that their histories contain its position
     sources = pinned(workshop.catalog, table)
     compiled = compiled_over(workshop, table, sources)
     target = load_or_create(workshop.catalog, compiled, earlier)
@@ -123,7 +123,9 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     if not found.is_folded:
         check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     if earlier is None and found.is_folded:
-        raise CommitConflict(f"{table.name} was made and folded by somebody else meanwhile; starting over is safe")
+        raise CommitConflict(
+            f"{table.name} was created and folded by another process at the same time; starting over is safe"
+        )
     before = checked_positions(workshop, table, found, sources, compiled)
     target = following(target, compiled, is_folded=found.is_folded)
     added = _added_coverage(table, found, asked)
@@ -132,46 +134,46 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
-    held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
-    work = _Work(table, compiled, target, held, found, sources, logic, evaluations, coverage, asked)
-    return _done(workshop, work, started)
+    work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
+    return _folded_and_committed(workshop, work, started)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
-    """Fold everything again from the source's present state, in the shape that is declared now, into a branch.
+    """Fold the present state of the sources again from the beginning, as declared now, into a branch.
 
-    The coverage stays. Readers see the old table until it is published, in one fast-forward, and the new one after
-    it; history stays readable.
+    The coverage stays. Readers see the old table until one fast-forward publishes the branch, and the new table after
+    it. The history stays readable.
 
     Args:
-        workshop: the lake's tools.
+        workshop: the parts of the lake that a refresh uses.
         table: the declaration.
         and_publish: whether the branch becomes the head at once.
 
     Raises:
-        UnknownTable: the source does not exist yet.
+        UnknownTable: a source does not exist yet.
         DefinitionError: the table is stored as a stream, or is among its own sources; nothing was written.
-        ForeignCommit: somebody else changed rows of a source that is a table.
-        CommitConflict: somebody else committed meanwhile; nothing was written.
+        ForeignCommit: another tool changed rows of a source that is a table.
+        CommitConflict: another process committed at the same time; nothing was written.
     """
     started = time.monotonic()
     earlier = loaded(workshop.catalog, table)
     sources = pinned(workshop.catalog, table)
     compiled = compiled_over(workshop, table, sources)
-    target = load_anew(workshop.catalog, compiled, earlier)
+    target = load_for_rebuild(workshop.catalog, compiled, earlier)
     check_chain(workshop.catalog, target.iceberg, [source.iceberg for source in sources])
     last = last_head(target.iceberg)
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     evaluations = _evaluations(logic, sources, Head(), None, coverage)
-    held = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
-    dropped = frozenset(path for one in held.values() for path in (one.file.path, *one.deletes))
+    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    dropped = frozenset(path for one in stored.values() for path in (one.file.path, *one.deletes))
     found = Head()
     work = _Work(
         table, compiled, target, {}, found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
     )
-    rebuilt = _done(workshop, work, started)
+    rebuilt = _folded_and_committed(workshop, work, started)
     if and_publish:
         publish(workshop.catalog, workshop.catalog.load_table(table.name), rebuilt.snapshot_id)
     return rebuilt
@@ -190,7 +192,7 @@ def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Covera
 def _evaluations(
     logic: Logic, sources: Sequence[PinnedSource], found: Head, before: list[Position] | None, added: Coverage
 ) -> list[Evaluation]:
-    """What to fold: the window for the partitions that are covered, the sources' state for those that are added."""
+    """Return what to fold: the window for covered partitions, and the whole sources for added partitions."""
     after = [source.slices for source in sources]
     evaluations = []
     if before is not None:
@@ -207,26 +209,28 @@ def _evaluations(
     return evaluations
 
 
-def _done(workshop: Workshop, work: _Work, started: float) -> Refreshed:
-    """Fold, commit, and say what came of it."""
-    write_properties(work.target.iceberg.properties)  # one that cannot be followed is refused before anything is read
+def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Refreshed:
+    """Fold, commit and return the counts."""
+    write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
     folded = _folded(workshop, work)
-    said = _said(workshop, work, folded, started)
-    snapshot_id = commit(workshop.catalog, work.target.iceberg, _changes(work, folded), said, branch=work.branch)
+    summary = _summary(workshop, work, folded, started)
+    snapshot_id = commit(workshop.catalog, work.target.iceberg, _changes(work, folded), summary, branch=work.branch)
     return _refreshed(workshop, work, folded, snapshot_id, started)
 
 
 def _folded(workshop: Workshop, work: _Work) -> _Folded:
-    """Fold the evaluations, into files that nothing names yet."""
+    """Fold the evaluations into files that no snapshot references yet."""
     results: list[BucketResult] = []
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
     if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
-        job = BucketJob(work.compiled.plan, work.target.layout, by_partition(work.held), workshop.tuning, deleted_upto)
+        job = BucketJob(
+            work.compiled.plan, work.target.layout, by_partition(work.stored), workshop.tuning, deleted_upto
+        )
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)
     iceberg = work.target.iceberg
-    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.held else 0
+    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else 0
     return _Folded(
         results=results,
         rows_recomputed=recomputed,
@@ -238,7 +242,7 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
 
 
 def _changes(work: _Work, folded: _Folded) -> FileChanges:
-    """The files that come and go with the commit."""
+    """Return the files that the commit adds and removes."""
     return FileChanges(
         added=[data_file for r in folded.results for data_file in r.added],
         removed=work.dropped.union(path for r in folded.results for path in r.removed),
@@ -246,12 +250,12 @@ def _changes(work: _Work, folded: _Folded) -> FileChanges:
     )
 
 
-def _said(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> dict[str, str]:
-    """What the commit says of itself in its summary."""
+def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> dict[str, str]:
+    """Return the summary of the commit."""
     sequence = work.compiled.plan.sequence
     positions = {source.name: source.position for source in work.sources}
     started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
-    said = {
+    summary = {
         names.POSITION: positions_to_json(positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         names.COVERAGE: str(work.coverage),
@@ -263,16 +267,16 @@ def _said(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> d
         names.NULL_KEY_ROWS: str(work.found.null_key_rows + folded.null_key_rows),
     }
     if sequence:
-        said[names.NULL_SEQUENCE_ROWS] = str(work.found.null_sequence_rows + folded.null_sequence_rows)
+        summary[names.NULL_SEQUENCE_ROWS] = str(work.found.null_sequence_rows + folded.null_sequence_rows)
     if folded.deleted_upto is not None:
-        said[names.NEWEST_DELETE] = sequence_to_json(folded.deleted_upto, sequence) or ""
+        summary[names.NEWEST_DELETE] = sequence_to_json(folded.deleted_upto, sequence) or ""
     if work.branch == REBUILD_BRANCH:
-        said[REBUILT_IN_SPEC] = str(work.target.layout.spec.spec_id)
-    return said
+        summary[REBUILT_IN_SPEC] = str(work.target.layout.spec.spec_id)
+    return summary
 
 
 def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: int, started: float) -> Refreshed:
-    """What came of it, in numbers."""
+    """Return the result of a refresh that committed."""
     after = workshop.catalog.load_table(work.table.name)
     return Refreshed(
         table=work.table.name,
@@ -295,7 +299,7 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
 
 
 def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
-    """Fold, and recompute what stays unresolved; the buckets without unresolved keys are folded once."""
+    """Fold, then fold again the buckets that have unresolved keys; return the results and the rows read again."""
     window = _cost(run.evaluations, workshop.tuning)
     results = _runner(workshop, run, window)(run)
     unresolved = [r for r in results if r.unresolved is not None]
@@ -318,7 +322,7 @@ def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[Buc
 
 
 def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
-    """The pieces that some evaluations go over, each once, with the source they are of."""
+    """Return the pieces that evaluations read, each once, with the place of its source."""
     found = {
         (place, piece.file.path, piece.only, piece.without): (place, piece)
         for evaluation in evaluations
@@ -329,7 +333,10 @@ def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
 
 
 def _cost(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:
-    """What evaluating costs, in rows folded; rows that only some are picked of while reading count less."""
+    """Estimate the cost of evaluations in folded rows.
+
+    Rows of a source with choices count less, because reading skips most of them.
+    """
     picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
     weight = tuning.picked_rows_share
     return sum(int(p.file.rows * (weight if place in picked else 1)) for place, p in _read(evaluations))

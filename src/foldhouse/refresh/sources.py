@@ -1,4 +1,4 @@
-"""The sources of a table, pinned at their heads and compared with the position of the table."""
+"""The sources of a table, each pinned at its head and compared with the table's position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from foldhouse.values.window import Position, positions_from_json
 
 @dataclass(frozen=True)
 class PinnedSource:
-    """A source with the head that was read; commits after it belong to the next refresh."""
+    """A source at the head that was read; later commits belong to the next refresh."""
 
     name: str
     iceberg: IcebergTable
@@ -42,25 +42,25 @@ class PinnedSource:
 
 
 def pinned(catalog: Catalog, table: Table) -> tuple[PinnedSource, ...]:
-    """The sources of a table, each at its head.
+    """Load the sources of a table, each at its head.
 
     Raises:
-        UnknownTable: one does not exist yet.
-        DefinitionError: one is stored as what it is not declared as.
-        ForeignCommit: somebody else changed rows of one that is a table.
+        UnknownTable: a source does not exist yet.
+        DefinitionError: a source is stored as another kind than it is declared.
+        ForeignCommit: another tool changed rows of a source that is a table.
     """
     return tuple(_pinned_source(catalog, table, source) for source in table.sources)
 
 
 def _pinned_source(catalog: Catalog, table: Table, source: Source) -> PinnedSource:
-    """A source at its head, which is one of ours if the source is a table: a foreign row is not folded any further."""
+    """Load a source at its head. If the source is a table, its head must be ours, so that no foreign row is folded."""
     name = source.name
     try:
         iceberg = catalog.load_table(name)
     except NoSuchTableError:
         raise UnknownTable(
             f"{table.name} is folded from {name}, which does not exist in the lake yet; "
-            "append to it, or materialize it, first"
+            "append to the source, or materialize it, first"
         ) from None
     check_source(table, source, iceberg)
     if kind_of(iceberg) == "table":
@@ -72,31 +72,36 @@ def _pinned_source(catalog: Catalog, table: Table, source: Source) -> PinnedSour
 
 
 def compiled_over(workshop: Workshop, table: Table, sources: Sequence[PinnedSource]) -> Compiled:
-    """The declaration over the sources' present columns; one it names that went away is refused with what became of it.
+    """Compile the declaration over the present columns of its sources.
 
     Raises:
-        DefinitionError: see `compile_table`.
+        DefinitionError: see `compile_table`. If a referenced column was dropped or renamed, the message states that.
     """
     try:
         check_names(table, sources[0].iceberg)
         return workshop.compiled(table, [source.layout for source in sources])
     except DefinitionError as failure:
-        said = failure
+        message = failure
         for source in sources:
-            said = explained(said, source.iceberg)
-        raise said from failure
+            message = explained(message, source.iceberg)
+        raise message from failure
 
 
 def checked_positions(
     workshop: Workshop, table: Table, found: Head, sources: Sequence[PinnedSource], compiled: Compiled
 ) -> list[Position] | None:
-    """The positions the table was folded up to, if it was folded from these sources under this declaration."""
+    """Return the table's position in each source; `None` if the table was never folded.
+
+    Raises:
+        DefinitionChanged: the table was folded from other sources or under another declaration.
+        SourceReplaced: a source was dropped and created again.
+    """
     if not found.is_folded:
         return None
     if set(found.positions) != {source.name for source in sources}:
         raise DefinitionChanged(
-            f"{table.name} was folded from {', '.join(found.positions)}, and is declared over "
-            f"{', '.join(source.name for source in sources)} now; run `foldhouse rebuild {table.name}` to fold it anew"
+            f"{table.name} was folded from {', '.join(found.positions)}, but is now declared over "
+            f"{', '.join(source.name for source in sources)}; run `foldhouse rebuild {table.name}` to fold it again"
         )
     for source in sources:
         before = found.positions[source.name]
@@ -118,28 +123,28 @@ def checked_positions(
 
 
 def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], found: Head) -> None:
-    """Refuse a table whose position in a source was expired by another tool.
+    """Refuse a table if another tool expired its position in a source.
 
     Raises:
-        UnknownSnapshot: with the ways out.
+        UnknownSnapshot: the message contains the ways out.
     """
     for source in sources:
         position = found.positions.get(source.name)
         if position is None or _is_kept(source, position):
             continue
         name = ".".join(iceberg.name())
-        kept = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _stands_well(one, sources))
+        kept = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _has_kept_positions(one, sources))
         earlier = next(kept, None)
-        back = (
-            f"no kept commit of {name} stands at kept snapshots"
+        rollback = (
+            f"A rollback does not help: no kept commit of {name} has a position that is still in the history"
             if earlier is None
-            else f"or `foldhouse rollback {name} --to {earlier.snapshot_id}`, the newest commit that stands at kept "
-            "snapshots, and refresh it from there"
+            else f"Or run `foldhouse rollback {name} --to {earlier.snapshot_id}` and refresh: that is the newest "
+            "commit whose position is still in the history"
         )
         raise UnknownSnapshot(
-            f"position {position.snapshot_id} of {name} is not in the history of {source.name} (head "
-            f"{source.position.snapshot_id}) any more: another tool expired it. Run `foldhouse rebuild {name}` to fold "
-            f"it from what there is, {back}"
+            f"position {position.snapshot_id} of {name} is no longer in the history of {source.name} (head "
+            f"{source.position.snapshot_id}), because another tool expired it. Run `foldhouse rebuild {name}` to fold "
+            f"it from the present rows of its sources. {rollback}"
         )
 
 
@@ -147,8 +152,8 @@ def _is_kept(source: PinnedSource, position: Position) -> bool:
     return position.snapshot_id is None or snapshot_of(source.iceberg, position.snapshot_id) is not None
 
 
-def _stands_well(snapshot: Snapshot, sources: Sequence[PinnedSource]) -> bool:
-    """Whether a commit of a table says positions that its sources still have."""
+def _has_kept_positions(snapshot: Snapshot, sources: Sequence[PinnedSource]) -> bool:
+    """Whether every position in a commit's summary is still in the history of its source."""
     if not is_ours(snapshot) or snapshot.summary is None:
         return False
     positions = positions_from_json(snapshot.summary.additional_properties[names.POSITION])

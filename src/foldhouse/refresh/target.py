@@ -1,4 +1,4 @@
-"""The table that is folded into: loaded, created, or given a new schema together with the commit that rebuilds it."""
+"""The table that a fold writes: load it, create it, or plan a change of its schema for the commit to come."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from foldhouse.values.metadata_names import KIND
 
 @dataclass(frozen=True)
 class Target:
-    """Where a fold is written.
+    """The table that a fold writes.
 
     Args:
         iceberg: the table as it was read.
-        layout: what to write by.
-        updates: changes of schema and partitioning that go with the commit.
+        layout: the layout of the new files.
+        updates: changes of schema and partitioning that the commit includes.
     """
 
     iceberg: IcebergTable
@@ -39,10 +39,10 @@ class Target:
 
 
 def loaded(catalog: Catalog, table: Table) -> IcebergTable | None:
-    """The table of a declaration; `None` where it does not exist yet.
+    """Load the table of a declaration; `None` if it does not exist yet.
 
     Raises:
-        DefinitionError: what is stored under its name is a stream, or another tool's.
+        DefinitionError: the stored table of this name is a stream, or belongs to another tool.
     """
     try:
         return check_table(catalog.load_table(table.name))
@@ -51,7 +51,7 @@ def loaded(catalog: Catalog, table: Table) -> IcebergTable | None:
 
 
 def load_or_create(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None) -> Target:
-    """The table of a declaration as it was loaded earlier, created where it did not exist."""
+    """Return the table of a declaration as it was loaded earlier, or create it."""
     table, iceberg = compiled.table, earlier
     if iceberg is None:
         schema, spec = _shape(compiled)
@@ -60,8 +60,11 @@ def load_or_create(catalog: Catalog, compiled: Compiled, earlier: IcebergTable |
     return Target(iceberg, Layout.of(iceberg))
 
 
-def load_anew(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None) -> Target:
-    """The table of a declaration in the shape that is declared now, whatever shape it has."""
+def load_for_rebuild(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None) -> Target:
+    """Return the table of a declaration with the columns and partitioning that are declared now.
+
+    The stored columns and partitioning may be any others: a rebuild replaces them.
+    """
     target = load_or_create(catalog, compiled, earlier)
     schema, spec = _shape(compiled)
     updates = replacing(target.iceberg, schema, spec)
@@ -69,14 +72,14 @@ def load_anew(catalog: Catalog, compiled: Compiled, earlier: IcebergTable | None
 
 
 def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
-    """The table with the columns that its fold has now, if the rows it holds are right with them.
+    """Return the table with the columns that its fold has now, if the stored rows are correct with them.
 
-    Columns that are added (null in every row there is) and types that are widened go with the next commit, by field id.
-    A head that was rolled back to may have other columns and another partitioning than the table has now; then it goes
-    on with its own.
+    Two changes are made with the next commit, by field id: a column is added, which is null in every stored row, or a
+    type is widened. After a rollback, the head may have other columns and another partitioning than the table's
+    current ones; then the columns and partitioning of the head are used.
 
     Raises:
-        DefinitionChanged: the columns differ in another way, or the head is of before a rebuild into other partitions.
+        DefinitionChanged: the columns differ in another way, or the head is older than a rebuild with other partitions.
     """
     schema, spec = _shape(compiled)
     iceberg = target.iceberg
@@ -90,12 +93,12 @@ def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
     refused = list(chosen.refused)
     spec_id = _spec_of_head(iceberg)
     if spec_id is None or partitioning(chosen.schema, iceberg.specs()[spec_id]) != partitioning(schema, spec):
-        refused.append("its head is of before a rebuild into other partitions")
+        refused.append("its head is older than a rebuild with other partitions")
     if refused or spec_id is None:
         name = compiled.table.name
         raise DefinitionChanged(
-            f"{name} cannot go on in the shape that its fold has now: {'; '.join(refused)}; "
-            f"run `foldhouse rebuild {name}` to fold it anew"
+            f"{name} cannot be refreshed with the columns that its fold has now: {'; '.join(refused)}; "
+            f"run `foldhouse rebuild {name}` to fold it again"
         )
     back = (SetDefaultSpecUpdate(spec_id=spec_id),) if spec_id != iceberg.spec().spec_id else ()
     updates = (*moved_to(iceberg, chosen.schema), *back)
@@ -103,9 +106,10 @@ def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:
 
 
 def _spec_of_head(iceberg: IcebergTable) -> int | None:
-    """The partitioning of the head's files, in which position deletes for them have to be written; `None` for several.
+    """Return the partition spec of the head's files; `None` if they have several.
 
-    It is not the table's own where the head was rolled back to behind a rebuild.
+    Position deletes for these files must be written in their spec. It differs from the table's default spec if the
+    head was rolled back to a snapshot before a rebuild.
     """
     slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
     specs = {one.file.spec_id for one in slices} or {iceberg.spec().spec_id}

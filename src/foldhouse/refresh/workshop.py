@@ -1,4 +1,4 @@
-"""What refreshing needs of a lake, as a value."""
+"""The parts of a lake that a refresh uses, as one value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from foldhouse.values.tuning import Tuning
 
 @dataclass(frozen=True)
 class Workshop:
-    """What refreshing needs of the lake.
+    """The parts of a lake that a refresh uses.
 
     Args:
-        catalog: where tables are registered.
-        session: gives the Spark session, started at the first call.
-        compiled: compiles a declaration against its sources' layouts.
-        tuning: how large a window is folded in this process, and how.
-        run_id: who is running, for the summary.
+        catalog: the catalog of the tables.
+        session: returns the Spark session; the first call starts it.
+        compiled: compiles a declaration against the layouts of its sources.
+        tuning: the limits that decide where and how a window is folded.
+        run_id: identifies the run in the summary of the commit.
     """
 
     catalog: Catalog

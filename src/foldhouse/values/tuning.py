@@ -100,7 +100,7 @@ class Tuning:
     """Signed rows of a group that a thread of this process folds at once: all cores do so at the same time."""
     skew_factor: int = 4
     """The largest bucket may have so many times the rows of the average one without being prepared for: hash buckets
-    are about equally large, and slivers cost a hash of each key."""
+    are about equally large, and subgroups cost a hash of each key."""
     decided_rows: int = 16_000_000
     """Rows among which the deciding ones are found: their keys and sequences are in memory, some 50 bytes each."""
     decisive_bytes: int = 512 * _MIB

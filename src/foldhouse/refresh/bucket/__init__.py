@@ -1,1 +1,1 @@
-"""Bucket: what it holds is read, combined with the signed rows, and written."""
+"""Bucket: read its stored rows, combine them with signed rows, and write the result."""

@@ -1,10 +1,11 @@
-"""The rules that decide when files are written again: by a refresh, of a bucket, and by a compaction.
+"""The rules for rewriting files: those of a bucket during a refresh, and those of a partition during a compaction.
 
-Position deletes cost what the change costs; every reader pays for them afterwards. Measured with 5M rows, a layer of
-20 % deleted positions makes a read about half as slow again, so that is about where a file is written anew. Where a
-bucket's files become many, its small ones are written as one, in steps that grow: a row is carried along a few times on
-its way into a large file, however many refreshes there are. A compaction has the time to do it from five files on,
-where that leaves fewer.
+Writing position deletes costs in proportion to the change, but every later read pays for them. Measured with 5M rows,
+a read is about 50 % slower with 20 % deleted positions, so a file is rewritten at about that point.
+
+If a bucket has many small files, they are merged into one, in steps that grow. So a row is rewritten only a few times
+on its way into a large file, however many refreshes there are. A compaction merges from five files on, if that leaves
+fewer files.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from foldhouse.values.tuning import Tuning
 
 @dataclass(frozen=True)
 class Stored:
-    """A data file as it is after a change, if it is left where it is.
+    """A data file as it would be after a change that does not rewrite it.
 
     Args:
-        rows: the rows it has.
-        deleted: how many of them are deleted then.
-        patience: from 0 to 1, how long it is left, see `Tuning.patience_least_share`.
+        rows: rows of the file, including deleted ones.
+        deleted: how many of these rows are deleted.
+        patience: from 0 to 1, how long the file waits for a rewrite; see `Tuning.patience_least_share`.
     """
 
     rows: int
@@ -33,23 +34,23 @@ class Stored:
 
     @property
     def live(self) -> int:
-        """The rows that are not."""
+        """How many rows are not deleted."""
         return self.rows - self.deleted
 
 
 def files_to_rewrite(
     files: Sequence[Stored], rows_added: int, tuning: Tuning, *, leaves_deletes: bool = True
 ) -> list[int]:
-    """Which data files of a bucket are better written anew, together with the rows that are added.
+    """Choose the data files of a bucket to rewrite together with the added rows.
 
     Args:
-        files: its data files.
-        rows_added: new and changed rows.
-        tuning: how many deletes and small files are too many.
-        leaves_deletes: whether deleted rows may be left in a file; else every file that has one is written anew.
+        files: the data files of the bucket.
+        rows_added: number of new and changed rows.
+        tuning: how many deleted rows and small files are too many.
+        leaves_deletes: whether deleted rows may stay in a file; else every file with deleted rows is rewritten.
 
     Returns:
-        Places in `files`, ascending: those of which much is deleted, and small ones once there are many.
+        Places in `files`, ascending: the files with many deleted rows, and the small files once there are many.
     """
     share = tuning.deleted_share if leaves_deletes else 0
     least, spread = tuning.patience_least_share, tuning.patience_spread_share
@@ -69,33 +70,33 @@ def files_to_rewrite(
 
 
 def patience_of(path: str) -> float:
-    """How long a file is left, alike whenever it is asked for; different for each file."""
+    """Return the patience of a file: a hash of its path, so that it never changes and differs between files."""
     return zlib.crc32(path.encode()) / 2**32
 
 
 def merging_deletes_pays(delete_files: int, tuning: Tuning) -> bool:
-    """Whether so many delete files of a bucket are better written as one."""
+    """Whether a bucket has so many delete files that one merged file is better."""
     return delete_files >= tuning.merged_delete_files
 
 
 def is_small(one: Slice, target_bytes: int, tuning: Tuning) -> bool:
-    """Whether a file is so much smaller than the size aimed at that it is better written together with others."""
+    """Whether a file is so much smaller than the target size that merging it with others pays."""
     return one.file.size_bytes < tuning.small_file_share * target_bytes
 
 
 def is_worn(rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
-    """Whether so large a share of the stored rows is deleted that readers pay for it."""
+    """Whether so many of the stored rows are deleted that reads are noticeably slower."""
     return rows_deleted > tuning.deleted_share * rows_stored
 
 
 def compacting_pays(files: int, files_after: int, rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
-    """Whether writing some files anew leaves readers with noticeably less to do.
+    """Whether rewriting some files makes reads noticeably faster.
 
     Args:
-        files: data and delete files that are there.
-        files_after: data files there will be.
-        rows_stored: rows of the data files, deleted ones among them.
-        rows_deleted: how many of them are deleted.
-        tuning: how many files are worth it for their number alone.
+        files: number of data and delete files now.
+        files_after: number of data files afterwards.
+        rows_stored: rows of the data files, including deleted ones.
+        rows_deleted: how many of these rows are deleted.
+        tuning: from how many files on their number alone is a reason.
     """
     return is_worn(rows_stored, rows_deleted, tuning) or (files >= tuning.compacted_files and files_after < files)

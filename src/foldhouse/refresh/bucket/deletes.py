@@ -1,4 +1,4 @@
-"""The newest delete that a table has folded, as text in its snapshots: events of absent keys are held against it."""
+"""The newest delete that a table has folded, as text in its summaries; events of absent keys are compared with it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Sequenced = Sequence[tuple[str, pa.DataType]]
 
 
 def sequence_to_json(sequence: tuple[Any, ...] | None, types: Sequenced) -> str | None:
-    """A sequence as a JSON list of texts: ISO 8601 for moments, hexadecimal for bytes."""
+    """Write a sequence as a JSON list of texts: ISO 8601 for times, hexadecimal for bytes."""
     if sequence is None:
         return None
     return json.dumps([_text(value, kind) for value, (_, kind) in zip(sequence, types, strict=True)])
 
 
 def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | None:
-    """The inverse of `sequence_to_json` for a text of a summary; see `sequence_of_text`.
+    """Read the sequence in a summary, as `sequence_to_json` wrote it; see `sequence_of_text`.
 
     Raises:
-        ForeignCommit: it is nothing that foldhouse wrote.
+        ForeignCommit: foldhouse cannot have written the text.
     """
     if text is None:
         return None
@@ -35,17 +35,18 @@ def sequence_from_json(text: str | None, types: Sequenced) -> tuple[Any, ...] | 
 
 
 def sequence_of_text(text: str, types: Sequenced) -> tuple[Any, ...]:
-    """A sequence at the types of now: a column may have been widened since it was written.
+    """Read a sequence with the present types: a column may have been widened since the text was written.
 
     Raises:
-        ValueError, TypeError: it is none (Arrow's errors are among them).
+        ValueError, TypeError: the text is not a sequence. Arrow's errors are subclasses of these.
     """
     return tuple(_value(part, kind) for part, (_, kind) in zip(json.loads(text), types, strict=True))
 
 
 def newest(sequences: Iterable[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
-    """The greatest sequence, NaN above every number; `None` where there is none."""
+    """Return the greatest sequence, with NaN above every number; `None` if there is no sequence."""
     given = [sequence for sequence in sequences if sequence is not None]
+    # only NaN differs from itself, so the pair (is NaN, value) sorts it last
     return max(given, key=lambda sequence: [(value != value, value) for value in sequence], default=None)
 
 

@@ -1,7 +1,7 @@
-"""Buckets: read what they hold, combine it with the signed rows, write what changed.
+"""Fold buckets: read their stored rows, combine these with the signed rows, and write the rows that changed.
 
-It runs in Spark's tasks and in process. A task that is retried or run twice leaves files that no commit names, never
-a row twice.
+This runs in Spark tasks and in process. A task that is retried or run twice leaves files that no commit references; it
+never stores a row twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from foldhouse.kernel.combine import (
 from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
-from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.files import Partition
 from foldhouse.storage.live import Slice
@@ -46,19 +46,19 @@ NULL_SEQUENCE = "null sequence"
 
 @dataclass(frozen=True)
 class BucketResult:
-    """What one bucket came to.
+    """The result of folding one bucket.
 
     Args:
-        bucket: which bucket, as `with_bucket` names it.
-        added: files to commit.
-        removed: paths of files that the commit takes out.
-        unresolved: keys to recompute, as an Arrow table; nothing was written while there are any.
-        null_key_rows: rows (net) that were left out because a key is null.
-        null_sequence_rows: rows (net) that were left out because it is not known when they come.
+        bucket: the bucket, as text in the column `__bucket`; see `with_bucket`.
+        added: files that the commit adds.
+        removed: paths of files that the commit removes.
+        unresolved: keys to recompute, as an Arrow table; if there are any, nothing was written.
+        null_key_rows: rows left out because a key is null, minus the retracted ones.
+        null_sequence_rows: rows left out because a part of their sequence is null, minus the retracted ones.
         deleted_upto: the newest sequence of an event that deletes its key, in this bucket or those folded with it.
         rows_written: new and changed rows of the table.
-        rows_carried: unchanged rows that a rewritten file had to take along.
-        rows_deleted: held rows that were changed or disappeared.
+        rows_carried: unchanged rows that were copied from a rewritten file.
+        rows_deleted: stored rows that were changed or disappeared.
     """
 
     bucket: str
@@ -80,14 +80,14 @@ class BucketResult:
 
 @dataclass(frozen=True)
 class BucketJob:
-    """What folding the buckets of one table takes; it is sent to Spark's tasks.
+    """Everything needed to fold the buckets of one table; it is sent to Spark tasks.
 
     Args:
         plan: the compiled fold.
-        layout: of the table.
-        slices: partition -> what it holds.
-        tuning: how much is held at once, and when files are written again.
-        deleted_upto: the newest sequence of any delete that was folded before.
+        layout: the layout of the table.
+        slices: partition -> its stored files.
+        tuning: how many rows are in memory at once, and when files are rewritten.
+        deleted_upto: the newest sequence of any delete folded earlier.
     """
 
     plan: FoldPlan
@@ -98,7 +98,10 @@ class BucketJob:
 
 
 def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `__bucket`: the row's Iceberg partition as JSON; a word where a key, or the sequence, is null."""
+    """Add the column `__bucket`: the row's Iceberg partition as JSON.
+
+    It is `NULL_KEY` or `NULL_SEQUENCE` if a key or a part of the sequence is null.
+    """
     sequence = [pl.col(sequence_column(i)).is_null() for i in range(len(plan.sequence))]
     is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
     rows = rows.with_columns(
@@ -111,6 +114,7 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
         given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
         transformed = pl.from_arrow(partition_field.transform.pyarrow_transform(source.field_type)(given))
         assert isinstance(transformed, pl.Series)
+        # Iceberg stores a day as its number since 1970, and so does Polars physically
         values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
     inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
     unordered = pl.when(pl.col("__no_sequence")).then(pl.lit(NULL_SEQUENCE)).otherwise(inside)
@@ -119,24 +123,25 @@ def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFr
 
 
 def partition_of(bucket: str) -> Partition:
-    """The partition that a `__bucket` text names; that of rows which are not folded has no values."""
+    """Return the partition of a `__bucket` text; for rows that are left out, it has no values."""
     return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
 def groups_of(
     job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
 ) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
-    """The rows of all buckets in groups of whole buckets: few enough rows to fold at once, enough to be worth a call.
+    """Divide rows into groups of whole buckets: small enough to fold at once, large enough to be worth a call.
 
     Args:
-        job: the table.
+        job: the job of the table.
         rows: signed rows with their `__bucket`.
-        recomputed: the full rows of the keys that were unresolved, with their `__bucket`.
-        at_least: how many groups are wanted, where there are so many buckets.
+        recomputed: all source rows of the keys that were unresolved, with their `__bucket`.
+        at_least: how many groups are wanted, if there are so many buckets.
     """
     frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
     sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
     most = min(job.tuning.grouped_rows, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    # the running count of rows, divided by the size of a group, numbers the groups
     members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
     if members[_GROUP].n_unique() <= 1:
         return [(rows, recomputed)]
@@ -160,9 +165,12 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     """Fold the signed rows of some buckets and write their new files.
 
     Args:
-        job: the table.
-        rows: signed rows with their `__bucket`, or their partial sums, see `partial_sums`.
-        recomputed: all source rows of the keys that were unresolved, see `combine`, with their `__bucket`.
+        job: the job of the table.
+        rows: signed rows with their `__bucket`, or partial sums of them; see `partial_sums`.
+        recomputed: all source rows of the keys that were unresolved, with their `__bucket`; see `combine`.
+
+    Returns:
+        One result per bucket. A bucket with unresolved keys is not written; the other buckets are.
     """
     unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
     results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
@@ -171,15 +179,15 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     places = _places_of(job, rows, recomputed)
     if places.is_empty():
         return results
-    held = {bucket: _held(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
-    first = dict(zip(held, accumulate((len(one.slices) for one in held.values()), initial=0), strict=False))
-    combined = _combined(job, rows, recomputed, places, held, first)
+    stored = {bucket: _stored_rows(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
+    first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
+    combined = _combined(job, rows, recomputed, places, stored, first)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
-    new = _by_bucket(job, combined.rows, places, list(held))
-    for bucket, one in held.items():
+    new = _by_bucket(job, combined.rows, places, list(stored))
+    for bucket, one in stored.items():
         ends = first[bucket] + len(one.slices)
         gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
         written = new.pop(bucket, combined.rows.clear())
@@ -192,7 +200,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
 def _by_bucket(
     job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, buckets: Sequence[str]
 ) -> dict[str, pl.DataFrame]:
-    """Rows of the table, by the bucket that the place of their key names."""
+    """Divide rows of the table by the bucket of their key."""
     if len(buckets) == 1:
         return {buckets[0]: rows}
     parts = by_keys(rows, places, job.plan.key_names, "left").partition_by(BUCKET, as_dict=True, include_key=False)
@@ -204,10 +212,10 @@ def _combined(
     rows: pl.DataFrame,
     recomputed: pl.DataFrame | None,
     places: pl.DataFrame,
-    held: Mapping[str, Held],
+    stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
 ) -> Combined:
-    """The signed rows of some buckets combined with what they hold: in pieces where they are very many.
+    """Combine the signed rows of some buckets with their stored rows, in several pieces if there are very many.
 
     All rows of a key are in one piece.
     """
@@ -226,7 +234,7 @@ def _combined(
         is_summed = SIGNED in own.columns
         sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
         again = None if full is None else full.drop(BUCKET)
-        state = _state_of(job, {b: one for b, one in held.items() if b in keys}, first, keys, sums, again)
+        state = _state_of(job, {b: one for b, one in stored.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
@@ -238,25 +246,25 @@ def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
 
 def _state_of(
     job: BucketJob,
-    held: Mapping[str, Held],
+    stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
     keys: Mapping[str, pl.DataFrame],
     sums: pl.DataFrame,
     recomputed: pl.DataFrame | None,
 ) -> pl.DataFrame:
-    """The held rows of some keys, their seldom needed columns only where they are needed.
+    """Read the stored rows of some keys; seldom needed columns are read only for the rows that need them.
 
     Args:
-        job: the table.
-        held: bucket -> what it holds.
-        first: bucket -> what the number of its first file is among those of all buckets.
-        keys: bucket -> the keys wanted.
-        sums: what the signed rows come to.
-        recomputed: the full rows of keys that were unresolved.
+        job: the job of the table.
+        stored: bucket -> its stored rows.
+        first: bucket -> the number of its first file, counted over the files of all buckets.
+        keys: bucket -> the wanted keys.
+        sums: the aggregated signed rows.
+        recomputed: all source rows of the keys that were unresolved.
     """
     plan, seldom = job.plan, job.plan.seldom_needed
     often = [name for name in plan.table_schema.names if name not in seldom]
-    parts = [part.of_all(first[b]) for b, one in held.items() for part in one.of_keys(keys[b], often)]
+    parts = [part.of_all(first[b]) for b, one in stored.items() for part in one.of_keys(keys[b], often)]
     state = framed(plan, job.layout, parts, often)
     columns = [*plan.table_schema.names, FILE, ROW_POSITION]
     unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
@@ -264,7 +272,7 @@ def _state_of(
         return state.with_columns(unread).select(columns)
     places = lacking(plan, state.with_columns(unread), sums, recomputed)
     found = []
-    for bucket, one in held.items():
+    for bucket, one in stored.items():
         inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
         wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
         found += [part.of_all(first[bucket]) for part in one.at(wanted, seldom)]
@@ -275,7 +283,7 @@ def _state_of(
 
 
 def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
-    """The buckets in which a key has to be recomputed; nothing of them is written."""
+    """Return a result for each bucket with a key that must be recomputed; nothing of these buckets is written."""
     return [
         BucketResult(str(bucket), unresolved=keys.drop(BUCKET).to_arrow())
         for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
@@ -285,7 +293,7 @@ def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
 def _others(
     job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, blocked: pl.DataFrame
 ) -> list[BucketResult]:
-    """The buckets in which no key has to be recomputed, folded."""
+    """Fold the buckets in which no key must be recomputed."""
     is_other = ~pl.col(BUCKET).is_in(blocked[BUCKET].unique().implode())
     return fold_buckets(job, rows.filter(is_other), None if recomputed is None else recomputed.filter(is_other))
 
@@ -298,17 +306,17 @@ def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
 
 
 def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
-    """The keys, each once, and their buckets."""
+    """Return each key once, with its bucket."""
     frames = [f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None]
     return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
 
 
-def _held(job: BucketJob, bucket: str) -> Held:
-    return Held(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
+def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:
+    return StoredRows(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
 
 
-def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
-    """Write what changed in one bucket: its new and changed rows, and the places of the rows they replace."""
+def _written(job: BucketJob, bucket: str, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
+    """Write the changes of one bucket: its new and changed rows, and deletes of the rows they replace."""
     counted = BucketResult(
         bucket,
         rows_written=rows.height,
@@ -316,5 +324,5 @@ def _written(job: BucketJob, bucket: str, held: Held, rows: pl.DataFrame, gone: 
     )
     if rows.is_empty() and gone.is_empty():
         return counted
-    written = write_bucket(job.plan, partition_of(bucket), held, rows, gone)
+    written = write_bucket(job.plan, partition_of(bucket), stored, rows, gone)
     return replace(counted, added=written.added, removed=written.removed, rows_carried=written.rows_carried)

@@ -1,7 +1,7 @@
-"""What a bucket holds: read as far as a change needs it, the rows of some keys first by their keys alone.
+"""Read the stored rows of a bucket, as few as a change needs.
 
-Of a file whose keys cannot be among the wanted ones nothing is read, of the others the key columns; the remaining
-columns only of the row groups that hold a wanted row.
+A file whose bounds exclude every wanted key is not read. From the other files, the key columns are read first. Then the
+remaining columns are read only from row groups with a wanted row.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from foldhouse.values.tuning import Tuning
 
 
 @dataclass(frozen=True)
-class Held:
-    """The rows of one bucket.
+class StoredRows:
+    """The stored rows of one bucket.
 
     Args:
         key_names: the key columns of the table.
-        layout: of the table.
-        slices: the bucket's files with their delete files.
-        tuning: when keys are looked for, and when all is read.
+        layout: the layout of the table.
+        slices: the bucket's data files with their delete files.
+        tuning: decides whether keys are looked up or the whole bucket is read.
     """
 
     key_names: Sequence[str]
@@ -50,11 +50,11 @@ class Held:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of live rows."""
         return sum(one.file.rows - len(self._gone(one)) for one in self.slices)
 
     def gone(self, number: int) -> np.ndarray:
-        """The sorted positions of a file that are deleted."""
+        """Return the deleted positions of a file, sorted."""
         return self._gone(self.slices[number])
 
     def _gone(self, one: Slice) -> np.ndarray:
@@ -62,12 +62,12 @@ class Held:
         return np.empty(0, np.int64) if found is None or not one.deletes else found
 
     def rows_of(self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str]) -> list[Part]:
-        """The rows of some files but for those at some positions of each.
+        """Read all rows of some files except those at the given positions.
 
         Args:
-            numbers: of the files.
-            without: of each file, sorted positions.
-            columns: of the table.
+            numbers: the places of the files in `slices`.
+            without: per file, the positions to leave out, sorted.
+            columns: columns of the table.
         """
         parts = []
         for number, positions in zip(numbers, without, strict=True):
@@ -77,11 +77,11 @@ class Held:
         return parts
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> list[Part]:
-        """The rows of some keys, and perhaps others.
+        """Read the rows of some keys, and possibly rows of other keys.
 
         Args:
             keys: the key columns, each key once.
-            columns: of the table, the keys among them.
+            columns: columns of the table, including the keys.
         """
         if keys.height > self.tuning.read_whole_share * self.rows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
@@ -91,11 +91,11 @@ class Held:
         return [self._of_keys(number, one, wanted, columns) for number, one in numbered if one.file in candidates]
 
     def at(self, places: pl.DataFrame, columns: Sequence[str]) -> list[Part]:
-        """Some columns of the rows at some places, and no others.
+        """Read some columns of exactly the rows at some places.
 
         Args:
-            places: numbers of files and positions in them, each once.
-            columns: of the table.
+            places: `__file` and `__position` of the rows, each once.
+            columns: columns of the table.
         """
         parts = []
         for (number,), found in places.partition_by(FILE, as_dict=True).items():
@@ -111,7 +111,10 @@ class Held:
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
     def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> Part:
-        """The rows of one file: by the keys first, unless every row group is likely to hold one of them."""
+        """Read the wanted rows of one file.
+
+        The keys are read first, unless there are so many wanted keys that every row group probably has one.
+        """
         file = open_file(self.layout, one.file.path)
         groups = file.row_groups_with(self.layout, self.key_names[0], wanted.ordered)
         is_dense = wanted.keys.height >= self.tuning.dense_row_group_keys * len(groups)
@@ -135,18 +138,18 @@ class Part:
     positions: np.ndarray
 
     def of_all(self, first: int) -> Part:
-        """The same, its file counted among those of several buckets, of which this one's begin at a number."""
+        """Return the same rows with the file's number counted over several buckets; this bucket begins at `first`."""
         return Part(self.number + first, self.rows, self.positions)
 
 
 def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Sequence[str]) -> pl.DataFrame:
-    """Parts of files of one table as one frame, with `__file` and `__position`.
+    """Concatenate parts of files of one table into one frame, and add `__file` and `__position`.
 
     Args:
-        plan: of the table's fold.
-        layout: of the table.
-        parts: with at least these columns.
-        columns: of the table.
+        plan: the compiled fold of the table.
+        layout: the layout of the table.
+        parts: rows with at least these columns.
+        columns: columns of the table.
     """
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in columns])
     tables = [part.rows.select(columns).cast(target) for part in parts]
@@ -160,12 +163,15 @@ def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Seque
 
 
 def _left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndarray:
-    """The positions that are not among some that are gone."""
+    """Return the positions that are not deleted."""
     return positions[_is_left(positions, gone, tuning)] if len(gone) else positions
 
 
 def _is_left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndarray:
-    """Whether each position is not among some that are gone; both ascending, the latter not empty."""
+    """Whether each position is not deleted; both arrays ascend, and `gone` is not empty.
+
+    A few positions are looked up by binary search. For many, a mask over all positions is faster.
+    """
     if len(positions) < len(gone) // tuning.looked_up_rows_factor:
         places = np.searchsorted(gone, positions)
         return np.asarray(gone[np.minimum(places, len(gone) - 1)] != positions)
@@ -175,18 +181,18 @@ def _is_left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndar
 
 
 def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
-    """The rows at some ascending places, each once."""
-    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+    """Return the rows at some distinct ascending places."""
+    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))  # as many places as rows: all of them
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The keys that are looked for.
+    """The wanted keys, prepared for lookups in many files.
 
     Args:
         keys: the key columns, each key once.
-        ordered: the values of the first one, ascending.
-        numbers: the same in memory, where whole numbers are the only key; else `None`.
+        ordered: the values of the first key column, ascending.
+        numbers: the same values as an array if there is one key column and its type is an integer; else `None`.
     """
 
     keys: pl.DataFrame
@@ -195,20 +201,20 @@ class _Wanted:
 
     @classmethod
     def of(cls, keys: pl.DataFrame, names: Sequence[str]) -> _Wanted:
-        """Of a frame of keys."""
+        """Prepare a frame of keys."""
         first = keys[names[0]].unique().sort()
         is_number = len(names) == 1 and first.dtype.is_integer()
         return cls(keys.select(names), first.to_list(), first.to_numpy() if is_number else None)
 
     def places(self, rows: pa.Table) -> np.ndarray:
-        """Which rows of a table are of one of the keys, as int64, ascending."""
+        """Return the places of the rows of a table that have a wanted key, as int64, ascending."""
         (first, *more) = self.keys.columns
         kind = rows.schema.field(first).type
         if self.numbers is not None and len(self.numbers) and rows.num_rows:
-            held = rows[first].to_numpy()
-            if bool((held[1:] > held[:-1]).all()):  # as foldhouse writes its files
-                at = np.searchsorted(held, self.numbers)
-                is_there = held[np.minimum(at, len(held) - 1)] == self.numbers
+            stored = rows[first].to_numpy()
+            if bool((stored[1:] > stored[:-1]).all()):  # files that foldhouse wrote are sorted: use binary search
+                at = np.searchsorted(stored, self.numbers)
+                is_there = stored[np.minimum(at, len(stored) - 1)] == self.numbers
                 return np.asarray(at[is_there], np.int64)
         if not more and not pa.types.is_floating(kind):
             among = pc.is_in(rows[first], value_set=self.keys[first].to_arrow().cast(kind))

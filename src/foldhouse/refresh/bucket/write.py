@@ -1,6 +1,6 @@
-"""What changed in one bucket, written: new rows, the positions of those they replace, and files that are due anew.
+"""Write the changes of one bucket: new rows, position deletes of the rows they replace, and rewritten files.
 
-A task that is retried or run twice leaves files that no commit names, never a row twice.
+A task that is retried or run twice leaves files that no commit references; it never stores a row twice.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyiceberg.manifest import DataFile
 from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
-from foldhouse.refresh.bucket.read import Held, framed
+from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 
 WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
-"""Iceberg's own property of a table; with anything else, and without it, rows are deleted by their positions."""
+"""Iceberg's table property, and the value that makes a refresh rewrite files instead of writing position deletes."""
 
 
 @dataclass(frozen=True)
@@ -44,60 +44,62 @@ class _Bucket:
     """One bucket before anything is written.
 
     Args:
-        held: what it holds.
-        gone: of each of its files, the sorted positions that are deleted now.
+        stored: its stored rows.
+        gone: per file, the sorted positions that this change deletes.
     """
 
-    held: Held
+    stored: StoredRows
     gone: tuple[np.ndarray, ...] = field(repr=False)
 
     def dead(self, place: int) -> np.ndarray:
-        """The positions of a file that are deleted now or were before, sorted."""
-        before, now = self.held.gone(place), self.gone[place]  # none is deleted twice
-        return np.sort(np.concatenate([before, now]), kind="stable")
+        """Return the positions of a file that are deleted by this change or were before, sorted."""
+        before, now = self.stored.gone(place), self.gone[place]  # disjoint: a deleted row is never read
+        return np.sort(np.concatenate([before, now]), kind="stable")  # merges two sorted runs in linear time
 
 
-def write_bucket(plan: FoldPlan, partition: Partition, held: Held, rows: pl.DataFrame, gone: pl.DataFrame) -> Written:
-    """Write what changed in one bucket.
+def write_bucket(
+    plan: FoldPlan, partition: Partition, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame
+) -> Written:
+    """Write the changes of one bucket.
 
     Args:
-        plan: of the table's fold.
-        partition: of the bucket.
-        held: what it holds.
-        rows: its new and changed rows.
-        gone: the places of the rows they replace: `__file` counts the bucket's files.
+        plan: the compiled fold of the table.
+        partition: the partition of the bucket.
+        stored: the stored rows of the bucket.
+        rows: the new and changed rows of the bucket.
+        gone: `__file` and `__position` of the rows to delete; `__file` is the place in `stored.slices`.
     """
-    layout = held.layout
+    layout = stored.layout
     by_file = {
         number: places[ROW_POSITION].sort().to_numpy()
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()
     }
-    bucket = _Bucket(held, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(held.slices))))
+    bucket = _Bucket(stored, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(stored.slices))))
     files = [
-        Stored(one.file.rows, len(held.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
-        for place, one in enumerate(held.slices)
+        Stored(one.file.rows, len(stored.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
+        for place, one in enumerate(stored.slices)
     ]
-    delete_files = {path for one in held.slices for path in one.deletes}
+    delete_files = {path for one in stored.slices for path in one.deletes}
     is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
-    anew = files_to_rewrite(files, rows.height, held.tuning, leaves_deletes=not is_copied)
-    stays = [place for place in range(len(files)) if place not in anew]
+    rewritten = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied)
+    stays = [place for place in range(len(files)) if place not in rewritten]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
-    if anew:
-        parts = held.rows_of(anew, [bucket.dead(place) for place in anew], rows.columns)
+    if rewritten:
+        parts = stored.rows_of(rewritten, [bucket.dead(place) for place in rewritten], rows.columns)
         rows = pl.concat([rows, framed(plan, layout, parts, rows.columns).select(rows.columns)])
-    added = _data_files(layout, plan, partition, rows, held.tuning.written_file_bytes)
-    removed = (*(held.slices[place].file.path for place in anew), *sorted(replaced))
+    added = _data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes)
+    removed = (*(stored.slices[place].file.path for place in rewritten), *sorted(replaced))
     return Written((*added, *deletes), removed, rows.height - before)
 
 
 def _deletes(
     layout: Layout, partition: Partition, bucket: _Bucket, stays: Sequence[int], delete_files: set[str]
 ) -> tuple[tuple[DataFile, ...], set[str]]:
-    """The delete file for the files that stay, and the delete files that go."""
-    slices = bucket.held.slices
+    """Write the position deletes for the files that stay; return the new delete file and the delete files to remove."""
+    slices = bucket.stored.slices
     needed = {path for place in stays for path in slices[place].deletes}
-    merges = merging_deletes_pays(len(needed), bucket.held.tuning)
+    merges = merging_deletes_pays(len(needed), bucket.stored.tuning)
     of_place = bucket.dead if merges else lambda place: bucket.gone[place]
     positions = [(slices[place].file.path, of_place(place)) for place in stays]
     positions = [(path, found) for path, found in positions if len(found)]
@@ -108,7 +110,7 @@ def _deletes(
 def _data_files(
     layout: Layout, plan: FoldPlan, partition: Partition, rows: pl.DataFrame, most_bytes: int
 ) -> tuple[DataFile, ...]:
-    """The rows in files of a size that can be read at once, in the order of their keys."""
+    """Write rows into data files of limited size, sorted by their keys."""
     if rows.is_empty():
         return ()
     ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)

@@ -1,1 +1,1 @@
-"""Rows: a table's logic evaluated over its sources, with a sign for what was and what is."""
+"""Rows: evaluate a table's logic over its sources; added rows have the weight +1, removed rows -1."""

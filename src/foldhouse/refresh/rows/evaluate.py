@@ -1,8 +1,8 @@
-"""The rows of a table's logic over its sources at one moment, with a sign: in this process, or in Spark.
+"""Evaluate a table's logic over its sources and return signed rows: in this process, or in Spark.
 
-What a window changes is a sum of evaluations. Linear logic is evaluated over the rows that came (+1) and that went
-(-1). Any other logic is evaluated over the sources as they are (+1) and as they were (-1), each restricted to what may
-differ.
+The changes of a window are a sum of evaluations. Linear logic is evaluated over the added rows (+1) and the removed
+rows (-1). Any other logic is evaluated over the sources as they are (+1) and as they were (-1), each restricted to the
+rows that may differ.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from foldhouse.values.window import Coverage
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Rows of a source whose values of some columns are among given ones; null equals null.
+    """Selects the rows of a source that have one of the given values in some columns; null equals null.
 
     Args:
-        columns: of the source.
-        keys: the wanted values, each once, as a frame whose columns are named so.
+        columns: columns of the source.
+        keys: the wanted values, each once, as a frame with these columns.
     """
 
     columns: tuple[str, ...]
@@ -51,11 +51,11 @@ class Evaluation:
     """One evaluation of a table's logic.
 
     Args:
-        weight: +1 for what is there, -1 for what was there.
-        pieces: of each source, the rows it goes over.
+        weight: +1 for rows of the present sources, -1 for rows of the earlier ones.
+        pieces: per source, the rows to evaluate.
         coverage: rows of other partitions of the table are left out.
-        choices: of each source, which of its rows may matter: those that any of its choices admits; all without one.
-        deliveries: of each source with an `event_id`, where other deliveries of the same events may be.
+        choices: per source, choices of its rows. A row is read if any choice selects it, or if there is no choice.
+        deliveries: per source, the pieces where other deliveries of the same events may be; used with an `event_id`.
     """
 
     weight: int
@@ -67,13 +67,13 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Logic:
-    """A table's logic with what evaluating it takes.
+    """A table's logic, with everything that is needed to evaluate it.
 
     Args:
-        compiled: the declaration.
-        layouts: of each source.
-        session: gives the Spark session.
-        tuning: how much is looked through here.
+        compiled: the compiled declaration.
+        layouts: one per source.
+        session: returns the Spark session.
+        tuning: how many rows this process compares to find those that may differ.
     """
 
     compiled: Compiled
@@ -88,7 +88,7 @@ class Logic:
 
     @cached_property
     def _read(self) -> Callable[[int, Piece, tuple[Choice, ...]], pl.DataFrame]:
-        """Reads each piece once, though it stands in the state before and in that after."""
+        """Return a function that reads a piece; a piece of both the earlier and the present state is read once."""
         known: dict[tuple[int, Piece, tuple[Choice, ...]], pl.DataFrame] = {}
 
         def read(place: int, piece: Piece, choices: tuple[Choice, ...]) -> pl.DataFrame:
@@ -105,15 +105,15 @@ class Logic:
 
 
 def empty_rows(plan: FoldPlan) -> pl.DataFrame:
-    """No signed rows."""
+    """Return a frame of signed rows without any row."""
     return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
 
 
 def chosen(rows: pl.DataFrame, choices: tuple[Choice, ...]) -> pl.DataFrame:
-    """The rows that any of the choices admits; all of them without one."""
+    """Return the rows that any of the choices selects; all rows without a choice."""
     if not choices:
         return rows
-    numbered = rows.with_row_index("__row")
+    numbered = rows.with_row_index("__row")  # so that a row that several choices select is returned once
     admitted = [
         by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)["__row"] for c in choices
     ]
@@ -121,7 +121,7 @@ def chosen(rows: pl.DataFrame, choices: tuple[Choice, ...]) -> pl.DataFrame:
 
 
 def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[Choice, ...]) -> list[Piece]:
-    """The pieces of a source that can hold rows some choice admits, by partition and column bounds."""
+    """Return the pieces of a source that can hold rows of some choice, by the column bounds of their files."""
     if not choices:
         return list(pieces)
     kept: dict[Piece, None] = {}
@@ -134,7 +134,7 @@ def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[C
 
 
 def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFrame:
-    """The rows of one source that an evaluation goes over, each event once."""
+    """Return the rows of one source that an evaluation reads, each event once."""
     choices = evaluation.choices[place]
     rows = _rows_of(logic, place, admitted(logic, place, evaluation.pieces[place], choices), choices)
     source = logic.compiled.table.sources[place]
@@ -154,7 +154,7 @@ def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[C
 
 
 def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
-    """The signed rows of some evaluations; only `rows`, where there is one, runs in Spark."""
+    """Return the signed rows of evaluations; only logic that is not plain runs in Spark."""
     compiled = logic.compiled
     frames = [empty_rows(logic.plan)]
     if compiled.is_plain:
@@ -166,7 +166,7 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
     for evaluation in evaluations:
         sources = [events_here(logic, place, evaluation) for place in range(len(compiled.inputs))]
         if compiled.shape.is_known and all(one.is_empty() for one in sources):
-            continue  # no rows come of no rows
+            continue  # logic of a known shape makes no rows from no rows
         given = [_frame(logic, place, rows) for place, rows in enumerate(sources)]
         signed.append(_signed(compiled, given, evaluation))
     if signed:
@@ -189,7 +189,7 @@ def _weight(weight: int) -> pl.Expr:
 
 
 def plain_columns(compiled: Compiled) -> list[pl.Expr]:
-    """Keys, arguments and sequence of logic that is plain, out of the columns of its source."""
+    """Select keys, arguments and sequence of plain logic from the columns of its source."""
     table = compiled.table
     arguments = [pl.col(str(a)).alias(argument_column(i)) for i, a in enumerate(arguments_of(compiled.fold))]
     sequence = [pl.col(name).alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
@@ -197,7 +197,7 @@ def plain_columns(compiled: Compiled) -> list[pl.Expr]:
 
 
 def covers(compiled: Compiled, coverage: Coverage) -> pl.Expr | None:
-    """Whether a row belongs to a partition of the coverage; `None` where every row does."""
+    """Whether a row belongs to a partition of the coverage, as an expression; `None` if every row does."""
     day = compiled.table.partition_by
     if day is None or coverage.is_everything:
         return None
@@ -210,12 +210,12 @@ def _covered(compiled: Compiled, rows: pl.DataFrame, coverage: Coverage) -> pl.D
 
 
 def evaluated_on_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> list[DataFrame]:
-    """The signed rows of each evaluation, as Spark DataFrames."""
+    """Return the signed rows of each evaluation as a Spark DataFrame."""
     return [_signed(logic.compiled, sources_on_spark(logic, one), one) for one in evaluations]
 
 
 def sources_on_spark(logic: Logic, evaluation: Evaluation) -> list[DataFrame]:
-    """The rows of each source that an evaluation goes over, each event once, as Spark DataFrames."""
+    """Return the rows of each source that an evaluation reads, each event once, as a Spark DataFrame."""
     return [_events_on_spark(logic, place, evaluation) for place in range(len(logic.compiled.inputs))]
 
 

@@ -1,1 +1,1 @@
-"""Run: signed rows brought to their buckets and folded there, in this process or in Spark's tasks."""
+"""Run: divide signed rows among buckets and fold them, in this process or in Spark tasks."""

@@ -1,4 +1,4 @@
-"""What the tasks that fold buckets return to the driver: JSON and Arrow, checked there before anything is committed."""
+"""The results that folding tasks return to the driver, as JSON and Arrow; the driver checks them before it commits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.storage import described
 from foldhouse.storage.described import checked, is_count, parsed
 
-ANSWERS = "said string, unresolved binary"
-"""The columns, as Spark declares them."""
+ANSWERS = "result string, unresolved binary"
+"""The columns of the answers, as a Spark schema."""
 
 _COUNTS = ("rows_written", "rows_carried", "rows_deleted")
 _NET = ("null_key_rows", "null_sequence_rows")
@@ -22,26 +22,28 @@ _NAMES = {"bucket", "added", "removed", "deleted_upto", *_COUNTS, *_NET}
 
 
 def answered(job: BucketJob, results: Iterable[BucketResult]) -> pa.RecordBatch:
-    """What folding some buckets came to, a row each."""
+    """Encode the results of some buckets, one row per bucket."""
     given = list(results)
-    said = [json.dumps(_said(job, one)) for one in given]
+    results_json = [json.dumps(_parts(job, one)) for one in given]
     unresolved = [None if one.unresolved is None else _ipc(one.unresolved) for one in given]
-    return pa.record_batch({"said": pa.array(said, pa.string()), "unresolved": pa.array(unresolved, pa.binary())})
+    return pa.record_batch(
+        {"result": pa.array(results_json, pa.string()), "unresolved": pa.array(unresolved, pa.binary())}
+    )
 
 
 def results_of(job: BucketJob, answers: pa.Table) -> list[BucketResult]:
-    """The inverse of `answered`.
+    """Decode the results that `answered` encoded.
 
     Raises:
-        FoldhouseError: an answer that no task of this job can have given: a file outside of the table, one removed that
-            the table does not hold, a count below zero.
+        FoldhouseError: no task of this job can have returned the answer. For example, an added file is outside of the
+            table, a removed file is not a file of the table, or a count is below zero.
     """
-    held = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
-    rows = zip(answers["said"].to_pylist(), answers["unresolved"].to_pylist(), strict=True)
-    return [_result(job, held, text, keys) for text, keys in rows]
+    stored = {path for slices in job.slices.values() for one in slices for path in (one.file.path, *one.deletes)}
+    rows = zip(answers["result"].to_pylist(), answers["unresolved"].to_pylist(), strict=True)
+    return [_result(job, stored, text, keys) for text, keys in rows]
 
 
-def _said(job: BucketJob, result: BucketResult) -> dict[str, Any]:
+def _parts(job: BucketJob, result: BucketResult) -> dict[str, Any]:
     return {
         "bucket": result.bucket,
         "added": [described.to_json(file) for file in result.added],
@@ -51,26 +53,26 @@ def _said(job: BucketJob, result: BucketResult) -> dict[str, Any]:
     }
 
 
-def _result(job: BucketJob, held: set[str], text: Any, keys: bytes | None) -> BucketResult:
-    said = parsed(text)
-    checked(isinstance(said, dict) and set(said) == _NAMES, said, "the names of its parts")
+def _result(job: BucketJob, stored: set[str], text: Any, keys: bytes | None) -> BucketResult:
+    parts = parsed(text)
+    checked(isinstance(parts, dict) and set(parts) == _NAMES, parts, "the names of its parts")
     for name in _COUNTS:
-        checked(is_count(said[name]), said[name], name)
-    for name in _NET:  # net of what was taken away
-        checked(type(said[name]) is int and abs(said[name]) < 2**63, said[name], name)
-    checked(isinstance(said["bucket"], str), said["bucket"], "a bucket")
-    removed, added, deleted_upto = said["removed"], said["added"], said["deleted_upto"]
+        checked(is_count(parts[name]), parts[name], name)
+    for name in _NET:  # below zero if more such rows were retracted than added
+        checked(type(parts[name]) is int and abs(parts[name]) < 2**63, parts[name], name)
+    checked(isinstance(parts["bucket"], str), parts["bucket"], "a bucket")
+    removed, added, deleted_upto = parts["removed"], parts["added"], parts["deleted_upto"]
     checked(isinstance(removed, list) and all(isinstance(one, str) for one in removed), removed, "removed files")
-    checked(held.issuperset(removed), sorted(set(removed) - held), "removed files, which the table does not hold")
+    checked(stored.issuperset(removed), sorted(set(removed) - stored), "removed files, which the table does not have")
     checked(isinstance(added, list), added, "added files")
     checked(deleted_upto is None or isinstance(deleted_upto, str), deleted_upto, "a sequence")
     return BucketResult(
-        said["bucket"],
+        parts["bucket"],
         added=tuple(described.from_json(one, job.layout) for one in added),
         removed=tuple(removed),
         unresolved=None if keys is None else _keys(job, keys),
         deleted_upto=_sequence(job, deleted_upto),
-        **{name: said[name] for name in (*_COUNTS, *_NET)},
+        **{name: parts[name] for name in (*_COUNTS, *_NET)},
     )
 
 

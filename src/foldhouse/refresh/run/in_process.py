@@ -1,7 +1,7 @@
-"""What a runner is given, and the one that brings signed rows to their buckets in this process.
+"""The input of a runner, and the runner that folds a window in this process.
 
-A small window is folded here, because starting Spark's tasks costs more than folding it; a large one is spread over
-them (see `tasks`). One function folds the buckets of both.
+A small window is folded here, because starting Spark tasks costs more than folding it. A larger window is folded by
+`foldhouse.refresh.run.spilled` or `foldhouse.refresh.run.on_spark`. All of them fold buckets with `fold_buckets`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
 
 @dataclass(frozen=True)
 class Recompute:
-    """The second half of a fold that met keys it could not resolve.
+    """The input of the second run of a fold whose first run left unresolved keys.
 
     Args:
         keys: the unresolved keys.
-        evaluation: has all rows of these keys among its own.
-        buckets: the buckets of these keys; the others are done.
+        evaluation: gives all rows of these keys, and possibly rows of other keys.
+        buckets: the buckets of these keys; the other buckets are done.
     """
 
     keys: pl.DataFrame
@@ -45,7 +45,7 @@ class Recompute:
 
 @dataclass(frozen=True)
 class Run:
-    """One table's fold of one window: everything a runner needs but the way to run it."""
+    """The fold of one window into one table: the input of every runner."""
 
     logic: Logic
     job: BucketJob
@@ -59,12 +59,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The table's."""
+        """The name of the table."""
         return self.logic.compiled.table.name
 
 
 def fold_in_process(run: Run) -> list[BucketResult]:
-    """Read the pieces with Arrow, run `rows` in Spark where there is one, and fold here."""
+    """Read the pieces with Arrow, evaluate logic that is not plain in Spark, and fold in this process."""
     rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
     recomputed = None
     if run.recompute is not None:
@@ -77,7 +77,7 @@ def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = 
     """Fold signed rows with their `__bucket` in this process, several groups of buckets at a time.
 
     Raises:
-        InvalidData: see `combine`; with the table's name.
+        InvalidData: see `combine`; the message contains the table's name.
     """
     try:
         at_once = os.cpu_count() or 1
@@ -90,7 +90,10 @@ def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = 
 
 
 def recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
-    """All rows of the unresolved keys, and for each key a row that only names it, with their `__bucket`."""
+    """Return all rows of the unresolved keys, and one marker row per key, with their `__bucket`.
+
+    A key without rows still has its marker, so that it is deleted from the table.
+    """
     rows = evaluated_here(run.logic, [recompute.evaluation])
     full = by_keys(rows, recompute.keys, run.plan.key_names, "semi").with_columns(pl.lit(False).alias(KEY_ONLY))
     marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]

@@ -1,9 +1,9 @@
-"""Fold on Spark: one kind of task reads and routes signed rows, another folds the buckets it is given.
+"""Fold in Spark tasks: routing tasks read signed rows and divide them among buckets, folding tasks fold the buckets.
 
-Only blobs of signed rows are shuffled (see `routing`), never the table. A task holds one group of buckets at a time,
-and of a bucket that holds no files yet, one piece of its keys.
+Only blobs of signed rows are shuffled (see `routing`), never the table. A folding task holds one group of buckets in
+memory. Buckets without files are folded in pieces of their keys, one piece at a time.
 
-Guarantee: a task that is retried or run twice leaves files that no commit names, never a row twice.
+Guarantee: a task that is retried or run twice leaves files that no commit references; it never stores a row twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
-from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, shared
+from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, split_among
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
@@ -41,7 +41,7 @@ from foldhouse.values.definition import Stream
 
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
-    """Read the pieces, run `rows`, shuffle the signed rows to the tasks of their buckets, and fold there."""
+    """Read the pieces, run `rows`, shuffle the signed rows to the folding tasks of their buckets, and fold there."""
     tasks = _tasks(run)
     placement = placed(run.job, rows_of_run(run), tasks, run.job.tuning.task_piece_rows)
     buckets = frozenset() if run.recompute is None else run.recompute.buckets
@@ -56,28 +56,31 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     if not routed:
         return []
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
-    ordered = blobs.sortWithinPartitions("group", "sliver")
+    ordered = blobs.sortWithinPartitions("group", "subgroup")
     with translating_spark_errors(run.name):
         folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
     return results_of(run.job, folded)
 
 
 def is_read_as_it_is(logic: Logic, evaluation: Evaluation) -> bool:
-    """Whether nothing has to be computed between the files and the fold, so that any part of them can be read alone."""
+    """Whether the rows of the files go to the fold without Spark, so that any part of a file can be read alone.
+
+    The logic must be plain, the source without `event_id`, and the evaluation without choices.
+    """
     source = logic.compiled.table.source
     is_delivered_once = not (isinstance(source, Stream) and source.event_id)
     return logic.compiled.is_plain and is_delivered_once and not evaluation.choices[0]
 
 
 def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int) -> DataFrame:
-    """The blobs of evaluations whose files the tasks read themselves."""
+    """Return the blobs of evaluations whose files the routing tasks read themselves."""
     reading = reading_of(run.logic, evaluations, tasks)
-    numbers = run.logic.session().range(0, len(reading.shares), 1, len(reading.shares))
+    numbers = run.logic.session().range(0, len(reading.splits), 1, len(reading.splits))
     return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
 
 
 def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> Reading:
-    """What so many tasks read of evaluations whose rows are those of the files; see `is_read_as_it_is`."""
+    """Divide the pieces of evaluations among routing tasks, for evaluations that `is_read_as_it_is`."""
     compiled = logic.compiled
     pieces = [
         (without_bounds(piece), covers(compiled, one.coverage), one.weight)
@@ -87,16 +90,16 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     signed = plain_columns(compiled)
     named = {name for column in signed for name in column.meta.root_names()}
     columns = tuple(name for name in compiled.inputs[0] if name in named)
-    return Reading(logic.layouts[0], columns, tuple(signed), shared(pieces, tasks), logic.tuning.chunk_rows)
+    return Reading(logic.layouts[0], columns, tuple(signed), split_among(pieces, tasks), logic.tuning.chunk_rows)
 
 
 def _routed(route: Route, signed: DataFrame) -> DataFrame:
-    """The blobs of signed rows that Spark computes."""
+    """Return the blobs of signed rows that Spark computes."""
     return signed.mapInArrow(functools.partial(route_task, route), BLOBS)
 
 
 def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:
-    """All rows of the unresolved keys, and for each key a row that only names it."""
+    """Return all rows of the unresolved keys, and one marker row per key; see `recomputed_here`."""
     wanted = frame_of_arrow(run.logic.session(), recompute.keys.to_arrow().combine_chunks())
     (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
     full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
@@ -114,30 +117,30 @@ def _spark_text(kind: pa.DataType) -> str:
 
 
 def rows_of_run(run: Run) -> int:
-    """About how many rows are folded."""
+    """Estimate how many rows are folded: all rows of the files."""
     evaluations = [*run.evaluations, *([run.recompute.evaluation] if run.recompute else [])]
     return sum(piece.file.rows for one in evaluations for source in one.pieces for piece in source)
 
 
 def _tasks(run: Run) -> int:
-    """How many tasks read, and how many fold: by the rows there are, up to what the session allows a shuffle."""
+    """Return the number of routing tasks, and the most folding tasks: by the rows, up to Spark's shuffle partitions."""
     allowed = int(run.logic.session().conf.get("spark.sql.shuffle.partitions") or "200")
     return min(allowed, 2 + rows_of_run(run) // run.job.tuning.task_rows)
 
 
 def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the groups of one task, one after another; see `fold_groups`."""
+    """Fold the groups of one task and yield its answers; see `fold_groups`."""
     for results in fold_groups(job, piece_rows, batches):
         yield answered(job, results)
 
 
 def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[BucketResult]]:
-    """Fold groups of buckets, one after another.
+    """Fold groups of buckets one after another, and yield the results of each group.
 
     Args:
-        job: the table.
-        piece_rows: how many signed rows are folded at once, see `Placement`.
-        batches: blobs, sorted by group and sliver.
+        job: the job of the table.
+        piece_rows: how many signed rows are folded at once; see `Placement`.
+        batches: blobs, sorted by group and subgroup.
     """
     for _, members in itertools.groupby(_received(batches), key=lambda blob: blob.group):
         yield _together(_folded(job, piece_rows, members))
@@ -146,7 +149,7 @@ def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatc
 @dataclass(frozen=True)
 class _Blob:
     group: int
-    sliver: int
+    subgroup: int
     is_recomputed: bool
     count: int
     content: pa.Buffer
@@ -154,28 +157,31 @@ class _Blob:
 
 def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Blob]:
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in ("group", "sliver", "recomputed", "count")]
-        for number, (group, sliver, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
-            yield _Blob(group, sliver, is_recomputed, count, batch.column("blob")[number].as_buffer())
+        columns = [batch.column(name).to_pylist() for name in ("group", "subgroup", "recomputed", "count")]
+        for number, (group, subgroup, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
+            yield _Blob(group, subgroup, is_recomputed, count, batch.column("blob")[number].as_buffer())
 
 
 def _folded(job: BucketJob, piece_rows: int, blobs: Iterable[_Blob]) -> Iterator[BucketResult]:
-    """Fold one group: at once, or in pieces of whole slivers where its buckets hold no files that two might rewrite."""
-    held: list[tuple[bool, pl.DataFrame]] = []
+    """Fold one group: buckets with files at once, buckets without files in pieces of whole subgroups.
+
+    Two pieces of a bucket with files could both rewrite the same file.
+    """
+    pending: list[tuple[bool, pl.DataFrame]] = []
     rows = 0
-    for _, members in itertools.groupby(blobs, key=lambda blob: blob.sliver):
+    for _, members in itertools.groupby(blobs, key=lambda blob: blob.subgroup):
         if rows >= piece_rows:
-            yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in held])
-            held = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in held]
+            yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in pending])
+            pending = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in pending]
             rows = 0
         for blob in members:
-            held.append((blob.is_recomputed, rows_of_blob(blob.content)))
+            pending.append((blob.is_recomputed, rows_of_blob(blob.content)))
             rows += blob.count
-    yield from _fold(job, held)
+    yield from _fold(job, pending)
 
 
 def _of(job: BucketJob, rows: pl.DataFrame, has_files: bool) -> pl.DataFrame:
-    """The rows of the buckets that hold files, or of those that hold none."""
+    """Return the rows of the buckets that have files, or of those that have none."""
     if not job.slices:
         return rows.clear() if has_files else rows
     names = [name for name in rows[BUCKET].unique() if (partition_of(name) in job.slices) == has_files]
@@ -189,14 +195,18 @@ def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterat
     if any(SIGNED in frame.columns for frame in changed):
         changed = [one if SIGNED in one.columns else partial_sums(job.plan, one, [BUCKET]) for one in changed]
         changed = [one.select(changed[0].columns) for one in changed]
-    # Hundreds of blobs become one piece of memory here: what follows would go through them one by one, again and again.
+    # Copying hundreds of blobs into contiguous memory once is faster than visiting each of them in every later step.
     rows = pl.concat(changed, rechunk=True) if changed else full[0].clear().drop(KEY_ONLY)
     for group in groups_of(job, rows, pl.concat(full, rechunk=True) if full else None):
         yield from fold_buckets(job, *group)
 
 
 def _together(results: Iterable[BucketResult]) -> list[BucketResult]:
-    """One result a bucket; where a key of any piece is unresolved, nothing was written of the bucket."""
+    """Merge the results of the pieces of each bucket into one.
+
+    If a key of any piece is unresolved, the merged result has only the unresolved keys. Files of the other pieces are
+    then referenced by no commit.
+    """
     pieces: dict[str, list[BucketResult]] = {}
     for result in results:
         pieces.setdefault(result.bucket, []).append(result)

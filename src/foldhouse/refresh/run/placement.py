@@ -1,7 +1,7 @@
-"""Where signed rows are folded: every row says it of itself, alike in every task, so that no task has to ask another.
+"""Assign signed rows to tasks by their keys alone, so that all tasks agree without communicating.
 
-A row belongs to a bucket, a bucket to a group (what is folded together), a group to a task. Where a bucket may be too
-large to be folded at once, a row's key says which sliver of it the row is in.
+A row belongs to a bucket, a bucket to a group that is folded together, and a group to a task. If a bucket may be too
+large to be folded at once, the hash of a row's key also assigns the row to a subgroup.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from foldhouse.storage.files import Partition
 
 @dataclass(frozen=True)
 class Placement:
-    """Which group, task and sliver a row belongs to.
+    """The assignment of rows to groups, tasks and subgroups.
 
     Args:
-        buckets: of each field of the partition spec, how many hash buckets it has; 1 for a day.
+        buckets: per field of the partition spec, its number of hash buckets; 1 for a day.
         tasks: group -> task.
-        piece_rows: signed rows of a group that are folded at once, give or take a sliver; more of buckets with files.
-        slivers: into how many parts keys are divided, so that a piece can be told from the next.
+        piece_rows: signed rows of a group that are folded at once, rounded up to whole subgroups. Buckets with files
+            are folded at once even if they have more.
+        subgroups: number of subgroups of a group, by the hash of the key.
     """
 
     buckets: tuple[int, ...]
     tasks: tuple[int, ...]
     piece_rows: int
-    slivers: int = 1
+    subgroups: int = 1
 
     def group(self, bucket: str) -> int:
-        """The group of a bucket: neighbouring days and hash buckets are in different ones."""
+        """Return the group of a bucket; neighbouring days and hash buckets are in different groups."""
         return _group(self.buckets, partition_of(bucket), len(self.tasks))
 
-    def sliver(self, plan: FoldPlan) -> pl.Expr:
-        """The sliver of a row's key; 0.0 and -0.0 are one key, and so are all NaN."""
-        if self.slivers == 1:
+    def subgroup(self, plan: FoldPlan) -> pl.Expr:
+        """Return the subgroup of a row's key as an expression; 0.0 and -0.0 are one key, and so are all NaN."""
+        if self.subgroups == 1:
             return pl.lit(0, pl.Int32)
         keys = pl.struct([canonical(pl.col(name), kind).alias(name) for name, kind in plan.keys])
-        return (keys.hash() % self.slivers).cast(pl.Int32)
+        return (keys.hash() % self.subgroups).cast(pl.Int32)
 
 
 def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Placement:
-    """Divide the buckets of a table into groups, and these among tasks, so that all tasks end together.
+    """Divide the buckets of a table into groups, and the groups among tasks, so that all tasks end together.
 
     Args:
-        job: the table.
+        job: the job of the table.
         rows: about how many signed rows there are.
-        most_tasks: among how many tasks at most.
-        piece_rows: how many of them a task folds at once.
+        most_tasks: the largest number of tasks.
+        piece_rows: how many signed rows a task folds at once.
     """
     transforms = [one.transform for one in job.layout.spec.fields]
     buckets = tuple(one.num_buckets if isinstance(one, BucketTransform) else 1 for one in transforms)
@@ -66,19 +67,21 @@ def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Place
     for partition, slices in job.slices.items():
         weights[_group(buckets, partition, groups)] += sum(one.file.rows for one in slices)
     largest = rows if has_days else min(rows, job.tuning.skew_factor * rows // math.prod(buckets))
-    slivers = max(1, math.ceil(largest / piece_rows))
-    return Placement(buckets, _balanced(weights, min(most_tasks, groups)), piece_rows, slivers)
+    subgroups = max(1, math.ceil(largest / piece_rows))
+    return Placement(buckets, _balanced(weights, min(most_tasks, groups)), piece_rows, subgroups)
 
 
 def _group(buckets: tuple[int, ...], partition: Partition, groups: int) -> int:
     number = 0
-    for value, count in zip(partition.values, buckets, strict=False):  # rows that are not folded have no values
+    for value, count in zip(
+        partition.values, buckets, strict=False
+    ):  # the partition of rows that are left out has no values
         number = number * count + int(value or 0)
     return number % groups
 
 
 def _balanced(weights: Sequence[float], tasks: int) -> tuple[int, ...]:
-    """The heaviest first, each to the task that has least so far."""
+    """Assign groups to tasks, the heaviest first, each to the task with the least load so far."""
     loads = [0.0] * tasks
     chosen = [0] * len(weights)
     for place in sorted(range(len(weights)), key=lambda place: -weights[place]):

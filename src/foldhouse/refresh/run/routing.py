@@ -1,8 +1,8 @@
-"""The first half of folding in Spark's tasks: source rows become blobs of signed rows, each for one group of buckets.
+"""Routing tasks: turn source rows into blobs of signed rows, each blob for one group of buckets.
 
-A blob is rows as an Arrow stream, so that a shuffle moves some hundreds of binary values, and nothing of a row passes
-through the JVM. Rows come out of Spark, where `rows` or a choice has to be computed; otherwise a task reads its share
-of the source's files itself. A task that is repeated yields the same blobs again and writes nothing.
+A blob is rows as an Arrow stream, so a shuffle moves some hundreds of binary values instead of rows. Spark computes the
+rows if they need `rows`, an expression, a choice or an `event_id`. Otherwise a task reads its splits of the source's
+files itself. A task that is repeated yields the same rows again and writes nothing.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
-BLOBS = "task int, group int, sliver int, recomputed boolean, count int, blob binary"
-"""What a routing task yields, as Spark writes it."""
+BLOBS = "task int, group int, subgroup int, recomputed boolean, count int, blob binary"
+"""The columns that a routing task yields, as a Spark schema."""
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
-_GROUP, _SLIVER = "__group", "__sliver"
+_GROUP, _SUBGROUP = "__group", "__subgroup"
 
 
 @dataclass(frozen=True)
 class Route:
-    """How signed rows find their way; it is sent to Spark's tasks.
+    """How signed rows are divided among groups; it is sent to Spark tasks.
 
     Args:
         plan: the compiled fold.
-        layout: of the table.
-        placement: which task folds what.
-        tuning: how much a task holds at once.
-        buckets: rows of other buckets are left out; none are without one.
-        recomputed: whether they are the full rows of keys that were unresolved.
+        layout: the layout of the table.
+        placement: the assignment of rows to groups, tasks and subgroups.
+        tuning: how many rows a task keeps in memory.
+        buckets: rows of other buckets are left out; if empty, no row is.
+        recomputed: whether the rows are all source rows of keys that were unresolved.
     """
 
     plan: FoldPlan
@@ -53,15 +53,15 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Share:
-    """A part of a piece's row groups, with what is made of its rows.
+class Split:
+    """Some row groups of one piece: part `part` of `parts` equal parts.
 
     Args:
         piece: rows of a file.
-        part: which of the parts.
-        parts: how many there are.
-        wanted: which rows are wanted; all of them without.
-        weight: of each row.
+        part: the number of the part, from 0.
+        parts: into how many parts the piece is divided.
+        wanted: selects the wanted rows; `None` for all rows.
+        weight: the weight of each row.
     """
 
     piece: Piece
@@ -72,52 +72,52 @@ class Share:
 
     @property
     def rows(self) -> float:
-        """About how many rows of the file it goes over."""
+        """About how many rows of the file it reads."""
         return self.piece.file.rows / self.parts
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What each routing task reads, and the columns it makes of that.
+    """The splits that each routing task reads, and the columns that it computes from them.
 
     Args:
-        layout: of the source.
-        columns: of the source, that are read.
-        signed: the keys, arguments and sequence as the kernel takes them.
-        shares: task -> its shares.
-        chunk_rows: rows that a task holds at once, unless one row group has more.
+        layout: the layout of the source.
+        columns: the columns of the source to read.
+        signed: keys, arguments and sequence for the kernel, as expressions over these columns.
+        splits: task -> its splits.
+        chunk_rows: the most rows that a task reads at once, unless one row group has more.
     """
 
     layout: Layout
     columns: tuple[str, ...]
     signed: tuple[pl.Expr, ...]
-    shares: tuple[tuple[Share, ...], ...] = field(repr=False)
+    splits: tuple[tuple[Split, ...], ...] = field(repr=False)
     chunk_rows: int
 
     def narrowed(self, names: Sequence[str]) -> Reading:
-        """The same rows with some of the columns that are made of them."""
+        """Return a reading of the same rows with only some of the computed columns."""
         signed = tuple(column for column in self.signed if column.meta.output_name() in names)
         needed = {name for column in signed for name in column.meta.root_names()}
         return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
 
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Signed rows that Spark computed, as blobs."""
+    """Turn signed rows that Spark computed into blobs."""
     for rows in _fewer(route, (_frame(table) for table in _gathered(route.tuning, batches))):
         yield from blobs_of(route, rows)
 
 
 def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The signed rows of a task's shares, as blobs; the batches hold the numbers of the tasks."""
+    """Read the splits of the tasks whose numbers are in the batches, and turn their signed rows into blobs."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            frames = (rows for share in reading.shares[number] for rows in rows_of_share(reading, share))
+            frames = (rows for split in reading.splits[number] for rows in rows_of_split(reading, split))
             for rows in _fewer(route, frames):
                 yield from blobs_of(route, rows)
 
 
 def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-    """Signed rows in any order, or partial sums of them, as blobs."""
+    """Turn signed rows in any order, or partial sums of them, into blobs."""
     most_bytes = route.tuning.chunk_bytes
     size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
@@ -130,34 +130,34 @@ def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
-    """Signed rows with the columns and types that the kernel takes."""
+    """Select and cast the columns of signed rows that the kernel takes."""
     types = {column.name: polars_type(column.type) for column in plan.delta_schema}
     return rows.select([*types, *([KEY_ONLY] if recomputed else [])]).cast(types)
 
 
 def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Signed rows as they are, or as the sums of their keys, as long as these are clearly fewer."""
+    """Yield signed rows as they are, or partial sums per key as long as there are clearly fewer keys than rows."""
     summing, tuning = route.plan.adds_up and not route.recomputed, route.tuning
-    held: list[pl.DataFrame] = []
+    pending: list[pl.DataFrame] = []
     taken = 0
     for rows in frames:
         if not summing:
             yield rows
             continue
-        held.append(partial_sums(route.plan, typed_rows(route.plan, rows, recomputed=route.recomputed)))
+        pending.append(partial_sums(route.plan, typed_rows(route.plan, rows, recomputed=route.recomputed)))
         taken += rows.height
-        if sum(one.height for one in held) >= tuning.chunk_rows:
-            held = [sums_together(route.plan, held)]
-            summing = held[0].height <= tuning.summed_keys_share * taken
-        if sum(one.height for one in held) >= tuning.chunk_rows:
-            yield held.pop()
+        if sum(one.height for one in pending) >= tuning.chunk_rows:
+            pending = [sums_together(route.plan, pending)]
+            summing = pending[0].height <= tuning.summed_keys_share * taken
+        if sum(one.height for one in pending) >= tuning.chunk_rows:
+            yield pending.pop()
             taken = 0
-    if held:
-        yield sums_together(route.plan, held)
+    if pending:
+        yield sums_together(route.plan, pending)
 
 
 def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
-    """The rows of a blob, with their `__bucket`."""
+    """Read the rows of a blob, with their `__bucket`."""
     with pa.ipc.open_stream(blob) as stream:
         return _frame(stream.read_all())
 
@@ -172,14 +172,14 @@ def _blobs(route: Route, rows: pl.DataFrame) -> pa.RecordBatch:
     names = rows[BUCKET].unique()
     groups = pl.Series([route.placement.group(name) for name in names], dtype=pl.Int32)
     group = pl.col(BUCKET).replace_strict(names, groups, return_dtype=pl.Int32)
-    placed = rows.with_columns(group.alias(_GROUP), route.placement.sliver(route.plan).alias(_SLIVER))
-    parts = placed.partition_by(_GROUP, _SLIVER, include_key=False, as_dict=True)
+    placed = rows.with_columns(group.alias(_GROUP), route.placement.subgroup(route.plan).alias(_SUBGROUP))
+    parts = placed.partition_by(_GROUP, _SUBGROUP, include_key=False, as_dict=True)
     numbers = [group for group, _ in parts]
     return pa.record_batch(
         {
             "task": pa.array([route.placement.tasks[number] for number in numbers], pa.int32()),
             "group": pa.array(numbers, pa.int32()),
-            "sliver": pa.array([sliver for _, sliver in parts], pa.int32()),
+            "subgroup": pa.array([subgroup for _, subgroup in parts], pa.int32()),
             "recomputed": pa.array([route.recomputed] * len(parts), pa.bool_()),
             "count": pa.array([part.height for part in parts.values()], pa.int32()),
             "blob": pa.array([_blob(part) for part in parts.values()], pa.binary()),
@@ -195,65 +195,65 @@ def _blob(rows: pl.DataFrame) -> bytes:
 
 
 def _gathered(tuning: Tuning, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches, several together, so that blobs are few."""
-    held: list[pa.RecordBatch] = []
+    """Concatenate batches up to the limits of the tuning, so that there are few blobs."""
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= tuning.chunk_rows or size >= tuning.chunk_bytes:
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
+            yield pa.Table.from_batches(pending)
+            pending, rows, size = [], 0, 0
     if rows:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(pending)
 
 
-def rows_of_share(reading: Reading, share: Share) -> Iterator[pl.DataFrame]:
-    """The signed rows of a share, some row groups at a time, always in the same order."""
-    for table in _chunks(reading, share):
+def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
+    """Yield the signed rows of a split, some row groups at a time, always in the same order."""
+    for table in _chunks(reading, split):
         rows = _frame(table)
-        if share.wanted is not None:
-            rows = rows.filter(share.wanted)
-        yield rows.select(*reading.signed, pl.lit(share.weight, dtype=pl.Int64).alias(WEIGHT))
+        if split.wanted is not None:
+            rows = rows.filter(split.wanted)
+        yield rows.select(*reading.signed, pl.lit(split.weight, dtype=pl.Int64).alias(WEIGHT))
 
 
-def _chunks(reading: Reading, share: Share) -> Iterator[pa.Table]:
-    """The rows a share means, some row groups at a time."""
-    file = open_file(reading.layout, share.piece.file.path)
+def _chunks(reading: Reading, split: Split) -> Iterator[pa.Table]:
+    """Yield the rows of a split, some row groups at a time."""
+    file = open_file(reading.layout, split.piece.file.path)
     sizes = [file.footer.row_group(number).num_rows for number in range(file.footer.num_row_groups)]
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    positions = selected_positions(reading.layout, share.piece)
-    first, end = (len(sizes) * part // share.parts for part in (share.part, share.part + 1))
+    positions = selected_positions(reading.layout, split.piece)
+    first, end = (len(sizes) * part // split.parts for part in (split.part, split.part + 1))
     while first < end:
         upto = first + 1
         while upto < end and starts[upto + 1] - starts[first] <= reading.chunk_rows:
             upto += 1
         if positions is None:
             yield file.read(reading.layout, reading.columns, range(first, upto))
-        else:
+        else:  # the selected positions are sorted, so those of these row groups are one slice
             low, high = np.searchsorted(positions, [starts[first], starts[upto]])
             yield file.read_at(reading.layout, reading.columns, positions[low:high])[0]
         first = upto
 
 
-def shared(pieces: Sequence[tuple[Piece, pl.Expr | None, int]], tasks: int) -> tuple[tuple[Share, ...], ...]:
-    """Divide pieces among tasks so that all have about as many rows; large ones are parted.
+def split_among(pieces: Sequence[tuple[Piece, pl.Expr | None, int]], tasks: int) -> tuple[tuple[Split, ...], ...]:
+    """Divide pieces among tasks so that each reads about as many rows; large pieces become several splits.
 
     Args:
-        pieces: a piece, which of its rows are wanted, and their weight.
-        tasks: among how many.
+        pieces: each piece with the expression that selects its wanted rows, and the weight of its rows.
+        tasks: the largest number of tasks.
     """
     most = max(1.0, sum(piece.file.rows for piece, _, _ in pieces) / tasks)
-    shares = [
-        Share(piece, part, parts, wanted, weight)
+    splits = [
+        Split(piece, part, parts, wanted, weight)
         for piece, wanted, weight in pieces
         for parts in [max(1, round(piece.file.rows / most))]
         for part in range(parts)
     ]
-    chosen: list[list[Share]] = [[] for _ in range(tasks)]
+    chosen: list[list[Split]] = [[] for _ in range(tasks)]
     loads = [0.0] * tasks
-    for share in sorted(shares, key=lambda share: -share.rows):
+    for split in sorted(splits, key=lambda split: -split.rows):
         least = loads.index(min(loads))
-        chosen[least].append(share)
-        loads[least] += share.rows
+        chosen[least].append(split)
+        loads[least] += split.rows
     return tuple(tuple(of_task) for of_task in chosen if of_task)

@@ -1,7 +1,7 @@
-"""Fold a large window in this process: what Spark's tasks do, with files in a temporary folder as the shuffle.
+"""Fold a large window in this process, as Spark tasks would, with files in a temporary folder as the shuffle.
 
-One machine reads, divides and folds millions of rows in less time than it takes to hand them to the JVM and back. Held
-in memory are a few chunks of rows, and then of each thread one group of buckets.
+One machine reads, divides and folds millions of rows in less time than it takes to pass them to the JVM and back.
+Memory holds a few chunks of rows while they are divided, then one group of buckets per thread.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from foldhouse.storage.private import private_folder
 
 
 def can_be_spilled(run: Run) -> bool:
-    """Whether the rows are those of the files as they are, so that nothing has to see all of them at once."""
+    """Whether all rows to fold can be read from the files as they are; see `is_read_as_it_is`."""
     return all(is_read_as_it_is(run.logic, one) for one in run.evaluations)
 
 
 def fold_spilled(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
 
-    The folder is gone afterwards, whatever happens; that of a killed process is removed by the next. Files of a fold
-    that fails or is run again are named by no commit. Where few rows of the window decide, and these fit in memory,
-    there is no folder.
+    The temporary folder is always removed afterwards; the folder of a killed process is removed by the next process.
+    If few rows of the window decide and these fit in memory, no folder is used. No commit references the files of a
+    fold that fails or is run again.
 
     Raises:
-        InvalidData: see `combine`; with the table's name.
+        InvalidData: see `combine`; the message contains the table's name.
     """
     at_once, most_bytes = os.cpu_count() or 1, run.job.tuning.decisive_bytes
     reading = reading_of(run.logic, run.evaluations, 4 * at_once)
@@ -50,10 +50,10 @@ def fold_spilled(run: Run) -> list[BucketResult]:
         if not decide_alone(run.plan, reading, run.job.tuning):
             return _through_a_folder(run, threads, partial(_read_all, reading))
         deciding = decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows)
-        held = list(_until(deciding, most_bytes))
-        if sum(rows.estimated_size() for rows in held) > most_bytes:
-            return _through_a_folder(run, threads, partial(_take_all, chain(held, deciding)))
-    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(held)))
+        kept = list(_until(deciding, most_bytes))
+        if sum(rows.estimated_size() for rows in kept) > most_bytes:
+            return _through_a_folder(run, threads, partial(_take_all, chain(kept, deciding)))
+    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(kept)))
     if run.recompute is None:
         return folded_here(run, rows)
     wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
@@ -61,7 +61,7 @@ def fold_spilled(run: Run) -> list[BucketResult]:
 
 
 def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:
-    """Frames until they are larger than so many bytes."""
+    """Yield frames until their sizes add up to more than `most_bytes`."""
     size = 0.0
     for rows in frames:
         yield rows
@@ -92,7 +92,7 @@ def _through_a_folder(
 
 
 def _read_all(reading: Reading, route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
-    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.shares))]
+    tasks = [pa.record_batch({"id": pa.array([number])}) for number in range(len(reading.splits))]
     list(threads.map(lambda task: spill.take(read_task(route, reading, [task])), tasks))
 
 
@@ -102,7 +102,7 @@ def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: _Spill, threa
 
 
 class _Spill:
-    """The blobs of each group in a file of its own; several threads write."""
+    """Stores the blobs of each group in a file of its own; several threads may write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -111,14 +111,14 @@ class _Spill:
 
     @property
     def groups(self) -> list[Path]:
-        """The files, one a group."""
+        """The files, one per group."""
         return [self._path(group) for group in sorted(self._writers)]
 
     def _path(self, group: int) -> Path:
         return self._folder / f"{group}.arrows"
 
     def take(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write blobs, each to the file of its group."""
+        """Write each blob to the file of its group."""
         for batch in batches:
             for place, group in enumerate(batch.column("group").to_pylist()):
                 with self._lock:
@@ -127,13 +127,13 @@ class _Spill:
                     self._writers[group].write_batch(batch.slice(place, 1))
 
     def close(self) -> None:
-        """Finish the files, once or again."""
+        """Finish the files; a second call does nothing."""
         for writer in self._writers.values():
             writer.close()
 
 
 def _folded(run: Run, path: Path) -> list[BucketResult]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        blobs = sorted(stream, key=lambda batch: batch.column("sliver")[0].as_py())
+        blobs = sorted(stream, key=lambda batch: batch.column("subgroup")[0].as_py())
         folded = fold_groups(run.job, run.job.tuning.spilled_piece_rows, blobs)
         return [result for results in folded for result in results]

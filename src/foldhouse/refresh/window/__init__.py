@@ -1,1 +1,1 @@
-"""Window: what changed in the sources, and which rows of a table it can affect."""
+"""Window: the changes of the sources, and the rows of a table that they can affect."""

@@ -1,4 +1,4 @@
-"""Which evaluations of a table's logic a window comes to, over as few rows as the logic's shape allows."""
+"""Plan the evaluations of a table's logic for a window, over as few rows as the shape of the logic allows."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def of_window(
     after: Sequence[Slices],
     coverage: Coverage,
 ) -> list[Evaluation]:
-    """What changed between two moments of the sources, for the partitions that are covered.
+    """Plan the evaluations that give the changes between two states of the sources, for the covered partitions.
 
     Args:
-        logic: the table's.
-        deltas: of each source, the rows that came and went.
-        before: of each source, its slices at the table's position.
-        after: of each source, its slices now.
+        logic: the logic of the table.
+        deltas: per source, the pieces that were added and removed.
+        before: per source, its slices at the table's position.
+        after: per source, its slices now.
         coverage: the partitions of the table.
     """
     states = {1: tuple(pieces_of(s.values()) for s in after), -1: tuple(pieces_of(s.values()) for s in before)}
@@ -54,7 +54,7 @@ def of_window(
 
 
 def of_state(logic: Logic, after: Sequence[Slices], coverage: Coverage) -> Evaluation:
-    """All there is, for the partitions of a coverage."""
+    """Plan the evaluation of all rows of the sources, for the partitions of a coverage."""
     state = tuple(pieces_of(slices.values()) for slices in after)
     pieces = tuple(
         _linear_pieces(logic, place, found, coverage) if logic.compiled.shape.is_linear else found
@@ -64,12 +64,12 @@ def of_state(logic: Logic, after: Sequence[Slices], coverage: Coverage) -> Evalu
 
 
 def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evaluation:
-    """All rows of some keys of the table, and as few others as the origins of its keys allow.
+    """Plan the evaluation of all rows of some keys, with as few other rows as the origins of the keys allow.
 
     Args:
-        logic: the table's.
-        after: of each source, its slices now.
-        keys: the wanted keys, as the table names them.
+        logic: the logic of the table.
+        after: per source, its slices now.
+        keys: the wanted keys, in the key columns of the table.
     """
     compiled, state = logic.compiled, tuple(pieces_of(slices.values()) for slices in after)
     plain = {name: origin for name, origin in compiled.origins.items() if not origin.is_day}
@@ -94,7 +94,7 @@ def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evalua
 
 
 def _renamed(keys: pl.DataFrame, names: Mapping[str, str]) -> Choice:
-    """Keys under the names of source columns; two keys of one column have to agree."""
+    """Rename key columns to source columns; if two keys come from one column, only rows where they agree are kept."""
     columns = tuple(dict.fromkeys(names.values()))
     for column in columns:
         same = [name for name, origin in names.items() if origin == column]
@@ -108,18 +108,18 @@ def _unchosen(logic: Logic) -> Choices:
 
 
 def event_id_of(logic: Logic, place: int) -> tuple[str, ...]:
-    """The columns by which deliveries of a source are the same event; none where each is an event."""
+    """Return the `event_id` of a source; empty if each delivery is an event of its own."""
     source = logic.compiled.table.sources[place]
     return source.event_id if isinstance(source, Stream) else ()
 
 
 def _is_linear(logic: Logic, place: int) -> bool:
-    """Whether the rows of a source that came and went are all that matters of it."""
+    """Whether only the added and removed rows of a source can change the table."""
     return logic.compiled.shape.is_linear and not event_id_of(logic, place)
 
 
 def _linear_pieces(logic: Logic, place: int, pieces: list[Piece], coverage: Coverage) -> list[Piece]:
-    """The pieces that can hold rows of covered partitions."""
+    """Return the pieces that can hold rows of covered partitions."""
     compiled = logic.compiled
     origin = compiled.origins.get(compiled.table.partition_by or "")
     if origin is None or len(compiled.inputs) > 1:
@@ -128,7 +128,7 @@ def _linear_pieces(logic: Logic, place: int, pieces: list[Piece], coverage: Cove
 
 
 def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
-    """What may differ between two states of the sources."""
+    """Return, per source, choices of the rows that may differ between two states of the sources."""
     shape, places = logic.compiled.shape, range(len(deltas))
     looked_through = sum(piece.file.rows for delta in deltas for piece in delta)
     if looked_through > logic.tuning.compared_rows or not any(states[-1]):
@@ -155,7 +155,7 @@ def _star_choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[i
         wanted.append(Choice(spoke.middle, keys.rename(dict(zip(spoke.columns, spoke.middle, strict=True)))))
     choices = list(_unchosen(logic))
     choices[middle] = tuple(choice for choice in wanted if not choice.keys.is_empty())
-    if not choices[middle]:  # nothing differs: no row of the middle, and so no row at all
+    if not choices[middle]:  # nothing differs; an empty choice selects no row, while no choice would select all
         choices[middle] = (wanted[0],)
     pieces = {place: admitted(logic, middle, state[middle], choices[middle]) for place, state in states.items()}
     if sum(piece.file.rows for state in pieces.values() for piece in state) <= logic.tuning.compared_rows:
@@ -169,7 +169,7 @@ def _star_choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[i
 def _changed(
     logic: Logic, place: int, delta: list[Piece], states: Mapping[int, States], columns: tuple[str, ...]
 ) -> Choice:
-    """The values that some columns have in the rows of a source that changed, other deliveries of their events too."""
+    """Return the values of some columns in the changed rows of a source, and in all deliveries of the same events."""
     ids = event_id_of(logic, place)
     if not ids:
         return Choice(columns, _values(logic, place, delta, columns))
@@ -184,7 +184,7 @@ def _changed(
 def _values(
     logic: Logic, place: int, pieces: Sequence[Piece], columns: tuple[str, ...], choices: tuple[Choice, ...] = ()
 ) -> pl.DataFrame:
-    """The different values of some columns in the pieces' rows that the choices admit."""
+    """Return the distinct values of some columns in the rows of pieces that the choices select."""
     layout = logic.layouts[place]
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
     found = [pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})]
@@ -196,7 +196,7 @@ def _values(
 
 
 def as_frame(keys: pa.Table) -> pl.DataFrame:
-    """Keys of the table as Polars holds them."""
+    """Convert keys of the table to a Polars frame."""
     frame = pl.from_arrow(keys)
     assert isinstance(frame, pl.DataFrame)
     return frame

@@ -1,4 +1,4 @@
-"""The pieces of a source that changed between two snapshots, where our own compactions are known to change no row."""
+"""The pieces of a source that changed between two snapshots, without those that our compactions rewrote."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from foldhouse.values.metadata_names import RUN_ID
 
 
 def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Piece]:
-    """What was taken away (-1) and what was added (+1) in `(after, upto]`.
+    """Return the pieces that were removed (weight -1) and added (weight +1) in the window `(after, upto]`.
 
         append, append, compaction, append  ->  the files of the three appends
 
-    The difference of the two states says the same: the rows of rewritten files stand on both sides there, and cancel
-    once they are read. That is what happens to compactions by others, and where the history between the two
-    snapshots is gone or does not lead from one to the other.
+    The plain difference of the two states gives the same rows, but reads more: the rows of rewritten files are on both
+    sides and cancel. That difference is used for compactions by other tools. It is also used if the history between
+    the two snapshots is gone, or does not lead from one to the other.
 
     Args:
         iceberg: the source.
         after: a snapshot id; `None` for the empty table.
-        upto: a snapshot id.
+        upto: a snapshot id; `None` for the empty table.
 
     Raises:
-        UnknownSnapshot: one of them is not there (any more).
+        UnknownSnapshot: one of the snapshots does not exist, or no longer exists.
     """
     pieces: list[Piece] = []
     start = after
@@ -37,7 +37,7 @@ def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -
 
 
 def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Snapshot]:
-    """Our compactions on the way from one snapshot to another, oldest first; none where there is no way."""
+    """Return our compactions between two snapshots, oldest first; none if no lineage connects the two."""
     found: list[Snapshot] = []
     for snapshot in lineage(iceberg, snapshot_of(iceberg, upto)):
         if snapshot.snapshot_id == after:
@@ -51,4 +51,4 @@ def _is_our_compaction(snapshot: Snapshot) -> bool:
     summary = snapshot.summary
     if summary is None or summary.operation != Operation.REPLACE or RUN_ID not in summary.additional_properties:
         return False
-    return is_bound(snapshot)  # another tool's `replace` may repeat what we said, and change rows
+    return is_bound(snapshot)  # another tool's `replace` may copy our summary and change rows

@@ -1,4 +1,4 @@
-"""Which pieces may hold certain days or keys, by the files' column bounds. Never leaves out a piece that might."""
+"""Skip pieces that cannot hold certain days or keys, by the column bounds of their files; never skip one that may."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DAY_US = 86_400_000_000
 
 
 def pieces_with_days(pieces: Sequence[Piece], schema: Schema, origin: Origin | None, coverage: Coverage) -> list[Piece]:
-    """The pieces that may hold rows of covered days; all of them where the day's origin is unknown."""
+    """Return the pieces that may hold rows of covered days; all of them if the origin of the day is unknown."""
     if origin is None or coverage.is_everything:
         return list(pieces)
     kept = []
@@ -55,7 +55,7 @@ def _days_of(file: FileRef, schema: Schema, origin: Origin) -> tuple[date, date]
     per_day = 1 if isinstance(field.field_type, DateType) else _DAY_US
     try:
         first, last = (date.fromordinal(_EPOCH + value // per_day) for value in bounds)
-    except (ValueError, OverflowError):  # outside of the calendar: nothing is known
+    except (ValueError, OverflowError):  # outside of the years 1 to 9999 of `date`: keep the file
         return None
     return first, last
 
@@ -67,12 +67,12 @@ def _is_timestamp(kind: IcebergType) -> bool:
 def pieces_with_keys(
     pieces: Sequence[Piece], schema: Schema, origins: dict[str, Origin], keys: Mapping[str, Sequence[Any]]
 ) -> list[Piece]:
-    """The pieces that may hold rows of some keys.
+    """Return the pieces that may hold rows of the wanted keys.
 
     Args:
-        pieces: of the source.
-        schema: the source's schema.
-        origins: key column -> source column; keys without one do not prune.
+        pieces: pieces of the source.
+        schema: the schema of the source.
+        origins: key column -> source column; a key without an origin skips nothing.
         keys: key column -> its values among the wanted keys.
     """
     kept = list(pieces)
