@@ -116,7 +116,7 @@ def test_a_damaged_catalog_is_refused_and_named(folder: Path, damage: str) -> No
         connection.close()
         path.write_bytes(path.read_bytes()[:5000])
     for act in (lambda: fh.Lake.local(folder), lambda: fh.Lake.register(folder)):
-        with pytest.raises(fh.CorruptFile, match=r"damaged, or no SQLite database"):
+        with pytest.raises(fh.CorruptFile, match=r"damaged, or not a SQLite database"):
             act()
     forget(folder)
     fh.Lake.register(folder, dry_run=False)
@@ -249,7 +249,7 @@ def test_a_copied_lake_is_not_registered_over_the_files_of_the_first(folder: Pat
 
 
 def test_what_is_not_there_is_said(folder: Path) -> None:
-    with pytest.raises(fh.UnknownTable, match=r"has no folder of s.none; it has s.by_key, s.ev, t.other"):
+    with pytest.raises(fh.UnknownTable, match=r"has no folder of s.none; choose from s.by_key, s.ev, t.other"):
         fh.Lake.register(folder, "s.none")
     with pytest.raises(fh.FoldhouseError, match=r"cannot be registered"):
         fh.Lake.register(folder, "s.ev", metadata_file="00099-none.metadata.json")
