@@ -335,7 +335,7 @@ def test_changes_across_an_expiry_by_another_tool_are_refused_commit_by_commit(l
     first = lake.history(events)[-1].id
     lake.load(events).manage_snapshots().create_tag(first, "first").commit()
     lake.load(events).maintenance.expire_snapshots().older_than(datetime.now() + timedelta(days=1)).commit()
-    with pytest.raises(fh.UnknownSnapshot, match="ask for the net changes instead"):
+    with pytest.raises(fh.UnknownSnapshot, match="request the net changes instead"):
         lake.changes(events, after=first)
     assert lake.changes(events, after=first, net=True).num_rows == 30
     with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
