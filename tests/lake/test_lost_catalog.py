@@ -133,7 +133,7 @@ def test_a_single_lost_table_is_not_begun_anew_and_the_others_go_on(folder: Path
     assert lake.append(other, pa.table({"n": [2]})).committed
     with pytest.raises(fh.LostTables, match=r"knows no table s.ev.*`foldhouse register s.ev`"):
         lake.append(ev, events(1))
-    with pytest.raises(fh.UnknownTable, match=r"`foldhouse register s.ev` has them back"):
+    with pytest.raises(fh.UnknownTable, match=r"run `foldhouse register s.ev` to register them"):
         lake.to_arrow(ev)
     assert lake.tables() == ["s.by_key", "t.other"]
     assert [(one.table, one.action) for one in fh.Lake.register(folder, "s.ev", dry_run=False)] == [
