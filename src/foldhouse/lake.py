@@ -442,9 +442,7 @@ class Lake:
             CommitConflict: other writers won every race; nothing was removed.
         """
         if keep is not None and older_than is not None:
-            raise InvalidData(
-                f"keep={keep!r} and older_than={older_than!r} both choose snapshots by age; give only one"
-            )
+            raise InvalidData(f"keep={keep!r} and older_than={older_than!r} both choose snapshots by age; give one")
         now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
         since = None if older_than is None else min(moment_before(older_than, now), now - in_use)
         keeping = Keeping(
@@ -477,8 +475,8 @@ class Lake:
         before = moment_before(ORPHANS_AFTER if older_than is None else older_than, now)
         if now - before < ORPHANS_LEAST:
             raise InvalidData(
-                f"older_than={older_than!r}: files younger than an hour may belong to a running commit; give an hour or "
-                "more"
+                f"older_than={older_than!r}: files younger than an hour may belong to a running commit; give an "
+                "hour or more"
             )
         return find_orphans(self.catalog, lambda: self.load(table), before, delete=delete)
 
@@ -595,7 +593,7 @@ class Lake:
             as_of = int(as_of)
         if isinstance(as_of, int):
             if snapshot_of(iceberg, as_of) is None:
-                raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists them")
+                raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists its snapshots")
             return as_of
         if isinstance(as_of, str) and as_of in iceberg.metadata.refs:
             return iceberg.metadata.refs[as_of].snapshot_id
@@ -603,7 +601,7 @@ class Lake:
         found = head_at(iceberg, moment.timestamp() * 1000)
         if found is None:
             raise UnknownSnapshot(
-                f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them"
+                f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists its snapshots"
             )
         return found
 

@@ -177,7 +177,7 @@ def test_a_race_that_is_always_lost_is_a_conflict_and_nothing_is_written(lake: f
     lake.append(events, batch(1))
     head = lake.head(events)
     faulty.fails_before(CommitFailedException("somebody else was faster"), times=None)
-    with pytest.raises(fh.CommitConflict, match=r"c\.events was committed to by somebody else .*tried 10 times"):
+    with pytest.raises(fh.CommitConflict, match=r"c\.events was committed to by another writer .*tried 10 times"):
         over(faulty).append(events, batch(2))
     assert lake.head(events) == head
 

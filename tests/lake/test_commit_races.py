@@ -59,7 +59,7 @@ def test_a_head_that_moved_is_a_conflict_and_nothing_of_ours_is_seen(lake: fh.La
     read = iceberg()
     lake.append(stream, numbers(7))
     now = iceberg()
-    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by somebody else"):
+    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by another writer"):
         commit(lake.catalog, read, FileChanges([a_file(read, 4)]), {})
     assert iceberg().metadata == now.metadata
     assert rows(iceberg()) == [1, 2, 3, 7]

@@ -255,7 +255,7 @@ def test_what_is_not_there_is_said(folder: Path) -> None:
         fh.Lake.register(folder, "s.ev", metadata_file="00099-none.metadata.json")
     with pytest.raises(fh.FoldhouseError, match=r"is older than .* roll the table back"):
         fh.Lake.register(folder, "s.ev", metadata_file=oldest(folder).name)
-    with pytest.raises(fh.FoldhouseError, match=r"name that table"):
+    with pytest.raises(fh.FoldhouseError, match=r"name only its table"):
         fh.Lake.register(folder, metadata_file="00001-a.metadata.json")
 
 

@@ -86,7 +86,7 @@ class _LocalCatalog(SealedCatalog):
             check_newest(name, table.metadata_location, uuid)
         except LostTables:
             if super().load_table(table.name()).metadata_location == table.metadata_location:
-                raise  # nobody committed between the two looks
+                raise  # no other process committed between the two reads
             return
         self._newest.add(uuid)
 
