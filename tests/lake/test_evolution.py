@@ -89,7 +89,7 @@ def test_events_that_do_not_fit_change_no_column(lake: fh.Lake) -> None:
 
 def test_names_that_differ_by_case_alone_are_refused(lake: fh.Lake) -> None:
     append(lake, stream(a="int"), {"k": "x", "a": 1, "t": 1})
-    with pytest.raises(fh.DefinitionError, match="A is declared, and a is stored"):
+    with pytest.raises(fh.DefinitionError, match="A is declared, but a is stored"):
         append(lake, stream(A="int"), {"k": "x", "A": 1, "t": 2})
 
 
