@@ -77,7 +77,7 @@ def _storable(schema: Schema) -> Schema:
         schema.check_format_version_compatibility(2)
     except ValueError as failure:
         raise DefinitionError(
-            f"a column cannot be stored in format version 2: {failure}; declare another type"
+            f"a column cannot be stored in format version 2: {failure}; use another type"
         ) from failure
     return schema
 
