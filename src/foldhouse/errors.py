@@ -3,20 +3,20 @@
 FoldhouseError
 ├── DefinitionError          a declaration that cannot be folded
 │   └── DefinitionChanged    the stored table was folded under another declaration
-├── InvalidData              rows that do not fit what was declared; nothing was written
+├── InvalidData              rows that do not fit the declaration; nothing was written
 ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
 ├── UnknownTable             no such table, or it was never folded
 ├── UnknownSnapshot          no such snapshot, time or tag
 ├── SourceReplaced           a source was dropped and created again under its name
-├── ForeignCommit            somebody else changed rows of a derived table
+├── ForeignCommit            another tool changed rows of a table
 ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
-├── CommitConflict           the head moved while we worked; reading again and starting over is safe
-├── Unsupported              an Iceberg feature we refuse by name
-├── CorruptFile              a file of the lake is missing, cut short or altered
+├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
+├── Unsupported              an Iceberg feature that foldhouse refuses by name
+├── CorruptFile              a file of the lake is missing, truncated or altered
 ├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
 ├── SparkLost                Spark's process or a worker of it died; running it again is safe
 └── LandingError             a landing folder or file
-    ├── UnreadableFile       a file that cannot be read as what it should be
+    ├── UnreadableFile       a file that does not have its declared format
     ├── TooManyBadLines      more lines are bad than the declared share
     └── DaysNotLanded        some days of a run did not land; its other days did
 """
@@ -53,11 +53,11 @@ class DefinitionError(FoldhouseError):
 
 
 class DefinitionChanged(DefinitionError):
-    """The stored table was folded under another declaration; `rebuild` folds it anew."""
+    """The stored table was folded under another declaration; `rebuild` folds it again."""
 
 
 class InvalidData(FoldhouseError):
-    """Rows do not fit the declaration (type, overflow, null where none may be); nothing was written."""
+    """Rows do not fit the declaration (type, overflow, null in a required column); nothing was written."""
 
 
 class InvalidProperty(FoldhouseError):
@@ -69,7 +69,7 @@ class UnknownTable(FoldhouseError):
 
 
 class UnknownSnapshot(FoldhouseError):
-    """No snapshot of the table answers to that id, time or tag."""
+    """The table has no snapshot with that id, time or tag."""
 
 
 class SourceReplaced(FoldhouseError):
@@ -77,15 +77,15 @@ class SourceReplaced(FoldhouseError):
 
 
 class ForeignCommit(FoldhouseError):
-    """A commit that is not ours changed rows of a derived table."""
+    """A foreign commit changed rows of a table."""
 
 
 class LostTables(FoldhouseError):
-    """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` has it know them."""
+    """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` adds them."""
 
 
 class CommitConflict(FoldhouseError):
-    """The table's head moved while we worked; nothing was committed, and starting over is safe."""
+    """Another writer moved the table's head meanwhile; nothing was committed, and starting over is safe."""
 
 
 class Unsupported(FoldhouseError):
@@ -93,7 +93,7 @@ class Unsupported(FoldhouseError):
 
 
 class CorruptFile(FoldhouseError):
-    """A file of the lake is missing, cut short or altered; no row was returned from it and nothing was committed."""
+    """A file of the lake is missing, truncated or altered; no row was returned from it and nothing was committed."""
 
 
 class StorageError(FoldhouseError):
@@ -105,11 +105,11 @@ class SparkLost(FoldhouseError):
 
 
 class LandingError(FoldhouseError):
-    """A landing folder or a file in it cannot be taken in; nothing was committed."""
+    """A landing folder or a file in it cannot be landed; nothing was committed."""
 
 
 class UnreadableFile(LandingError):
-    """A landing file is not what its format says: header, encoding, compression, or empty."""
+    """A landing file does not have its declared format: header, encoding or compression differ, or it is empty."""
 
 
 class TooManyBadLines(LandingError):

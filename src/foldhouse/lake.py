@@ -1,4 +1,4 @@
-"""The lake: the one object that touches the world."""
+"""The lake: the one object that reads and changes anything outside of the process."""
 
 from __future__ import annotations
 
@@ -61,15 +61,12 @@ ORPHANS_AFTER = timedelta(days=1)
 ORPHANS_LEAST = timedelta(hours=1)
 
 AsOf = int | str | date | datetime | None
-"""A snapshot id, a moment (ISO 8601 text, a date or datetime; UTC where no zone is given), a tag or branch.
-
-`None` is now.
-"""
+"""A snapshot id, a moment (ISO 8601 text, date or datetime; UTC if it has no zone), a tag or branch; `None` is now."""
 
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """One commit of a table: its id, when, what kind, and what foldhouse wrote into its summary."""
+    """One commit of a table: its id, parent, time, operation and summary."""
 
     id: int
     parent_id: int | None
@@ -82,15 +79,15 @@ class Lake:
     """A catalog of Iceberg tables and the Spark session that folds into them.
 
     Args:
-        catalog: a pyiceberg catalog with compare-and-swap commits. The lake works on a guarded copy of it, which takes
-            file system, endpoints and credentials from its configuration alone, never from a table's properties.
-        session: gives the Spark session; called when first needed, so that reading starts no JVM.
-        in_process_rows: windows of up to so many source rows are folded in this process instead of in Spark's tasks;
-            of up to ten times as many, where a table has no `rows` and folds plain columns; of up to five hundred
-            times as many, by way of a temporary folder, where besides nothing is delivered twice. By default what
-            `tuning` says.
+        catalog: a pyiceberg catalog with compare-and-swap commits. The lake uses a guarded copy of it, which takes file
+            system, endpoints and credentials only from its configuration, never from a table's properties.
+        session: returns the Spark session; called when it is first needed, so that reading as Arrow starts no JVM.
+        in_process_rows: windows of up to so many source rows are folded in this process instead of in Spark's tasks.
+            The limit is ten times higher for a table without `rows` that folds plain columns. It is five hundred times
+            higher, with a spill to a temporary folder, if also no event is delivered twice. By default the value in
+            `tuning`.
         tuning: costs, sizes and limits, see `Tuning`; no row of any table depends on them.
-        run_id: who is running, written into every commit; random where none is given.
+        run_id: identifies the run in the summary of every commit; random by default.
     """
 
     def __init__(
@@ -118,16 +115,18 @@ class Lake:
         in_process_rows: int | None = None,
         tuning: Tuning = DEFAULT,
     ) -> Lake:
-        """A lake in a folder: SQLite catalog, local files, local Spark.
+        """Open or create a lake in a folder, with a SQLite catalog, local files and local Spark.
 
         Args:
-            path: the folder; created where missing.
+            path: the folder; created if it is missing.
             master: Spark's master URL.
             in_process_rows: see `Lake`.
             tuning: see `Lake`.
 
         Raises:
-            LostTables: the folder's warehouse holds tables, and its catalog is missing, empty or damaged.
+            LostTables: the folder's warehouse contains tables, but its catalog is missing or empty.
+            CorruptFile: the catalog is damaged, or not a database.
+            StorageError: the catalog cannot be read, or the folder cannot be created.
         """
         catalog = open_local_catalog(Path(path))
         return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
@@ -136,40 +135,40 @@ class Lake:
     def register(
         path: str | Path = "lake", *names: str, metadata_file: str | None = None, dry_run: bool = True
     ) -> list[Registered]:
-        """Have the catalog of a lake in a folder know its tables again: one that was lost, emptied, or restored.
+        """Register the tables of a lake in a folder again, after its catalog was lost, emptied, or restored.
 
-        Each table is registered at its newest whole metadata file, with all of its history and its position, so that
-        the next refresh goes on where it was. Nothing but `catalog.db` is written, and doing it twice changes nothing.
+        Each table is registered at its newest whole metadata file, with its whole history and its position, so that the
+        next refresh continues from there. Only `catalog.db` is written. A second call changes nothing.
 
         Args:
             path: the lake's folder.
-            names: only these tables; all below `warehouse/` where none is named.
-            metadata_file: of a single table, the file to take, where two are the newest.
-            dry_run: only say what would be done.
+            names: only these tables; by default all below `warehouse/`.
+            metadata_file: the name of the file to use for a single table, for example if two files are the newest.
+            dry_run: only return the plan, and write nothing.
 
         Returns:
-            What becomes of each table.
+            The plan or result of each table.
 
         Raises:
-            UnknownTable: the warehouse has no folder of a name.
+            UnknownTable: the warehouse has no folder for one of the names.
             CorruptFile: `catalog.db` is damaged; the message says what to do.
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
     def close(self) -> None:
-        """Let go of the catalog's connections. The Spark session stays: others may share it."""
+        """Close the catalog's connections. The Spark session stays open, because other code may share it."""
         engine = getattr(self.catalog, "engine", None)
         if engine is not None:
             engine.dispose()
 
     @property
     def in_process_rows(self) -> int:
-        """Windows of up to so many source rows are folded in this process."""
+        """The number of source rows up to which a window is folded in this process; see `Lake`."""
         return self.tuning.in_process_rows
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, started at the first use, and again once it died."""
+        """The Spark session, started at the first use, and started again if it died."""
         if self._session is not None and not is_alive(self._session):
             put_away(self._session)
             self._session = None
@@ -181,8 +180,9 @@ class Lake:
     def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Appended:
         """Append events to a stream in one commit.
 
-        Exactly once for a `batch_id`: as long as an event of a batch is in the stream, the batch is not appended again,
-        whoever compacted the stream or expired its history. A batch that was rolled back may be appended again.
+        Exactly once per `batch_id`: while an event of a batch is in the stream, the batch is not appended again, even
+        after compaction or expiry. A batch that was rolled back may be appended again. Without a `batch_id`, each call
+        appends its events.
 
         Args:
             stream: the declaration.
@@ -191,7 +191,8 @@ class Lake:
 
         Raises:
             InvalidData: the events do not fit the stream; nothing was written.
-            DefinitionError: the lake has a table of this name that is no stream of ours; nothing was written.
+            DefinitionError: the stored table of this name is not a stream of foldhouse, or has columns that contradict
+                the declaration; nothing was written.
         """
         return streams.append(self.catalog, stream, events, batch_id, self.run_id, self.tuning)
 
@@ -199,15 +200,16 @@ class Lake:
     def replace(
         self, stream: Stream, events: pa.Table, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
     ) -> Appended:
-        """Restate whole days of a stream in one commit: afterwards they hold exactly these events.
+        """Replace all events of whole days of a stream in one commit.
 
-        Replacing days by what they already hold commits nothing. A day without events is recorded as an empty day.
+        Replacing days with the events that they already have commits nothing. A day without events is recorded as an
+        empty day.
 
         Args:
             stream: the declaration, partitioned by day.
             events: all events of these days, as an Arrow table.
             partitions: the days.
-            summary: more for the snapshot's summary, keys under `foldhouse.`.
+            summary: more entries for the snapshot's summary; keys begin with `foldhouse.`.
 
         Raises:
             InvalidData: the events do not fit the stream, or are of other days; nothing was written.
@@ -223,33 +225,33 @@ class Lake:
     def evolve(
         self, stream: Stream, *, rename: Mapping[str, str] | None = None, drop: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Bring the columns of a stream to its declaration, in one commit of metadata: no event is written.
+        """Change the columns of a stream to its declaration, in one commit of metadata: no event is written.
 
             lake.evolve(orders, rename={"amount": "price"}, drop=["note"])
 
-        What the declaration adds and widens, `append` does by itself; renames and drops have to be said. Columns are
-        known by field id: a renamed one keeps its values, and one that is dropped and declared again is new and empty.
+        `append` adds and widens columns by itself, but renames and drops must be requested here. Columns are identified
+        by field id. A renamed column keeps its values; a column that is dropped and declared again is new and empty.
 
         Args:
-            stream: the declaration, as it is afterwards.
+            stream: the declaration of the stream after the change.
             rename: old column -> new column.
-            drop: columns to leave out from now on; history keeps them.
+            drop: columns to drop; older snapshots keep them.
 
         Returns:
-            What changed, a few words a column; nothing where all of it was so already.
+            The changes, a few words per column; empty if nothing had to change.
 
         Raises:
-            UnknownTable: there is no such stream yet.
-            DefinitionError: a change that cannot be made; nothing was committed.
+            UnknownTable: the stream does not exist yet.
+            DefinitionError: a change cannot be made; nothing was committed.
         """
         names = tuple(drop)
         return until_won(lambda: evolve(self.catalog, stream, rename or {}, names))
 
     @told
     def refresh(self, table: Table) -> Refreshed:
-        """Move a table's position to its source's head: fold what the source gained, in one commit.
+        """Move a table's positions to the heads of its sources, by folding their changes in one commit.
 
-        With nothing new it commits nothing. On the first call it folds everything there is.
+        Without changes it commits nothing. The first call folds everything in the sources.
 
         Raises:
             UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData: see `foldhouse.errors`.
@@ -258,53 +260,54 @@ class Lake:
 
     @told
     def backfill(self, table: Table, partitions: Iterable[date]) -> Refreshed:
-        """Refresh a table and fold the given days of it that do not exist yet, reading only the files that hold them.
+        """Refresh a table and also fold the given days that do not exist yet, reading only the files with their rows.
 
-        All in one commit; doing it twice changes nothing.
+        Both happen in one commit. A second call changes nothing.
 
         Args:
             table: the declaration, with `partition_by`.
-            partitions: the days that have to exist afterwards.
+            partitions: the days that must exist afterwards.
         """
         asked = Coverage.of(partitions)
         return until_won(lambda: refresh(self._workshop, table, asked))
 
     @told
     def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
-        """Fold a table again from the beginning, as it is declared now; its coverage stays.
+        """Fold a table again from the beginning, by its present declaration; its coverage stays.
 
-        The way out where a definition changed, a source was replaced, or a foreign commit changed rows. It is folded
-        into the branch `foldhouse-rebuild`, and readers see the old table until that becomes the head, in one step.
+        Use it if a definition changed, a source was replaced, or a foreign commit changed rows. The table is folded
+        into the branch `foldhouse-rebuild`. Readers see the old rows until the branch becomes the head, in one step.
 
         Args:
             table: the declaration.
-            publish: whether it becomes the head at once. Otherwise `lake.read(table, as_of="foldhouse-rebuild")`
-                shows what it would be, and `lake.publish(table)` makes it so.
+            publish: whether the branch becomes the head at once. If not, read it with
+                `lake.read(table, as_of="foldhouse-rebuild")`, and publish it with `lake.publish(table)`.
         """
         return until_won(lambda: rebuild(self._workshop, table, publish))
 
     @told
     def publish(self, table: Source | str) -> int:
-        """Make what `rebuild(table, publish=False)` folded the head, with its schema and partitioning, in one step.
+        """Make the result of `rebuild(table, publish=False)` the head, with its schema and partitioning, in one step.
 
-        Publishing what is published already changes nothing.
+        A second call changes nothing.
 
         Returns:
             The snapshot id of the head.
 
         Raises:
             UnknownSnapshot: there is no rebuild to publish.
-            DefinitionError: it is a stream, or another tool's.
-            CommitConflict: somebody else committed since it was folded; table and branch are as they were.
+            DefinitionError: the name is that of a stream, or of a table of another tool.
+            CommitConflict: another writer committed since the rebuild; table and branch did not change.
         """
         return publish_rebuild(self.catalog, check_table(self.load(table)))
 
     @told
     def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
-        """The rows of a table or stream as a Spark DataFrame, now or as they were believed at a moment.
+        """Return the rows of a table or stream as a Spark DataFrame, now or as of an earlier moment.
 
         Raises:
-            UnknownTable, UnknownSnapshot: nothing of that name, or nothing at that moment.
+            UnknownTable: no table has that name.
+            UnknownSnapshot: the table has no snapshot for `as_of`.
         """
         iceberg = self.load(table)
         snapshot_id = self._snapshot_id(iceberg, as_of)
@@ -314,15 +317,16 @@ class Lake:
 
     @told
     def to_arrow(self, table: Source | str, *, as_of: AsOf = None) -> pa.Table:
-        """The rows of a table or stream as an Arrow table; no Spark is started."""
+        """Return the rows of a table or stream as an Arrow table, without starting Spark; see `read`."""
         iceberg = self.load(table)
         return read_rows(iceberg, None if as_of is None else self._snapshot_id(iceberg, as_of))
 
     @told
     def quarantined(self, table: Table) -> pa.Table:
-        """The rows that were not folded into a table: a key is null, or a part of `sequence_by` where it goes by it.
+        """Return the rows that were left out of a table.
 
-        They are looked up in the sources as they were at the table's position.
+        A row is left out if a key is null or, for an ordered fold, a part of `sequence_by` is null. The rows are read
+        from the sources at the table's position.
 
         Raises:
             UnknownTable: the table, or a source of it, does not exist.
@@ -334,19 +338,23 @@ class Lake:
 
     @told
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
-        """What changed in `(after, upto]`, as an Arrow table; no Spark is started.
+        """Return the changes in `(after, upto]` as an Arrow table, without starting Spark.
 
-        Either moment may be the earlier one: where `after` is newer than `upto`, or on a branch that was left, its
-        commits are undone, the newest first, under their own snapshot ids.
+        Either moment may be the earlier one. If `after` is newer than `upto`, or was rolled back, its commits are
+        undone, the newest first, under their own snapshot ids.
 
         Args:
             table: a table or stream.
-            after: the moment before; 0 for the beginning.
-            upto: the moment after, now by default.
-            net: only the difference between the two moments, instead of commit by commit.
+            after: the moment before the changes; 0 for the beginning.
+            upto: the moment after the changes; now by default.
+            net: whether to return only the difference between the two moments, instead of commit by commit.
 
         Returns:
             The table's columns with `_change_type`, `_change_ordinal` and `_commit_snapshot_id`.
+
+        Raises:
+            UnknownTable: no table has that name.
+            UnknownSnapshot: a moment has no snapshot; or `net` is false, and the history between them was expired.
         """
         iceberg = self.load(table)
         begin = None if after in (0, "0") else self._snapshot_id(iceberg, after)
@@ -354,20 +362,24 @@ class Lake:
 
     @told
     def rollback(self, table: Source | str, *, to: AsOf) -> int:
-        """Make an older snapshot the head again: rows, position and coverage go back together.
+        """Make an older snapshot the head again; rows, position and coverage go back together.
 
-        The tables folded from it retract what went away at their next refresh.
+        At their next refresh, consumers retract the rows that the rollback removed.
 
         Returns:
             The snapshot id of the head.
 
         Raises:
             UnknownSnapshot: `to` is not in the history of the head.
+            CommitConflict: another writer committed first; the head was not moved.
         """
         iceberg = self.load(table)
         target = self._snapshot_id(iceberg, to)
         if target is None or all(target != one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())):
-            raise UnknownSnapshot(f"{'.'.join(iceberg.name())}: {to} is not in the history of its head")
+            name = ".".join(iceberg.name())
+            raise UnknownSnapshot(
+                f"{name}: {to} is not in the history of its head; choose a snapshot from `foldhouse history {name}`"
+            )
         roll_back(self.catalog, iceberg, target)
         return target
 
@@ -375,17 +387,17 @@ class Lake:
     def compact(
         self, table: Source | str, *, target_bytes: int | None = None, min_files: int | None = None
     ) -> Compacted:
-        """Write small and much-deleted files of a table or stream anew, in one commit that changes no row.
+        """Rewrite small and much-deleted files of a table or stream, in one commit that changes no row.
 
-        A partition's files are written anew where they are many and small, or where more than a fifth of their rows
-        is deleted. With nothing worth it, nothing is committed. Consumers see no change. A table that was rolled back
-        behind a rebuild of another shape is left as it is.
+        The files of a partition are rewritten if they are many and small, or if more than a fifth of their rows is
+        deleted. If no file is worth it, nothing is committed. Consumers see no change. A table that was rolled back to
+        before a rebuild with other columns is left as it is.
 
         Args:
             table: a table or stream.
-            target_bytes: the size of file aimed at, compressed; files of three quarters of it are left alone. By
-                default what the property `write.target-file-size-bytes` says, or 128 MiB.
-            min_files: fewer data and delete files of a partition are not written anew for their number alone; by
+            target_bytes: the target size of a file, compressed; files of three quarters of it are left alone. By
+                default the property `write.target-file-size-bytes`, or 128 MiB.
+            min_files: with fewer data and delete files, a partition is not rewritten for their number alone; by
                 default 5.
 
         Raises:
@@ -404,32 +416,33 @@ class Lake:
         keep: str | None = None,
         in_use: timedelta = IN_USE,
     ) -> Expired:
-        """Remove the snapshots of a table or stream that are not to be kept, and the files that only they name.
+        """Remove old snapshots of a table or stream, and the files that only they reference.
 
-        Which are kept, the table's properties say: `foldhouse.history.keep`, by default `all for 1 hour, hourly for 1
-        week, daily for 1 year`, and Iceberg's `history.expire.max-snapshot-age-ms`, `min-snapshots-to-keep` and
-        `max-ref-age-ms`. An argument overrides them. However old, these stay: the head, tags and branches, and the
-        position of every table of the catalog that is folded from this one, which is held by a tag
-        `foldhouse.position.<table>` from then on. Changes across removed snapshots are those between the kept ones.
+        The table's properties determine which snapshots are kept: `foldhouse.history.keep`, by default `all for 1 hour,
+        hourly for 1 week, daily for 1 year`, and Iceberg's `history.expire.max-snapshot-age-ms`,
+        `min-snapshots-to-keep` and `max-ref-age-ms`. Arguments override them. Some snapshots are kept however old they
+        are: the head, tags and branches, and the positions of the table's consumers. A tag
+        `foldhouse.position.<table>` protects each position. Changes across removed snapshots are those between the
+        kept ones.
 
-        Crash-safe: the removal is one commit, and files are deleted after it. With nothing to remove, nothing is
+        Crash-safe: the removal is one commit, and files are deleted after it. If there is nothing to remove, nothing is
         committed. Nothing outside the table's location is deleted.
 
         Args:
             table: a table or stream.
-            older_than: all snapshots go that stopped being the head before this moment, or this long ago (`"7d"`,
+            older_than: remove all snapshots that stopped being the head before this moment, or this long ago (`"7d"`,
                 `timedelta(days=7)`), and no others.
-            keep_last: so many of the newest commits stay, the head among them.
-            keep: a policy such as `hourly for 1 day`, in place of the table's.
-            in_use: snapshots stay that were the head within this time, because a refresh or a reader that is under
-                way may be pinned to them. No refresh that runs at the same time may take longer.
+            keep_last: keep so many of the newest commits, including the head.
+            keep: a policy such as `hourly for 1 day`, instead of the table's.
+            in_use: keep snapshots that were the head within this time, because a running refresh or reader may use
+                them. No refresh that runs at the same time may take longer.
 
         Raises:
             UnknownTable, Unsupported, InvalidProperty: see `foldhouse.errors`.
-            CommitConflict: others committed again and again meanwhile; nothing was removed.
+            CommitConflict: other writers won every race; nothing was removed.
         """
         if keep is not None and older_than is not None:
-            raise InvalidData(f"keep={keep!r} and older_than={older_than!r} both say what goes by its age; give one")
+            raise InvalidData(f"keep={keep!r} and older_than={older_than!r} both choose snapshots by age; give one")
         now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
         since = None if older_than is None else min(moment_before(older_than, now), now - in_use)
         keeping = Keeping(
@@ -443,47 +456,49 @@ class Lake:
 
     @told
     def orphans(self, table: Source | str, *, older_than: OlderThan = ORPHANS_AFTER, delete: bool = False) -> Orphans:
-        """Find the files below a table's location that nothing of the table names, such as those of killed runs.
+        """Find the files below a table's location that nothing references, such as those of killed runs.
 
-        Nothing is deleted unless asked for, nothing outside the location is looked at, and no symbolic link is
-        followed.
+        Files are deleted only with `delete`. Nothing outside the location is listed, and no symbolic link is followed.
 
         Args:
             table: a table or stream.
-            older_than: files that were last written before this moment, or this long ago; an hour at the least. A
-                commit under way names its files only at its end, so this has to be longer than any run takes.
-            delete: whether they are deleted.
+            older_than: only files that were last written before this moment, or this long ago; at least one hour. A
+                running commit references its files only at its end, so this must be longer than any run takes.
+            delete: whether to delete the orphans.
 
         Raises:
             UnknownTable: there is no such table.
-            Unsupported: another table has the same location, or its files cannot be listed.
+            Unsupported: another table has the same location, or the table's files cannot be listed.
             InvalidData: `older_than` is less than an hour ago.
         """
         now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
         before = moment_before(ORPHANS_AFTER if older_than is None else older_than, now)
         if now - before < ORPHANS_LEAST:
-            raise InvalidData(f"older_than={older_than!r}: files younger than an hour may belong to a commit under way")
+            raise InvalidData(
+                f"older_than={older_than!r}: files younger than an hour may belong to a running commit; give an "
+                "hour or more"
+            )
         return find_orphans(self.catalog, lambda: self.load(table), before, delete=delete)
 
     @told
     def mend_clock(self, table: Source | str) -> timedelta:
-        """Take the times of a table that are ahead of this machine's clock back to now.
+        """Move the times of a table that are ahead of this machine's clock back to now.
 
-        One commit without a snapshot, and the way out after a commit by a machine whose clock was wrong. Set this
-        machine's clock right first. No row and no snapshot changes; time travel to the time since the last right
-        commit is refused, because nobody knows it.
+        Use it after a commit by a machine whose clock was wrong; correct this machine's clock first. It makes one
+        commit without a snapshot, and changes no row. Time travel to a moment since the last correct commit is refused,
+        because the true times are unknown.
 
         Returns:
-            How far the table was ahead; nothing where it was not, and nothing was committed.
+            How far the table was ahead. If it was not ahead, zero, and nothing was committed.
 
         Raises:
-            Unsupported: a server keeps the catalog.
+            Unsupported: the catalog is on a server.
         """
         return timedelta(milliseconds=until_won(lambda: mend(self.catalog, self.load(table))))
 
     @told
     def upkeep(self, table: Source | str) -> tuple[str, ...]:
-        """What a table needs done: thinning that is overdue, and times that are ahead of this machine's clock."""
+        """Return what a table needs: an overdue expiry, or a correction of times ahead of this machine's clock."""
         iceberg = self.load(table)
         found = []
         going = could_go(iceberg, clock_ms())
@@ -496,13 +511,13 @@ class Lake:
 
     @told
     def history(self, table: Source | str) -> list[SnapshotInfo]:
-        """The commits behind the head, newest first, as far as they are kept."""
+        """Return the commits in the lineage of the head, newest first, as far as they are kept."""
         iceberg = self.load(table)
         return _infos(lineage(iceberg, iceberg.current_snapshot()), heads(iceberg.metadata))
 
     @told
     def head(self, table: Source | str) -> SnapshotInfo | None:
-        """The newest commit; `None` for a table that does not exist or has no commit."""
+        """Return the newest commit; `None` for a table that does not exist or has no commit."""
         try:
             iceberg = self.load(table)
         except UnknownTable:
@@ -512,23 +527,23 @@ class Lake:
 
     @told
     def tables(self) -> list[str]:
-        """The names of all tables and streams of the lake, sorted."""
+        """Return the names of all tables and streams of the lake, sorted."""
         return table_names(self.catalog)
 
     @told
     def kind(self, table: Source | str) -> str:
-        """`stream`, `table`, or `foreign` for what foldhouse did not make."""
+        """Return `stream`, `table`, or `foreign` for a table that foldhouse did not create."""
         return kind_of(self.load(table))
 
     @told
     def count(self, table: Source | str) -> int:
-        """The rows of the head."""
+        """Return the number of rows in the head."""
         iceberg = self.load(table)
         return row_count(iceberg, iceberg.metadata.current_snapshot_id)
 
     @told
     def schema(self, table: Source | str) -> pa.Schema | None:
-        """The published columns, `_state` and `_batch_id` left out; `None` for a table that does not exist yet."""
+        """Return the columns without `_state` and `_batch_id`; `None` for a table that does not exist yet."""
         try:
             layout = Layout.of_head(self.load(table))
         except UnknownTable:
@@ -537,7 +552,7 @@ class Lake:
 
     @told
     def types(self, table: Source | str) -> dict[str, str] | None:
-        """Published column -> Iceberg type as text; `None` for a table that does not exist yet."""
+        """Return published column -> Iceberg type as text; `None` for a table that does not exist yet."""
         try:
             iceberg = self.load(table)
         except UnknownTable:
@@ -548,25 +563,26 @@ class Lake:
 
     @told
     def load(self, table: Source | str) -> IcebergTable:
-        """The pyiceberg table behind a declaration or a name.
+        """Return the pyiceberg table of a declaration or a name.
 
         Raises:
-            UnknownTable: there is none; the message lists what there is.
+            UnknownTable: the table does not exist; the message lists the tables that do.
+            CorruptFile: the catalog has the name, but cannot open it.
         """
         name = table if isinstance(table, str) else table.name
         try:
             return self.catalog.load_table(name)
         except (NoSuchTableError, ValueError) as failure:
             known = self.tables()
-            if name in known:  # what its row says of it cannot be opened
+            if name in known:  # the table's row in the catalog cannot be used
                 raise CorruptFile(
-                    f"the catalog is damaged: it knows {name}, and cannot open it ({failure}). Restore "
+                    f"the catalog is damaged: it knows {name}, but cannot open it ({failure}). Restore "
                     "`catalog.db` from a backup, or move it away and run `foldhouse register`"
                 ) from failure
             lost = is_in_warehouse(self.catalog, name)
-            way = f"; its files are in the warehouse: `foldhouse register {name}` has them back" if lost else ""
+            way = f"; its files are in the warehouse, run `foldhouse register {name}` to register them" if lost else ""
             raise UnknownTable(
-                f"there is no table {name} in the lake; there are: {', '.join(known) or 'none yet'}{way}"
+                f"there is no table {name} in the lake; choose from {', '.join(known) or '(no tables yet)'}{way}"
             ) from None
 
     def _snapshot_id(self, iceberg: IcebergTable, as_of: AsOf) -> int | None:
@@ -577,7 +593,7 @@ class Lake:
             as_of = int(as_of)
         if isinstance(as_of, int):
             if snapshot_of(iceberg, as_of) is None:
-                raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists them")
+                raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists its snapshots")
             return as_of
         if isinstance(as_of, str) and as_of in iceberg.metadata.refs:
             return iceberg.metadata.refs[as_of].snapshot_id
@@ -585,7 +601,7 @@ class Lake:
         found = head_at(iceberg, moment.timestamp() * 1000)
         if found is None:
             raise UnknownSnapshot(
-                f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists them"
+                f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists its snapshots"
             )
         return found
 
@@ -594,7 +610,7 @@ class Lake:
         return Workshop(self.catalog, lambda: self.spark, self._compile, self.tuning, self.run_id)
 
     def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
-        # Compiled anew each day, so that a definition which computes the day itself is found to be another one.
+        # Compiled again each day, so that a definition that depends on the current day counts as changed.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
         if key not in self._compiled:
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
@@ -606,7 +622,8 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
         moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     except ValueError:
         raise UnknownSnapshot(
-            f"{name}: {as_of!r} is no snapshot id, no time such as 2024-03-04T12:00:00Z, and no tag or branch of it"
+            f"{name}: {as_of!r} is not a snapshot id, a tag, a branch, or a time such as 2024-03-04T12:00:00Z; "
+            f"`foldhouse history {name}` lists the snapshots"
         ) from None
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
@@ -628,7 +645,7 @@ def _infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[Snap
 
 
 def position_of(info: SnapshotInfo) -> dict[str, int | None]:
-    """Source name -> snapshot id up to which a commit of a derived table had folded; empty for streams."""
+    """Return source name -> the snapshot id up to which a commit of a table had folded it; empty for streams."""
     text = info.summary.get(POSITION)
     return {name: position.snapshot_id for name, position in positions_from_json(text).items()} if text else {}
 

@@ -177,7 +177,7 @@ def test_a_race_that_is_always_lost_is_a_conflict_and_nothing_is_written(lake: f
     lake.append(events, batch(1))
     head = lake.head(events)
     faulty.fails_before(CommitFailedException("somebody else was faster"), times=None)
-    with pytest.raises(fh.CommitConflict, match=r"c\.events was committed to by somebody else .*tried 10 times"):
+    with pytest.raises(fh.CommitConflict, match=r"c\.events was committed to by another writer .*tried 10 times"):
         over(faulty).append(events, batch(2))
     assert lake.head(events) == head
 
@@ -311,7 +311,7 @@ def test_a_fold_is_not_written_over_a_stream_nor_events_into_a_fold(lake: fh.Lak
     lake.append(other, batch(2))
     lake.refresh(totals)
     heads = lake.head(events), lake.head(totals)
-    with pytest.raises(fh.DefinitionError, match=r"c\.events is declared as a table, and the lake's .* is a stream"):
+    with pytest.raises(fh.DefinitionError, match=r"c\.events is declared as a table, but the lake's .* is a stream"):
         lake.refresh(over_events)
     with pytest.raises(fh.DefinitionError, match=r"c\.totals"):
         lake.append(into_totals, batch(3))

@@ -496,7 +496,7 @@ def test_a_nan_cannot_be_a_partition(make: Make) -> None:
     table = make(Schema(NestedField(1, "x", DoubleType())), by_value)
     with pytest.raises(ZeroDivisionError):
         table.append(pa.table({"x": [float("nan")]}))
-    with pytest.raises(fh.DefinitionError, match="needs a date column"):
+    with pytest.raises(fh.DefinitionError, match="use a date column"):
         table_spec(schema_of_types({"x": "double"}), ["x"], "x", 1)
 
 
@@ -505,7 +505,7 @@ def test_a_long_text_cannot_be_a_partition(make: Make) -> None:
     table = make(Schema(NestedField(1, "x", StringType())), by_value)
     with pytest.raises(OSError, match=r"File name too long|Cannot create directory"):
         table.append(pa.table({"x": ["x" * 5000]}))
-    with pytest.raises(fh.DefinitionError, match="needs a date column"):
+    with pytest.raises(fh.DefinitionError, match="use a date column"):
         table_spec(schema_of_types({"x": "string"}), ["x"], "x", 1)
 
 

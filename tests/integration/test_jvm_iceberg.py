@@ -292,5 +292,5 @@ def test_deletion_vectors_are_refused_by_name(lake: fh.Lake, reference: Referenc
     )
     reference.run("INSERT INTO foldhouse.jvm.third SELECT /*+ COALESCE(1) */ id FROM range(60)")
     reference.run("DELETE FROM foldhouse.jvm.third WHERE key % 7 = 3")
-    with pytest.raises(fh.Unsupported, match=r"jvm\.third holds deletes as PUFFIN"):
+    with pytest.raises(fh.Unsupported, match=r"jvm\.third contains deletes as PUFFIN"):
         lake.to_arrow("jvm.third")

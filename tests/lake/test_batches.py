@@ -167,7 +167,7 @@ def test_any_text_is_a_batch_id(lake: fh.Lake, batch_id: str) -> None:
 
 def test_events_do_not_bring_the_column_along(lake: fh.Lake) -> None:
     append_all(lake)
-    with pytest.raises(fh.InvalidData, match="has the columns k, n; the events also have _batch_id"):
+    with pytest.raises(fh.InvalidData, match="has the columns k, n, but the events also have _batch_id"):
         lake.append(ev, events(1).append_column("_batch_id", pa.array(["mine"])))
 
 
@@ -175,7 +175,7 @@ def test_the_column_is_neither_renamed_nor_dropped(lake: fh.Lake) -> None:
     append_all(lake)
     for change in ({"drop": ["_batch_id"]}, {"rename": {"_batch_id": "k2"}}):
         declared = fh.stream("s.ev", schema={**SCHEMA, "k2": "string"})
-        with pytest.raises(fh.DefinitionError, match="goes by '_batch_id'"):
+        with pytest.raises(fh.DefinitionError, match="depends on '_batch_id'"):
             lake.evolve(declared, **change)
 
 

@@ -363,7 +363,7 @@ def test_a_catalog_that_is_no_catalog_is_one_line(tmp_path):
     (tmp_path / "catalog.db").write_text("no database at all, but long enough to be looked at" * 100)
     result = call("tables", "--lake", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {tmp_path / 'catalog.db'} is no SQLite database")
+    assert result.stderr.startswith(f"error: {tmp_path / 'catalog.db'} is not a SQLite database")
     assert result.stderr.count("\n") == 1
 
 

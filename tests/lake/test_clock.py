@@ -144,7 +144,7 @@ def test_mending_takes_the_times_back_to_now_and_refuses_those_that_nobody_knows
     assert numbers(lake, as_of=START + timedelta(hours=1)) == [0, 1]
     assert numbers(lake, as_of=START) == [0]
     for hours in (2, 3, 5.9):
-        with pytest.raises(fh.UnknownSnapshot, match="cannot be told for certain"):
+        with pytest.raises(fh.UnknownSnapshot, match="is no longer known for certain"):
             numbers(lake, as_of=START + timedelta(hours=hours))
     clock.forward(minutes=1)
     lake.mend_clock(events)
@@ -163,7 +163,7 @@ def test_a_table_thinned_while_it_was_ahead_is_mended_too(lake: fh.Lake, clock: 
     clock.now = START + timedelta(hours=6)
     lake.mend_clock(newest)
     assert_java_opens(lake.load(newest))
-    with pytest.raises(fh.UnknownSnapshot, match="cannot be told for certain"):
+    with pytest.raises(fh.UnknownSnapshot, match="is no longer known for certain"):
         numbers(lake, as_of=START + timedelta(hours=3))
     assert numbers(lake, as_of=clock.now + timedelta(seconds=1)) == [1, 2, 3, 4]
 

@@ -59,7 +59,7 @@ def test_a_head_that_moved_is_a_conflict_and_nothing_of_ours_is_seen(lake: fh.La
     read = iceberg()
     lake.append(stream, numbers(7))
     now = iceberg()
-    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by somebody else"):
+    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by another writer"):
         commit(lake.catalog, read, FileChanges([a_file(read, 4)]), {})
     assert iceberg().metadata == now.metadata
     assert rows(iceberg()) == [1, 2, 3, 7]
@@ -108,7 +108,7 @@ def test_a_table_that_was_dropped_meanwhile_is_a_conflict(lake: fh.Lake, iceberg
 
 
 def test_a_file_that_is_no_longer_there_to_be_replaced_is_a_conflict(lake: fh.Lake, iceberg: Any) -> None:
-    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers no longer holds 1 files that were to be replaced"):
+    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers no longer has 1 files that were to be replaced"):
         commit(lake.catalog, iceberg(), FileChanges(removed=frozenset({"file:///gone.parquet", *paths(iceberg())})), {})
     assert rows(iceberg()) == [1, 2, 3]
 
@@ -220,7 +220,7 @@ def test_a_rollback_does_not_throw_away_what_was_committed_meanwhile(lake: fh.La
     lake.append(stream, numbers(4))
     read = iceberg()
     lake.append(stream, numbers(5))
-    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by somebody else meanwhile"):
+    with pytest.raises(fh.CommitConflict, match=r"shop\.numbers was committed to by another writer meanwhile"):
         roll_back(lake.catalog, read, first)
     assert rows(iceberg()) == [1, 2, 3, 4, 5]
 

@@ -89,7 +89,7 @@ def test_events_that_do_not_fit_change_no_column(lake: fh.Lake) -> None:
 
 def test_names_that_differ_by_case_alone_are_refused(lake: fh.Lake) -> None:
     append(lake, stream(a="int"), {"k": "x", "a": 1, "t": 1})
-    with pytest.raises(fh.DefinitionError, match="A is declared, and a is stored"):
+    with pytest.raises(fh.DefinitionError, match="A is declared, but a is stored"):
         append(lake, stream(A="int"), {"k": "x", "A": 1, "t": 2})
 
 
@@ -251,7 +251,7 @@ NOT_SAID: dict[str, tuple[Callable[[fh.Lake], object], str]] = {
     ),
     "a name that is taken": (
         lambda lake: lake.evolve(by_day(c="int"), rename={"a": "c"}),
-        "'a' cannot become 'c', which another",
+        "'a' cannot be renamed to 'c', because another",
     ),
     "two columns to one name": (
         lambda lake: lake.evolve(by_day(b="int"), rename={"a": "b", "c": "b"}),
@@ -263,15 +263,15 @@ NOT_SAID: dict[str, tuple[Callable[[fh.Lake], object], str]] = {
     ),
     "the key renamed": (
         lambda lake: lake.evolve(fh.stream("shop.events", schema={"id": "string"}, keys="id"), rename={"k": "id"}),
-        "goes by 'k'",
+        "depends on 'k'",
     ),
     "the partition renamed": (
         lambda lake: lake.evolve(fh.stream("shop.events", schema={"other": "date"}), rename={"day": "other"}),
-        "goes by 'day'",
+        "depends on 'day'",
     ),
     "the partition dropped": (
         lambda lake: lake.evolve(fh.stream("shop.events", schema={"a": "int"}), drop=["day"]),
-        "goes by 'day'",
+        "depends on 'day'",
     ),
     "a rename that narrows": (
         lambda lake: lake.evolve(by_day(b="string"), rename={"a": "b"}),

@@ -313,7 +313,7 @@ def test_a_moment_of_which_nothing_certain_is_known_any_more_is_refused(shop: fh
         if snapshot_id in kept:  # at that moment it was the head, and up to the next commit
             assert shop.to_arrow(events, as_of=moment).num_rows == kept[snapshot_id]
             continue
-        with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
+        with pytest.raises(fh.UnknownSnapshot, match="was expired, or is no longer known for certain"):
             shop.to_arrow(events, as_of=moment)
     assert kept.keys() < moments.keys()
     for snapshot_id, rows in kept.items():
@@ -335,10 +335,10 @@ def test_changes_across_an_expiry_by_another_tool_are_refused_commit_by_commit(l
     first = lake.history(events)[-1].id
     lake.load(events).manage_snapshots().create_tag(first, "first").commit()
     lake.load(events).maintenance.expire_snapshots().older_than(datetime.now() + timedelta(days=1)).commit()
-    with pytest.raises(fh.UnknownSnapshot, match="ask for the net changes instead"):
+    with pytest.raises(fh.UnknownSnapshot, match="request the net changes instead"):
         lake.changes(events, after=first)
     assert lake.changes(events, after=first, net=True).num_rows == 30
-    with pytest.raises(fh.UnknownSnapshot, match="was expired, or cannot be told for certain"):
+    with pytest.raises(fh.UnknownSnapshot, match="was expired, or is no longer known for certain"):
         lake.to_arrow(events, as_of=lake.history(events)[0].committed_at - timedelta(milliseconds=1))
 
 

@@ -57,7 +57,7 @@ def test_a_fold_is_not_written_over_a_stream(shop: fh.Lake, act: str) -> None:
     shop.append(raw, events(9))
     over = fh.table("s.ev", source=raw, keys="k", fold=FOLD)
     before = shop.head(ev)
-    with pytest.raises(fh.DefinitionError, match=r"s.ev is declared as a table, and the lake's s.ev is a stream"):
+    with pytest.raises(fh.DefinitionError, match=r"s.ev is declared as a table, but the lake's s.ev is a stream"):
         shop.backfill(over, []) if act == "backfill" else getattr(shop, act)(over)
     assert shop.head(ev) == before
     assert shop.count(ev) == 3
@@ -74,7 +74,7 @@ def test_events_are_not_written_into_a_table(shop: fh.Lake, act: str) -> None:
         "evolve": lambda: shop.evolve(over),
     }
     before = shop.load(by_key).metadata
-    with pytest.raises(fh.DefinitionError, match=r"s.by_key is declared as a stream, and the lake's s.by_key is"):
+    with pytest.raises(fh.DefinitionError, match=r"s.by_key is declared as a stream, but the lake's s.by_key is"):
         acts[act]()
     assert shop.load(by_key).metadata == before
 
@@ -82,7 +82,7 @@ def test_events_are_not_written_into_a_table(shop: fh.Lake, act: str) -> None:
 def test_a_table_of_another_tool_is_read_and_not_written(shop: fh.Lake) -> None:
     shop.catalog.create_table("s.foreign", events(1).schema).append(events(1, 2))
     foreign = fh.stream("s.foreign", schema=SCHEMA)
-    with pytest.raises(fh.DefinitionError, match=r"was not made by foldhouse"):
+    with pytest.raises(fh.DefinitionError, match=r"was not created by foldhouse"):
         shop.append(foreign, events(3))
     with pytest.raises(fh.DefinitionError, match=r"is a table of another tool"):
         shop.refresh(fh.table("s.foreign", source=ev, keys="k", fold=FOLD))
@@ -105,7 +105,7 @@ def test_a_source_that_is_declared_as_a_table_is_one(shop: fh.Lake) -> None:
     raw = fh.stream("s.raw", schema=SCHEMA)
     shop.append(raw, events(9))
     fold_of_raw = fh.table("s.above", source=fh.table("s.ev", source=raw, keys="k", fold=FOLD), keys="k", fold=FOLD)
-    with pytest.raises(fh.DefinitionError, match=r"folded from the table s.ev, and the lake's s.ev is a stream"):
+    with pytest.raises(fh.DefinitionError, match=r"folded from the table s.ev, but the lake's s.ev is a stream"):
         shop.refresh(fold_of_raw)
     assert shop.tables() == ["s.by_key", "s.ev", "s.raw"]
 
@@ -133,7 +133,7 @@ def test_a_kind_that_is_no_kind_is_foreign(shop: fh.Lake) -> None:
     with shop.load(ev).transaction() as change:
         change.set_properties({"foldhouse.kind": "Stream"})
     assert shop.kind(ev) == "foreign"
-    with pytest.raises(fh.DefinitionError, match="was not made by foldhouse"):
+    with pytest.raises(fh.DefinitionError, match="was not created by foldhouse"):
         shop.append(ev, events(1))
 
 

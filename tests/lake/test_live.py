@@ -229,7 +229,9 @@ def test_equality_deletes_are_refused_by_name_wherever_the_table_is_read(lake: f
     table.commit(by_value)
     folded = fh.table("live.folded", source=stream, keys="n", fold=fh.fold(rows=fh.count()))
     for read in (lambda: table.slices, lambda: lake.to_arrow(stream), lambda: lake.refresh(folded)):
-        with pytest.raises(fh.Unsupported, match=r"live\.events holds equality deletes \(file://.*rewrite_data_files"):
+        with pytest.raises(
+            fh.Unsupported, match=r"live\.events contains equality deletes \(file://.*rewrite_data_files"
+        ):
             read()
 
 
@@ -237,7 +239,7 @@ def test_deletion_vectors_are_refused_by_name(lake: fh.Lake) -> None:
     table = Changed(lake)
     file = table.add(numbers(10, 11))
     table.commit(_described_as(table.deletes((file, [0])), file_format=FileFormat.PUFFIN))
-    with pytest.raises(fh.Unsupported, match=r"live\.events holds deletes as PUFFIN \(file://.*in Parquet"):
+    with pytest.raises(fh.Unsupported, match=r"live\.events contains deletes as PUFFIN \(file://.*in Parquet"):
         _ = table.slices
 
 

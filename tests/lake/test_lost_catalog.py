@@ -116,7 +116,7 @@ def test_a_damaged_catalog_is_refused_and_named(folder: Path, damage: str) -> No
         connection.close()
         path.write_bytes(path.read_bytes()[:5000])
     for act in (lambda: fh.Lake.local(folder), lambda: fh.Lake.register(folder)):
-        with pytest.raises(fh.CorruptFile, match=r"damaged, or no SQLite database"):
+        with pytest.raises(fh.CorruptFile, match=r"damaged, or not a SQLite database"):
             act()
     forget(folder)
     fh.Lake.register(folder, dry_run=False)
@@ -133,7 +133,7 @@ def test_a_single_lost_table_is_not_begun_anew_and_the_others_go_on(folder: Path
     assert lake.append(other, pa.table({"n": [2]})).committed
     with pytest.raises(fh.LostTables, match=r"knows no table s.ev.*`foldhouse register s.ev`"):
         lake.append(ev, events(1))
-    with pytest.raises(fh.UnknownTable, match=r"`foldhouse register s.ev` has them back"):
+    with pytest.raises(fh.UnknownTable, match=r"run `foldhouse register s.ev` to register them"):
         lake.to_arrow(ev)
     assert lake.tables() == ["s.by_key", "t.other"]
     assert [(one.table, one.action) for one in fh.Lake.register(folder, "s.ev", dry_run=False)] == [
@@ -249,13 +249,13 @@ def test_a_copied_lake_is_not_registered_over_the_files_of_the_first(folder: Pat
 
 
 def test_what_is_not_there_is_said(folder: Path) -> None:
-    with pytest.raises(fh.UnknownTable, match=r"has no folder of s.none; it has s.by_key, s.ev, t.other"):
+    with pytest.raises(fh.UnknownTable, match=r"has no folder of s.none; choose from s.by_key, s.ev, t.other"):
         fh.Lake.register(folder, "s.none")
     with pytest.raises(fh.FoldhouseError, match=r"cannot be registered"):
         fh.Lake.register(folder, "s.ev", metadata_file="00099-none.metadata.json")
     with pytest.raises(fh.FoldhouseError, match=r"is older than .* roll the table back"):
         fh.Lake.register(folder, "s.ev", metadata_file=oldest(folder).name)
-    with pytest.raises(fh.FoldhouseError, match=r"name that table"):
+    with pytest.raises(fh.FoldhouseError, match=r"name only its table"):
         fh.Lake.register(folder, metadata_file="00001-a.metadata.json")
 
 

@@ -73,7 +73,7 @@ def test_a_file_of_a_killed_run_is_listed_and_deleted_only_when_asked(shop: fh.L
 def test_a_file_that_a_commit_under_way_may_have_written_stays(shop: fh.Lake) -> None:
     left_by_a_killed_run(shop)
     assert shop.orphans(events, delete=True).files == ()
-    with pytest.raises(fh.InvalidData, match="younger than an hour may belong to a commit under way"):
+    with pytest.raises(fh.InvalidData, match="younger than an hour may belong to a running commit"):
         shop.orphans(events, older_than="30m", delete=True)
 
 

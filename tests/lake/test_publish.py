@@ -268,7 +268,7 @@ def test_two_rebuilds_at_once_publish_each_its_own(shop: fh.Lake) -> None:
 
 def test_a_head_that_moves_at_the_very_moment_of_publishing_is_not_dropped(shop: fh.Lake) -> None:
     shop.rebuild(wider, publish=False)
-    with pytest.raises(fh.CommitConflict, match="was committed to by somebody else meanwhile"):
+    with pytest.raises(fh.CommitConflict, match="was committed to by another writer meanwhile"):
         racing(shop, 1, lambda: refresh(shop)).publish(table)
     assert in_order(shop.to_arrow(table)) == by_duckdb("as it was", given(4))
 

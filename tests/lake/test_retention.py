@@ -66,7 +66,7 @@ def test_arguments_override_the_tables_rules(lake: fh.Lake, days: list[int]) -> 
     assert not lake.expire(events, older_than="30d").snapshots_removed
     lake.expire(events, keep_last=5, **AT_ONCE)
     assert ids(lake, events) == set(days[-5:])
-    with pytest.raises(fh.InvalidData, match="both say what goes by its age"):
+    with pytest.raises(fh.InvalidData, match="both choose snapshots by age"):
         lake.expire(events, keep="daily for ever", older_than="5d")
     with pytest.raises(fh.InvalidProperty, match="does not say what history to keep"):
         lake.expire(events, keep="some of it")

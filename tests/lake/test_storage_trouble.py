@@ -88,10 +88,10 @@ def test_a_catalog_that_is_no_database_is_told(tmp_path: Path) -> None:
         with pytest.raises((fh.CorruptFile, fh.LostTables), match=r"catalog\.db"):
             open_local_catalog(root)
     (root / "catalog.db").write_bytes(b"")
-    with pytest.raises(fh.LostTables, match=r"catalog\.db knows no table, and .*warehouse holds"):
+    with pytest.raises(fh.LostTables, match=r"catalog\.db knows no table, but .*warehouse contains"):
         open_local_catalog(root)
     (root / "catalog.db").unlink()
-    with pytest.raises(fh.LostTables, match=r"catalog\.db is missing, and .*warehouse holds"):
+    with pytest.raises(fh.LostTables, match=r"catalog\.db is missing, but .*warehouse contains"):
         open_local_catalog(root)
 
 

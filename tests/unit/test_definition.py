@@ -144,8 +144,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["partition_by", "order_id", "string", "timestamp"],
     ),
     "a table by a text": (lambda: a_spec(["order_id"], "order_id", 1), ["'order_id'", "date column", "string"]),
-    "buckets without a key to hash": (lambda: a_spec(["day"], "day", 4), ["buckets=4", "'day'", "leave it at 1"]),
-    "buckets of doubles": (lambda: a_spec(["price"], None, 4), ["buckets=4", "double", "price", "leave it at 1"]),
+    "buckets without a key to hash": (lambda: a_spec(["day"], "day", 4), ["buckets=4", "'day'", "leave buckets at 1"]),
+    "buckets of doubles": (lambda: a_spec(["price"], None, 4), ["buckets=4", "double", "price", "leave buckets at 1"]),
 }
 
 

@@ -1,1 +1,1 @@
-"""Calls: what a caller gave is checked, and what a library fails with is said in our words."""
+"""Calls: check the arguments of a call, and translate errors of libraries into errors of foldhouse."""

@@ -1,4 +1,4 @@
-"""What the methods of a lake are given, held against the types that they declare."""
+"""Checks the arguments of a lake's methods against their annotations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST = 2**62
 
 
 def told(method: Method) -> Method:
-    """Have a method of a lake refuse what does not fit its annotations, and raise errors of ours alone.
+    """Decorate a method of a lake: it checks its arguments by their annotations, and raises only foldhouse's errors.
 
-    A call that does not fit the signature is a `TypeError`, as everywhere in Python.
+    A call that does not fit the signature raises `TypeError`, as everywhere in Python.
     """
     signature = inspect.signature(method)
     checks = {name: _CHECKS[str(one.annotation)] for name, one in signature.parameters.items() if _is_checked(one)}
@@ -140,4 +140,4 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Mapping[str, str] | None": _mapping,
     "str | None": _optional,
 }
-"""Annotation -> what its values must be."""
+"""Annotation -> the function that checks a value, and returns it or raises."""

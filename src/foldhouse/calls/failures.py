@@ -1,4 +1,4 @@
-"""The one place where the errors of libraries become errors of ours; those of our own mistakes stay what they are."""
+"""Translates errors of libraries into errors of foldhouse; errors that show a bug of foldhouse are not translated."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from foldhouse.storage.sqlite import failure_of_catalog
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
-_AGAIN = "A commit is whole or absent: run it again, what is committed is not repeated"
+_AGAIN = "A commit is whole or absent: run it again; a commit that landed is not repeated"
 _PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, type) and issubclass(kind, Exception))
 
 
 @contextlib.contextmanager
 def translating_errors(name: str) -> Iterator[None]:
-    """Raise what a library fails with as an error of ours.
+    """Translate errors of libraries that are raised inside the block into errors of foldhouse.
 
     Args:
-        name: the table or stream that is worked on, for the message.
+        name: the table or stream of the call, for the message.
 
     Raises:
         FoldhouseError: see the tree in `foldhouse.errors`.
@@ -48,13 +48,15 @@ def translating_errors(name: str) -> Iterator[None]:
         raise _of_store(name, failure) from failure
     except ValidationError as failure:
         raise CorruptFile(
-            f"{name}: its metadata is no metadata of an Iceberg table: {_line(failure)}. Nothing was written; see "
+            f"{name}: its metadata is not valid Iceberg table metadata: {_line(failure)}. Nothing was written; see "
             "`A file of the lake is damaged` in the runbook"
         ) from failure
     except (iceberg.NoSuchTableError, iceberg.NoSuchNamespaceError) as failure:
-        raise UnknownTable(f"{name}: {_line(failure)}") from failure
+        raise UnknownTable(f"{name}: {_line(failure)}; check the name") from failure
     except _PYICEBERG as failure:
-        raise StorageError(f"{name}: the catalog refused: {type(failure).__name__}: {_line(failure)}") from failure
+        raise StorageError(
+            f"{name}: the catalog refused: {type(failure).__name__}: {_line(failure)}. {_AGAIN}"
+        ) from failure
     except (pa.ArrowException, pl.exceptions.PolarsError) as failure:
         raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
 
@@ -68,8 +70,8 @@ def _of_store(name: str, failure: OSError) -> FoldhouseError:
     said = f"{at}{failure.strerror or _line(failure)}"
     if isinstance(failure, FileNotFoundError):
         return CorruptFile(
-            f"{name}: a file is missing: {said}. It was expired meanwhile, in which case running again is right, or "
-            "it was lost: see `A file of the lake is damaged` in the runbook"
+            f"{name}: a file is missing: {said}. It was expired meanwhile, and then running again helps, or it was "
+            "lost: see `A file of the lake is damaged` in the runbook"
         )
     if isinstance(failure, ConnectionError) and _is_of_py4j(failure):
         return SparkLost(f"{name}: the connection to Spark's process was lost: {said}. {_AGAIN}")
@@ -78,11 +80,11 @@ def _of_store(name: str, failure: OSError) -> FoldhouseError:
     if failure.errno in _FULL:
         return StorageError(f"{name}: the disk is full: {said}. Make room. {_AGAIN}")
     if failure.errno in _FORBIDDEN:
-        return StorageError(f"{name}: the store is read-only, or refuses: {said}. Make it writable. {_AGAIN}")
+        return StorageError(f"{name}: the store is read-only or denies access: {said}. Make it writable. {_AGAIN}")
     return StorageError(f"{name}: the store cannot be used: {said}. {_AGAIN}")
 
 
 def _is_of_py4j(failure: BaseException) -> bool:
-    """Whether it was raised on the way to Spark's Java process."""
+    """Whether an error was raised while talking to Spark's Java process."""
     frames = traceback.walk_tb(failure.__traceback__)
     return any(str(frame.f_globals.get("__name__", "")).startswith("py4j.") for frame, _ in frames)

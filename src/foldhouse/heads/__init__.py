@@ -1,1 +1,1 @@
-"""Heads: what the newest commit of a stored table says of it: its kind, position, coverage and definition."""
+"""Heads: the kind, position, coverage, definition and number of rows of a table, read from its newest commit."""

@@ -1,4 +1,4 @@
-"""What a derived table's own head says: position, coverage, definition; and whether it is still ours."""
+"""The head of a table as a value: position, coverage and definition; refused if another tool changed rows."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from foldhouse.values.window import Coverage, Position, positions_from_json
 
 @dataclass(frozen=True)
 class Head:
-    """The state of a derived table, read from its current snapshot.
+    """The state of a table, read from its current snapshot.
 
     Args:
         positions: by source name; empty before the first fold.
-        coverage: which partitions exist.
-        definition_hash: of the declaration it was folded under; `None` before the first fold.
-        declaration: the digest of the declaration itself, as `foldhouse.logic.declaration` gives it.
+        coverage: the days that exist.
+        definition_hash: of the definition that the table was folded with; `None` before the first fold.
+        declaration: the digest of the declaration itself, computed by `foldhouse.logic.declaration`.
         null_key_rows: source rows left out so far because a key is null.
         null_sequence_rows: source rows left out so far because a part of their sequence is null.
-        deleted_upto: the newest sequence of any event that deleted its key, as `sequence_to_json` gives it.
+        deleted_upto: the newest sequence of any event that deleted its key, as JSON of `sequence_to_json`.
     """
 
     positions: dict[str, Position] = field(default_factory=dict)
@@ -54,26 +54,27 @@ class Head:
 
     @property
     def is_folded(self) -> bool:
-        """Whether the table was folded at all."""
+        """Whether the table was ever folded."""
         return self.definition_hash is not None
 
 
 def read_head(iceberg: IcebergTable) -> Head:
-    """Read a derived table's head.
+    """Read the head of a table.
 
-    A `replace` by others (compaction) passes if the table has as many rows as before; the head below it counts.
+    A `replace` by another tool (compaction) passes if the number of rows is the same. Then the newest commit of
+    foldhouse before it is read.
 
     Raises:
-        ForeignCommit: a commit that is not ours changed rows, or repeats what one of ours said.
+        ForeignCommit: a foreign commit changed rows, or repeats the summary of one of ours.
     """
     return _parsed(_newest_of_ours(iceberg))
 
 
 def head_properties(iceberg: IcebergTable) -> dict[str, str]:
-    """What a derived table's head says under `foldhouse.`, and its refresh state; nothing before the first fold.
+    """Return the `foldhouse.` entries of a head's summary and its refresh state; empty before the first fold.
 
     Raises:
-        ForeignCommit: a commit that is not ours changed rows.
+        ForeignCommit: a foreign commit changed rows.
     """
     snapshot = _newest_of_ours(iceberg)
     said = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary is not None else {}
@@ -98,13 +99,13 @@ def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
 
 
 def _rows(iceberg: IcebergTable, snapshot: Snapshot) -> int:
-    """The rows of a snapshot by its files, because what the summary of another tool's commit says is not known."""
+    """Count the rows of a snapshot from its files, because the summary of a foreign commit is not reliable."""
     return _counted(str(iceberg.metadata.table_uuid), snapshot.snapshot_id, _Of(iceberg))
 
 
 @dataclass(frozen=True)
 class _Of:
-    """A table, equal to every other: the cache goes by the table's uuid and the snapshot's id."""
+    """A table; all are equal, so that the cache uses only the table's uuid and the snapshot's id."""
 
     iceberg: IcebergTable = field(compare=False)
 
@@ -115,17 +116,17 @@ def _counted(uuid: str, snapshot_id: int, of: _Of) -> int:
 
 
 def check_ours(iceberg: IcebergTable, snapshot: Snapshot) -> None:
-    """Refuse a snapshot of a derived table that we did not commit.
+    """Refuse a foreign snapshot of a table.
 
     Raises:
-        ForeignCommit: with who did.
+        ForeignCommit: foldhouse did not commit the snapshot; the message states who did.
     """
     if not is_ours(snapshot):
         raise ForeignCommit(_who(iceberg, snapshot))
 
 
 def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
-    """What the newest commit of ours behind a branch says, whatever others committed since."""
+    """Return the head as of the newest commit of ours on a branch, ignoring later foreign commits."""
     behind = lineage(iceberg, iceberg.snapshot_by_name(branch))
     return _parsed(next((snapshot for snapshot in behind if is_ours(snapshot)), None))
 
@@ -149,7 +150,7 @@ def _parsed(snapshot: Snapshot | None) -> Head:
 
 
 def is_ours(snapshot: Snapshot) -> bool:
-    """Whether a snapshot of a derived table says of what it is the fold, and was committed by us to say so."""
+    """Whether a snapshot of a table is ours: its summary contains a position, and was written for this snapshot."""
     is_said = snapshot.summary is not None and POSITION in snapshot.summary.additional_properties
     return is_said and is_bound(snapshot)
 

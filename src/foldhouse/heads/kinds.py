@@ -1,7 +1,6 @@
-"""What a stored table is: a stream, a table folded from one, or another tool's. Checked before every write.
+"""Checks the kind of a stored table before every write: stream, table, or neither.
 
-One name means one thing. A fold is never written over events, and events are never written into a fold, whatever a
-declaration calls them.
+A fold is never written over events, and events are never written into a fold, even if a declaration uses the same name.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ def check_stream(iceberg: IcebergTable) -> IcebergTable:
     """Return a table that events may be written into.
 
     Raises:
-        DefinitionError: it is derived, or was made by another tool; nothing was written.
+        DefinitionError: its kind is `table`, or another tool created it; nothing was written.
     """
     kind, name = kind_of(iceberg), _name(iceberg)
     if kind == "table":
         raise DefinitionError(
-            f"{name} is declared as a stream, and the lake's {name} is {_MADE_AS[kind]}: its rows come from its "
-            "sources, and none are written into it. Give the stream another name, or write to a source of the table"
+            f"{name} is declared as a stream, but the lake's {name} is {_MADE_AS[kind]}: its rows come only from its "
+            "sources. Give the stream another name, or write to a source of the table"
         )
     if kind != "stream":
         raise DefinitionError(
-            f"{name} was not made by foldhouse (it has no property {KIND}), which therefore only reads it. Give the "
-            f"stream another name, or set the table's property {KIND} to 'stream' to have foldhouse write to it"
+            f"{name} was not created by foldhouse (it has no property {KIND}), so foldhouse only reads it. Give the "
+            f"stream another name, or set the table's property {KIND} to 'stream' to let foldhouse write to it"
         )
     return iceberg
 
@@ -45,40 +44,40 @@ def check_table(iceberg: IcebergTable) -> IcebergTable:
     """Return a table that a fold may be written into.
 
     Raises:
-        DefinitionError: it is a stream, or was made by another tool; nothing was written.
+        DefinitionError: it is a stream, or another tool created it; nothing was written.
     """
     kind, name = kind_of(iceberg), _name(iceberg)
     if kind != "table":
         raise DefinitionError(
-            f"{name} is declared as a table, and the lake's {name} is {_MADE_AS[kind]}: folding into it would replace "
+            f"{name} is declared as a table, but the lake's {name} is {_MADE_AS[kind]}: folding into it would replace "
             "its rows. Give the declared table another name"
         )
     return iceberg
 
 
 def check_source(table: Table, source: Source, iceberg: IcebergTable) -> None:
-    """Refuse a source that is declared as a table and is stored as something else.
+    """Refuse a source that is declared as a table but stored as something else.
 
-    A stream may be declared over anything that is there: the tables of other tools, and those of other declarations.
+    A stream may be declared over any stored table: those of other tools, and those of other declarations.
 
     Raises:
-        DefinitionError: what is stored under the name is no table of ours.
+        DefinitionError: the kind of the stored table is not `table`.
     """
     kind = kind_of(iceberg)
     if isinstance(source, Table) and kind != "table":
         raise DefinitionError(
-            f"{table.name} is folded from the table {source.name}, and the lake's {source.name} is {_MADE_AS[kind]}, "
-            "whose rows nothing folded; declare it as a stream, or give the source its own name"
+            f"{table.name} is folded from the table {source.name}, but the lake's {source.name} is {_MADE_AS[kind]}; "
+            "declare it as a stream, or give the source another name"
         )
 
 
 def check_chain(catalog: Catalog, target: IcebergTable, sources: Iterable[IcebergTable]) -> None:
-    """Refuse a table that is among its own sources, or among theirs, as far as the lake's tables say.
+    """Refuse a table that is one of its own sources, directly or through other tables of the lake.
 
-    Tables are known by their uuids, so it does not matter how a catalog spells names.
+    Tables are identified by their uuids, so it does not matter how a catalog spells names.
 
     Raises:
-        DefinitionError: folding would go round in a circle; nothing was written.
+        DefinitionError: the sources form a circle; nothing was written.
     """
     wanted, seen = target.metadata.table_uuid, set()
     path = [(one, _name(one)) for one in sources]

@@ -1,7 +1,7 @@
-"""What Iceberg's materialized views are to say of a refresh, so that other engines can tell how fresh a table is.
+"""The refresh state of Iceberg's materialized views, by which other engines can see how fresh a table is.
 
-The specification is not settled: this follows the draft of `format/view-spec.md` in pull request 11041 of
-apache/iceberg as of the summer of 2026, and this is the one place that has to follow it on.
+The specification is not final. This module follows the draft of `format/view-spec.md` in pull request 11041 of
+apache/iceberg as of the summer of 2026. If the draft changes, only this module must change.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from foldhouse.values.window import Position
 
 REFRESH_STATE = "refresh-state"
-"""The key in the snapshot summary, by the draft."""
+"""The key in the snapshot summary, according to the draft."""
 
 
 def refresh_state(positions: Mapping[str, Position], definition_hash: str, started_ms: int) -> str:
-    """The record of a refresh, as JSON.
+    """Return the record of a refresh as JSON.
 
         {"view-version-id": 1518301952, "refresh-start-timestamp-ms": 1709539200000, "source-states":
          [{"type": "table", "namespace": ["shop"], "name": "orders", "uuid": "...", "snapshot-id":
          6148331192489823102}]}
 
-    A version of the definition is a number there, and only ever compared: these are the first 31 bits of our hash. A
-    source that has no snapshot yet is left out, because the draft demands one.
+    The draft's version of a view is a number that is only compared, so the first 31 bits of the definition's hash are
+    used. A source without a snapshot is not listed, because the draft demands a snapshot id.
 
     Args:
-        positions: of each source, up to which the table is folded.
-        definition_hash: of the declaration, in hexadecimal digits.
+        positions: per source, the position up to which the table is folded.
+        definition_hash: of the definition, in hexadecimal digits.
         started_ms: when the refresh began, in ms since 1970.
     """
     states = [

@@ -1,8 +1,8 @@
-"""What expired commits said that is still asked for: a stream's coverage.
+"""The part of expired summaries that later commits still need: a stream's coverage.
 
-An expired commit's summary is gone. What it said is kept in a property of the table, under the nearest kept snapshot
-that stands on it, so that it counts where that snapshot is in the history and nowhere else: a rollback below it forgets
-it too.
+The summary of an expired commit is gone. Its coverage is kept in a table property, under the nearest kept snapshot that
+descends from it. It therefore applies only if that snapshot is in the lineage: a rollback to before that snapshot also
+discards the coverage.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from foldhouse.values.metadata_names import COVERAGE, EXPIRED
 
 @dataclass(frozen=True)
 class Below:
-    """What the commits said that were expired between a snapshot and its nearest kept ancestor.
+    """What is kept of the commits that were expired between a snapshot and its nearest kept ancestor.
 
     Args:
-        coverage: the text of the newest coverage among them, where the snapshot itself says none.
+        coverage: the text of the newest coverage among them, if the snapshot's own summary has none.
     """
 
     coverage: str | None = None
@@ -32,17 +32,17 @@ class Below:
 
 @dataclass(frozen=True)
 class Remembered:
-    """The property as a value.
+    """The value of the table property.
 
     Args:
-        below: snapshot id -> what those expired just behind it said.
+        below: snapshot id -> what is kept of the commits that were expired just before it.
     """
 
     below: Mapping[int, Below] = field(default_factory=dict)
 
 
 def remembered(iceberg: IcebergTable) -> Remembered:
-    """What the table remembers of expired commits."""
+    """Read what a table keeps of expired summaries."""
     text = iceberg.properties.get(EXPIRED)
     if text is None:
         return Remembered()
@@ -50,17 +50,17 @@ def remembered(iceberg: IcebergTable) -> Remembered:
         held = json.loads(text)
         below = {int(name): Below(**one) for name, one in held["below"].items()}
         if not all(isinstance(one.coverage, str | None) for one in below.values()):
-            raise ValueError("what is below has other types")
+            raise ValueError("a coverage in it is not a text")
         return Remembered(below)
 
 
 def to_json(memory: Remembered) -> str:
-    """The text of the property."""
+    """Return the text to store in the property."""
     return json.dumps({"below": {str(name): asdict(one) for name, one in memory.below.items()}})
 
 
 def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | None:
-    """The text of the newest coverage that a snapshot or a commit behind it said, expired ones among them."""
+    """Return the text of the newest coverage in the lineage of a snapshot, including expired commits."""
     below = remembered(iceberg).below
     for one in lineage(iceberg, snapshot):
         said = _said(one, COVERAGE)
@@ -72,11 +72,11 @@ def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | N
 
 
 def without(iceberg: IcebergTable, removed: Set[int]) -> Remembered:
-    """What is to be remembered once some snapshots are removed.
+    """Return the value of the property after some snapshots are removed.
 
     Args:
-        iceberg: the table as it is, with them.
-        removed: their ids.
+        iceberg: the table as it is, with these snapshots.
+        removed: the ids of the snapshots.
     """
     held = remembered(iceberg).below
     listed = {one.snapshot_id: one for one in iceberg.snapshots()}

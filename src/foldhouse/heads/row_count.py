@@ -1,4 +1,4 @@
-"""How many rows a snapshot has: by its summary, else by its files."""
+"""The number of rows of a snapshot, from its summary or else from its files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from foldhouse.values.stored import number
 
 
 def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
-    """The rows of a snapshot: from its summary, else from its files (delete files are read, data files are not)."""
+    """Return the number of rows of a snapshot, from its summary if possible.
+
+    Otherwise delete files are read, but no data files.
+    """
     snapshot = snapshot_of(iceberg, snapshot_id)
     summary = dict(snapshot.summary.additional_properties) if snapshot and snapshot.summary else {}
     if snapshot is not None and not is_bound(snapshot):
-        summary.pop(TABLE_ROWS, None)  # another tool's commit repeats it
+        summary.pop(TABLE_ROWS, None)  # a foreign commit may repeat the number of an earlier one
     if (said := rows_said(summary)) is not None:
         return said
     layout = Layout.of(iceberg)
@@ -28,9 +31,10 @@ def row_count(iceberg: IcebergTable, snapshot_id: int | None) -> int:
 
 
 def rows_said(summary: Mapping[str, str]) -> int | None:
-    """The rows of a snapshot by its summary; `None` where it does not tell.
+    """Return the number of rows in a summary; `None` if the summary does not determine it.
 
-    Iceberg's own totals do not where rows are deleted: a delete file also counts for data files that are gone.
+    Iceberg's own totals do not if there are position deletes, because a delete file also counts rows of data files that
+    are gone.
     """
     if TABLE_ROWS in summary:
         return number(TABLE_ROWS, summary[TABLE_ROWS])

@@ -1,1 +1,1 @@
-"""Reading: the changes of a table, and the rows that it leaves out."""
+"""Reading: the rows and changes of a table, and the rows that were left out of it."""

@@ -2,8 +2,8 @@
 
     apply(changes(a, b), T@a) == T@b
 
-Read from the two states: rows that stand on both sides cancel, so that compaction changes nothing, and any history
-between the two (rollback, expiry, a moved branch) gives the same net answer.
+The changes are the difference of the two states. Equal rows of both states cancel, so that compaction shows no changes.
+Any history between the two (rollback, expiry, a moved branch) gives the same net changes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BEFORE, _NOW = "__before", "__now"
 
 
 def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a snapshot, without `_state`, as an Arrow table; at the schema the snapshot was written with.
+    """Read the published rows of a snapshot as an Arrow table, with the schema that the snapshot was written with.
 
     Args:
         iceberg: the table.
-        snapshot_id: which snapshot; `None` for the head, at its present schema.
+        snapshot_id: the snapshot; `None` for the head, with the schema of `Layout.of_head`.
         columns: top-level columns, all by default.
     """
     layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
@@ -43,7 +43,7 @@ def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str]
 
 
 def published(layout: Layout) -> list[str]:
-    """The columns people are shown: all but `_state` and `_batch_id`."""
+    """Return the columns that users see; see `Layout.visible`."""
     return layout.visible
 
 
@@ -54,29 +54,29 @@ def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
         return read_piece(layout, piece, names).select(names).cast(target)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-        # The largest first, so that no thread is left with one at the end; rows stay in the order of the pieces.
+        # The largest first, so that none of them is read alone at the end; rows stay in the order of the pieces.
         begun = {piece: threads.submit(read, piece) for piece in sorted(pieces, key=lambda piece: -piece.file.rows)}
         found = [begun[piece].result() for piece in pieces]
-    # No empty chunk: a DataFrame that Spark makes of the table would end at it.
+    # No empty chunk: a DataFrame that Spark creates from the table would end at it.
     tables = [rows for rows in found if rows.num_rows]
     return pa.concat_tables(tables) if tables else target.empty_table()
 
 
 def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, *, net: bool) -> pa.Table:
-    """The changes in `(after, upto]`.
+    """Return the changes in `(after, upto]`.
 
     Args:
         iceberg: the table.
         after: a snapshot id; `None` for the empty table before its first snapshot.
         upto: a snapshot id.
-        net: only the difference of the two states, as one commit; else commit by commit.
+        net: whether to return only the difference of the two states, as one commit; else commit by commit.
 
     Returns:
         The table's columns, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and
-        `_commit_snapshot_id`; updates as pairs where the table has keys.
+        `_commit_snapshot_id`. If the table has keys, an update is a pair of rows.
 
     Raises:
-        UnknownSnapshot: commit by commit, and no way leads from `after` to `upto`.
+        UnknownSnapshot: `net` is false, and the history between `after` and `upto` was expired.
     """
     steps = [(after, upto, upto)] if net else _way(iceberg, after, upto)
     frames = [_step(iceberg, before, now, commit, ordinal) for ordinal, (before, now, commit) in enumerate(steps)]
@@ -96,14 +96,17 @@ def _schema(layout: Layout) -> pa.Schema:
 
 
 def _way(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tuple[int | None, int | None, int]]:
-    """(before, now, commit) from one snapshot to another: commits undone down to the last common one, then done."""
+    """Return the steps from one snapshot to another as (before, now, commit).
+
+    Commits are undone down to the newest common ancestor; then those up to the other snapshot are applied.
+    """
     undone, done = _ancestry(iceberg, after), _ancestry(iceberg, upto)
     common = next((one for one in undone if one in done), None)
     begins = None in (after, upto)
     if common is None and not begins:
         raise UnknownSnapshot(
-            f"no history leads from snapshot {after} to {upto} of {'.'.join(iceberg.name())}: what lay between was "
-            "expired; ask for the net changes instead"
+            f"{'.'.join(iceberg.name())} has no history from snapshot {after} to {upto}: the snapshots in between were "
+            "expired; request the net changes instead (net=True)"
         )
     down = undone[: undone.index(common)] if common is not None else undone
     up = done[: done.index(common)] if common is not None else done
@@ -116,7 +119,7 @@ def _way(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[tup
 
 
 def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
-    """A snapshot and those it stands on, newest first, as far as they are kept."""
+    """Return the ids of the lineage of a snapshot, newest first, as far as it is kept."""
     return [one.snapshot_id for one in lineage(iceberg, snapshot_of(iceberg, snapshot_id))]
 
 
@@ -151,7 +154,7 @@ def _frame(rows: pa.Table) -> pl.DataFrame:
 
 
 def _net(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The rows of two states with their sign, but for those that stand on both sides, each as often as it is there."""
+    """Return the rows of two states with their sign, each as often as it occurs, without the rows that cancel."""
     if keys and all(side.select(keys).n_unique() == side.height for side in (before, now)):
         before, now = _without_common(before, now, keys)
     signed = [side.with_columns(pl.lit(sign, pl.Int64).alias(_SIGN)) for side, sign in ((before, -1), (now, 1))]
@@ -162,9 +165,9 @@ def _net(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> pl.DataFra
 
 
 def _without_common(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Two states of different keys each, without the rows that are the same in both.
+    """Remove the rows that are equal in two states; the keys in each state must be unique.
 
-    Of a file that was written anew nearly all rows are: to look them up by their keys is less than to group them.
+    In a rewritten file, nearly all rows are equal. Joining them by their keys is cheaper than grouping them.
     """
     then_at, there_at = (side.select(keys).with_row_index(name) for side, name in ((before, _BEFORE), (now, _NOW)))
     met = by_keys(then_at, there_at, keys, "inner", nulls_equal=True)
@@ -176,7 +179,7 @@ def _without_common(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) ->
 
 
 def _but(rows: pl.DataFrame, places: pl.Series) -> pl.DataFrame:
-    """The rows but for those at some places."""
+    """Return the rows without those at some places."""
     stays = np.ones(rows.height, np.bool_)
     stays[places.to_numpy()] = False
     return rows.filter(pl.Series(stays))

@@ -1,6 +1,6 @@
-"""The rows that a table leaves out: those whose key, or whose place in the order of events, is not known.
+"""Finds the rows that a table leaves out, because a key or a part of their sequence is null.
 
-They are not kept anywhere: they are in the sources, where this looks them up at the table's own position.
+These rows are not stored separately. They are read from the sources, at the table's own position.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from foldhouse.values.window import Coverage
 
 
 def quarantined(iceberg: IcebergTable, sources: list[IcebergTable], logic: Logic) -> pa.Table:
-    """The rows that were not folded, in the columns of the source, or of what `rows` makes of it.
+    """Return the rows that were left out, with the columns of the source or of the result of `rows`.
 
     Args:
-        iceberg: the derived table.
+        iceberg: the table.
         sources: its sources.
-        logic: the table's.
+        logic: of the table.
 
     Returns:
-        The rows with a null in a key, or in `sequence_by` where the table goes by it.
+        The rows with a null in a key, or in `sequence_by` if the fold is ordered.
     """
     table = logic.compiled.table
     positions = last_head(iceberg).positions

@@ -1,1 +1,1 @@
-"""Spark: the session, source files as DataFrames, and what `rows` makes of them."""
+"""Spark: the session, source files as DataFrames, and the translation of types and errors."""

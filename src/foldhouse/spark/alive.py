@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether a session answers; a stopped one and one whose Java process died do not.
+    """Whether a session can be used: it was not stopped, and its Java process still runs.
 
-    A session of Spark Connect counts as alive until it is stopped: its client connects again by itself.
+    A session of Spark Connect counts as alive until it is stopped, because its client reconnects automatically.
     """
     if not hasattr(session, "_jsparkSession"):
         return not getattr(session, "is_stopped", False)
@@ -21,7 +21,7 @@ def is_alive(session: SparkSession) -> bool:
         return False
     try:
         return not context._jsc.sc().isStopped()
-    except Exception:  # of Py4J or of the socket: the Java process is gone
+    except Exception:  # raised by Py4J or the socket: the Java process is gone
         return False
 
 

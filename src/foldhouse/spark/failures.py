@@ -29,14 +29,14 @@ _FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
 
 @contextlib.contextmanager
 def translating_spark_errors(name: str) -> Iterator[None]:
-    """Raise what Spark fails with as an error of ours.
+    """Translate errors of Spark that are raised inside the block into errors of foldhouse.
 
     Args:
         name: the table that is folded.
 
     Raises:
-        FoldhouseError: the one a task raised.
-        DefinitionError: an expression cannot be understood.
+        FoldhouseError: a task raised it.
+        DefinitionError: Spark cannot analyse an expression.
         InvalidData: the rows cannot be computed: a cast that fails, a division by zero, an overflow.
         CorruptFile: a file is missing, or fails its checksum.
         StorageError: a disk is full or read-only.
@@ -46,7 +46,7 @@ def translating_spark_errors(name: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as failure:
         raise translated(name, failure) from failure
-    except ConnectionError as failure:  # to the Java process: nothing else is connected to inside of these blocks
+    except ConnectionError as failure:  # to the Java process: these blocks use no other connection
         raise _lost(name, failure) from failure
 
 
@@ -75,12 +75,12 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
             "see `A file of the lake is damaged` in the runbook"
         )
     if isinstance(failure, AnalysisException | ParseException):
-        return errors.DefinitionError(f"{name}: Spark cannot understand it: {what}. Correct the declaration")
+        return errors.DefinitionError(f"{name}: Spark cannot analyse the declaration: {what}. Correct it")
     if not isinstance(failure, PySparkException) and "org.apache.spark" not in said and "java.lang" not in said:
         return _lost(name, failure)
     return errors.InvalidData(
         f"{name}: Spark could not compute its rows: {what}. Nothing was written; correct the declaration, "
-        "or the events it cannot take"
+        "or the events that it fails on"
     )
 
 
@@ -91,7 +91,7 @@ def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors
 def _lost(name: str, failure: Exception) -> errors.SparkLost:
     return errors.SparkLost(
         f"{name}: Spark's process or a worker of it died, most often for lack of memory: {_first_line(failure)}. "
-        "Nothing was committed; run it again: a new session is started"
+        "Nothing was committed; run it again, which starts a new session"
     )
 
 

@@ -1,4 +1,4 @@
-"""The Spark session of a lake: local, or a Spark Connect server, with the settings folding relies on."""
+"""The Spark session of a lake, local or on a Spark Connect server, with the settings that folding relies on."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ _LOCAL = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.worker.reuse": "true",
-    # Otherwise more than 32 files are listed by a Spark job of one task a file.
+    # Otherwise Spark lists more than 32 files with a job that has one task per file.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # What opening a file costs here: the time in which a core decodes a megabyte. By Spark's four, small files weigh as
-    # much as large ones when files are divided among tasks, and one core is left with most of the rows.
+    # Opening a file takes as long here as decoding one megabyte. With Spark's default of four, small files count as
+    # much as large ones when files are divided among tasks, and one core gets most of the rows.
     "spark.sql.files.openCostInBytes": "1048576",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
-    """A quiet local Spark session, the running one where there is one.
+    """Return a local Spark session that logs nothing: the running session, or a new one.
 
-    What Spark writes while it runs is in a folder of this process that no other user can enter, see `private_folder`.
+    While Spark runs, it writes to a folder of this process that no other user can enter; see `private_folder`.
 
     Args:
-        master: Spark's master URL; `local[*]` takes every core.
-        settings: further Spark settings, with `_` for `.` in the names; they win over ours.
+        master: Spark's master URL; `local[*]` uses every core.
+        settings: further Spark settings, with `_` for `.` in the names; they override those of foldhouse.
 
     Raises:
-        FoldhouseError: no JVM could be started.
+        FoldhouseError: Spark's Java process could not be started.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("foldhouse")
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     folder = _own_folder(os.getpid())
-    # A path with spaces would end an option, so that one is quoted; what Java and its libraries unpack goes there, too.
+    # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem"]
     ours = {
@@ -83,7 +83,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise FoldhouseError(
             f"Spark's Java process did not start ({type(failure).__name__}: {reason}). Java 17 or later is needed: "
-            f"check `java -version` and JAVA_HOME. The last it said: {_last_of(folder / _LOG)}"
+            f"check `java -version` and JAVA_HOME. The last lines of its log: {_last_of(folder / _LOG)}"
         ) from failure
 
 
@@ -120,13 +120,13 @@ def _java_speaks_to(log: Path) -> Iterator[None]:
 
 
 def connect_session(remote: str) -> SparkSession:
-    """A session on a Spark Connect server, `sc://host:port`."""
+    """Return a session on a Spark Connect server, `sc://host:port`."""
     session = SparkSession.builder.remote(remote).getOrCreate()
     return prepared(session)
 
 
 def prepared(session: SparkSession) -> SparkSession:
-    """Give a session the settings that folding relies on: UTC days, Iceberg field ids, whole plans as text."""
+    """Apply the settings that folding relies on to a session: UTC days, Iceberg field ids, whole plans as text."""
     for name, value in _REQUIRED.items():
         session.conf.set(name, value)
     return session
@@ -151,23 +151,23 @@ _SETTLED = {
 
 
 def engine_of(session: SparkSession) -> str:
-    """What prints the plans of a session: a version of Spark, or of its Connect server, which prints them otherwise."""
+    """Return the version of Spark that prints a session's plans; Spark Connect prints them differently."""
     return f"Spark {session.version}{'' if hasattr(session, '_jsparkSession') else ' Connect'}"
 
 
 def settings_of(session: SparkSession) -> dict[str, str]:
-    """The settings of a session that change what expressions mean, where they are not as Spark has them by default.
+    """Return the settings that change the meaning of expressions, if they differ from Spark's defaults.
 
     Raises:
-        FoldhouseError: the session's days are not those of UTC.
+        FoldhouseError: the time zone of the session is not UTC.
     """
     zone = session.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
         raise FoldhouseError(
-            f"the Spark session has the time zone {zone}, and tables are folded in UTC: their days and hours would be "
-            "others. Set spark.sql.session.timeZone to UTC before tables are refreshed"
+            f"the Spark session has the time zone {zone}, but tables are folded in UTC: their days and hours would "
+            "differ. Set spark.sql.session.timeZone to UTC before tables are refreshed"
         )
-    given = session.conf.getAll  # of Spark Connect one call, where each name would be one
+    given = session.conf.getAll  # with Spark Connect one call, instead of one per name
     found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
     other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
     return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}

@@ -4,8 +4,8 @@ Spark's own vectorised Parquet reader reads the files, by field id. A broadcast 
 it has one word of bits for each run of 64 rows with a deleted row. So the join has at most a 64th of the rows, and a
 single number as its key.
 
-Pieces that are deleted positions themselves, files whose names do not tell them apart, files whose paths Spark would
-take for patterns, and files in stores that Spark has no connector for, are read with Arrow in Spark's tasks.
+Spark's tasks read the other pieces with Arrow: pieces of only deleted rows, files whose names are not unique, files
+whose paths Spark would treat as patterns, and files in stores that Spark has no connector for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from foldhouse.storage.schema import Layout
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
-"""What makes a path a pattern for Spark, which may find no file or those of a neighbour."""
+"""Characters that make Spark treat a path as a pattern, which may match no file or other files."""
 _NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
 _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 """Session -> scheme -> whether its Spark has a connector for it."""
@@ -44,18 +44,18 @@ def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> Da
 
 
 def frame_of_arrow(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows in memory as a DataFrame; a Connect session asks for the types of none."""
+    """Return rows in memory as a DataFrame; an empty one needs an explicit schema in a Connect session."""
     return (
         session.createDataFrame(rows) if rows.num_rows else session.createDataFrame([], from_arrow_schema(rows.schema))
     )
 
 
 def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: Sequence[Piece]) -> DataFrame:
-    """The rows of the pieces, whatever their weights, as one DataFrame.
+    """Return the rows of the pieces as one DataFrame; their weights are ignored.
 
     Args:
-        session: where to read.
-        layout: of the table that the pieces are of.
+        session: the session to read with.
+        layout: of the table that the pieces belong to.
         columns: top-level columns, in the order wanted.
         pieces: which rows.
     """
@@ -111,9 +111,9 @@ def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
     known = _OPENED.setdefault(session, {})
     if found[1] not in known:
         try:
-            _ = session.read.schema(schema).parquet(path).schema  # of Spark Connect, only this asks the server
+            _ = session.read.schema(schema).parquet(path).schema  # with Spark Connect, only this asks the server
             known[found[1]] = True
-        except Exception as failure:  # of Spark, of Spark Connect, or as py4j passes on what Java threw
+        except Exception as failure:  # raised by Spark, Spark Connect, or py4j for a Java exception
             known[found[1]] = _NO_CONNECTOR.search(str(failure)) is None
     return known[found[1]]
 

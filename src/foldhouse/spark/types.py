@@ -1,4 +1,4 @@
-"""Iceberg and Arrow types as Spark types, with the field ids by which Spark's Parquet reader finds columns."""
+"""Converts Iceberg types to Spark types, with the field ids by which Spark's Parquet reader finds columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN: dict[type[iceberg.IcebergType], type[spark.DataType]] = {
 
 
 def spark_schema(schema: Schema, columns: list[str]) -> spark.StructType:
-    """The given top-level columns of an Iceberg schema, as Spark reads them by field id."""
+    """Return the Spark schema of some top-level columns of an Iceberg schema, for reading by field id."""
     return spark.StructType([_field(schema.find_field(name)) for name in columns])
 
 
@@ -46,10 +46,10 @@ def _type(kind: iceberg.IcebergType) -> spark.DataType:
         return spark.MapType(_type(kind.key_type), _type(kind.value_type))
     plain = _PLAIN.get(type(kind))
     if plain is None:
-        raise DefinitionError(f"Spark has no type for Iceberg's {kind}")
+        raise DefinitionError(f"an Iceberg column has the type {kind}, which Spark does not have; use another type")
     return plain()
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """A Spark schema as Arrow, timestamps with zone in UTC."""
+    """Convert a Spark schema to Arrow; timestamps with a zone are in UTC."""
     return to_arrow_schema(schema, timezone="UTC")

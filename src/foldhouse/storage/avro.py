@@ -1,6 +1,6 @@
-"""Manifests and manifest lists, read with readers that are made once for all files of one schema.
+"""Reads manifests and manifest lists, with one Avro reader for all files of a schema.
 
-pyiceberg makes a reader for each file, which takes ten times as long as reading a small one.
+pyiceberg creates a reader for each file, which takes ten times as long as reading a small file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LIST = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
 
 @dataclass(frozen=True)
 class _Kind:
-    """What the records of a kind of file become: plain records without types."""
+    """The Python types of the records in a kind of file; plain records if no types are given."""
 
     name: str
     schema: Schema = field(compare=False)
@@ -60,7 +60,7 @@ _PLAIN_MANIFESTS = _Kind("plain manifests", LIST)
 
 
 class _Records(AvroFile[Any]):
-    """An Avro file as the records of a kind."""
+    """An Avro file, read as records of one kind."""
 
     _readers: ClassVar[dict[tuple[str, _Kind], Reader]] = {}
     _header: ClassVar[Reader] = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
@@ -91,18 +91,18 @@ def _read(io: FileIO, path: str, kind: _Kind) -> list[Any]:
             return list(records)
     except (FoldhouseError, OSError):
         raise
-    except Exception as failure:  # the decoder has no errors of its own for bytes that are no Avro
+    except Exception as failure:  # the decoder has no error class for bytes that are not Avro
         what = f"{type(failure).__name__}: {failure}"
         raise CorruptFile(f"{path} is damaged: it cannot be decoded as Avro ({what}). {WAY_OUT}") from failure
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests of a snapshot."""
+    """Return the manifests of a snapshot."""
     return _read(io, snapshot.manifest_list, _MANIFESTS)
 
 
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The entries of a manifest but those that say a file was deleted."""
+    """Return the entries of a manifest, except those of deleted files."""
     return [
         _inherit_from_manifest(entry, manifest)
         for entry in _read(io, manifest.manifest_path, _ENTRIES)
@@ -111,10 +111,10 @@ def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def plain_manifests(io: FileIO, manifest_list: str) -> list[Any]:
-    """A manifest list as records in the order of `LIST`."""
+    """Return the records of a manifest list, with their fields in the order of `LIST`."""
     return _read(io, manifest_list, _PLAIN_MANIFESTS)
 
 
 def plain_entries(io: FileIO, manifest: str) -> list[Any]:
-    """All entries of a manifest as records in the order of `ENTRY`."""
+    """Return all entries of a manifest as records, with their fields in the order of `ENTRY`."""
     return _read(io, manifest, _PLAIN_ENTRIES)

@@ -1,4 +1,4 @@
-"""A branch becomes the head: one fast-forward, which cannot drop what others committed."""
+"""Makes a branch the head by one fast-forward, which cannot drop commits of other writers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from foldhouse.storage.swap import swap, unmoved
 
 
 def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: int) -> int:
-    """Make the snapshot of a branch the head, with the schema and partitioning it was written in; the branch goes.
+    """Make the snapshot of a branch the head, with its own schema and partitioning, and drop the branch.
 
     Args:
         catalog: where the table is registered.
         iceberg: the table as it was read, with the branch.
-        branch: its snapshot stands on what has to be the head still.
-        spec_id: the partitioning the snapshot was written in.
+        branch: the name of the branch. The parent of its snapshot must still be the head.
+        spec_id: the partition spec that the snapshot was written with.
 
     Returns:
         The snapshot id.
 
     Raises:
-        CommitConflict: the head is another one by now, or the branch is; nothing was moved.
+        CommitConflict: the head or the branch has moved since; nothing was published.
     """
     snapshot = iceberg.snapshot_by_name(branch)
     assert snapshot is not None
@@ -37,7 +37,7 @@ def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: 
     if snapshot.parent_snapshot_id != head:
         raise CommitConflict(
             f"{'.'.join(iceberg.name())} has moved on to snapshot {head} since its branch {branch} was made on "
-            f"{snapshot.parent_snapshot_id}; nothing was published, and both are as they were: rebuild it again"
+            f"snapshot {snapshot.parent_snapshot_id}. Nothing was published, and neither changed; rebuild it again"
         )
     updates: list[TableUpdate] = [main_moves_to(iceberg, snapshot.snapshot_id)]
     if snapshot.schema_id is not None and snapshot.schema_id != iceberg.metadata.current_schema_id:

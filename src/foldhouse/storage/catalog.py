@@ -1,4 +1,4 @@
-"""The catalog of a local lake: SQLite, safe for several processes; and what a catalog holds."""
+"""The SQLite catalog of a local lake, safe for several processes, and the table names of any catalog."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _WRITTEN = threading.local()
 
 
 class _LocalCatalog(SealedCatalog):
-    """Parses a metadata file once: it never changes, and with a long history that is most of loading a table."""
+    """A local catalog that parses each metadata file once and refuses tables that it lost.
+
+    A metadata file never changes. With a long history, parsing it takes most of the time of loading a table.
+    """
 
     @cached_property
     def _known(self) -> dict[str, TableMetadata]:
@@ -72,7 +75,10 @@ class _LocalCatalog(SealedCatalog):
         return table
 
     def _check_newest(self, table: Table) -> None:
-        """Once a table and process: afterwards the catalog can only have gone forward."""
+        """Refuse a table if the catalog references an old state of it.
+
+        One check per table and process is enough: afterwards the catalog can only have moved forward.
+        """
         uuid, name = str(table.metadata.table_uuid), ".".join(table.name())
         if uuid in self._newest:
             return
@@ -80,7 +86,7 @@ class _LocalCatalog(SealedCatalog):
             check_newest(name, table.metadata_location, uuid)
         except LostTables:
             if super().load_table(table.name()).metadata_location == table.metadata_location:
-                raise  # nobody committed between the two looks
+                raise  # no other process committed between the two reads
             return
         self._newest.add(uuid)
 
@@ -95,13 +101,13 @@ class _LocalCatalog(SealedCatalog):
         found = None if location is not None else self.lost_table(name)
         if found is not None and not self.table_exists(identifier):
             raise LostTables(
-                f"the catalog knows no table {name}, and {found.folder} holds one; `foldhouse register {name}` has the "
-                "catalog know it again. To begin a new one, move that folder away"
+                f"the catalog knows no table {name}, but {found.folder} contains one; run `foldhouse register {name}` "
+                "to register it again. To create a new table instead, move that folder away"
             )
         return super().create_table(identifier, schema, location, *others, **options)
 
     def lost_table(self, name: str) -> TableFolder | None:
-        """What the warehouse holds under the name of a table that the catalog does not know, if anything."""
+        """Return the warehouse folder of a table that the catalog does not know, if there is one with snapshots."""
         namespace, _, table = name.rpartition(".")
         folder = path_of(self.properties["warehouse"]) / namespace / table
         if not folder.is_dir():
@@ -138,7 +144,7 @@ class _LocalCatalog(SealedCatalog):
         try:
             response = super().commit_table(table, requirements, updates)
         except CommitFailedException:
-            if _WRITTEN.last is not None:  # the row was another by then, so this file was never the table's
+            if _WRITTEN.last is not None:  # another writer changed the row first, so no table references this file
                 io, path = _WRITTEN.last
                 with contextlib.suppress(OSError):
                     io.delete(path)
@@ -148,18 +154,18 @@ class _LocalCatalog(SealedCatalog):
 
 
 def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
-    """Open, or create, the catalog `catalog.db` of a lake folder, with its warehouse beside it.
+    """Open or create the catalog `catalog.db` of a lake folder, with its warehouse beside it.
 
-    SQLite waits up to 30 s for another writer and writes ahead, so that readers do not block.
+    SQLite waits up to 30 s for another writer. It uses a write-ahead log, so that readers do not block.
 
     Args:
-        lake: the lake's folder; created where missing. One that is read-only can be read.
+        lake: the lake's folder; created if it is missing. A read-only lake can be opened for reading.
         is_checked: whether a catalog that lost its tables is refused.
 
     Raises:
-        LostTables: the warehouse holds tables, and the catalog knows none; nothing was written.
-        CorruptFile: `catalog.db` is no database.
-        StorageError: it cannot be read, or the folder cannot be made.
+        LostTables: the warehouse contains tables, but the catalog knows none; nothing was written.
+        CorruptFile: `catalog.db` is not a database.
+        StorageError: `catalog.db` cannot be read, or the folder cannot be created.
     """
     lake = lake.resolve()
     file = lake / "catalog.db"
@@ -180,10 +186,10 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
 
 
 def _prepare(uri: str, file: Path) -> None:
-    """Make the file and its tables, or find them made: several processes may open a new lake at once.
+    """Create the file and its tables if they are missing, even while other processes open the same new lake.
 
-    pyiceberg looks for its tables and then creates them, which two processes may both do, so that happens here, as the
-    only writer.
+    pyiceberg checks for its tables and then creates them, so two processes may both try. Here they are created within
+    a transaction that allows only one writer.
     """
     engine = create_engine(uri)
     try:
@@ -200,7 +206,10 @@ def _prepare(uri: str, file: Path) -> None:
 
 
 def _write_ahead(connection: Connection) -> None:
-    """Have the file written ahead, which it remembers. SQLite fails at once where another does the same, so we wait."""
+    """Switch the file to a write-ahead log, which is stored in the file.
+
+    SQLite fails at once if another process does the same, so this function retries.
+    """
     patience = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -213,7 +222,7 @@ def _write_ahead(connection: Connection) -> None:
 
 
 def table_names(catalog: Catalog) -> list[str]:
-    """The names of all tables of a catalog, those in namespaces within namespaces among them, sorted."""
+    """Return the names of all tables of a catalog, sorted, including those in nested namespaces."""
     found = {table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)}
     return sorted(".".join(name) for name in found)
 
@@ -225,5 +234,5 @@ def _namespaces(catalog: Catalog, within: Identifier) -> Iterator[Identifier]:
 
 
 def is_in_warehouse(catalog: Catalog, name: str) -> bool:
-    """Whether a local catalog's warehouse holds a table that the catalog does not know, as far as can be told."""
+    """Whether the warehouse of a local catalog contains a table of this name that the catalog does not know."""
     return isinstance(catalog, _LocalCatalog) and catalog.lost_table(name) is not None

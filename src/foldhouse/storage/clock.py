@@ -1,9 +1,9 @@
-"""What is stamped on a table, and by whose clock: never earlier than what is there, whoever's clock was wrong.
+"""The timestamps of a table: no commit is stamped earlier than the one before it, even if a clock is wrong.
 
-Readers of Iceberg refuse a table whose log of heads goes back in time by more than a minute. So a commit is stamped by
-the clock of its own machine, or 1 ms after the table's last stamp where that is later: whoever meets a table that is
-ahead of his clock takes it no further ahead than 1 ms a commit, and can do with it whatever he could otherwise. Which
-of the two is wrong, a single machine cannot know; `mend` is for a person who does.
+Readers of Iceberg refuse a table whose log of heads goes back in time by more than a minute. A commit is therefore
+stamped with the clock of its machine, or with 1 ms after the table's last stamp if that is later. A table that is ahead
+of the clock can still be used as usual, and moves ahead by only 1 ms per commit. One machine cannot know whether its
+clock or the stamp is wrong; a person who knows can call `mend`.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from foldhouse.values.metadata_names import THINNED
 
 _LOG = logging.getLogger(__name__)
 AHEAD_MS = 60_000
-"""Clocks of several machines differ; a table further ahead of a clock than this is said to be ahead."""
+"""A table counts as ahead of the clock beyond this; smaller differences are normal between machines."""
 
 
 def clock_ms() -> int:
-    """The clock of this machine, in ms since 1970."""
+    """Return the time of this machine's clock, in ms since 1970."""
     return int(time.time() * 1000)
 
 
 def stamp_ms(metadata: TableMetadata, head: Snapshot | None = None) -> int:
-    """What the next change of a table is stamped with: now, or just after the last stamp."""
+    """Return the stamp of the next change of a table: now, or 1 ms after the last stamp if that is later."""
     return max(clock_ms(), metadata.last_updated_ms + 1, head.timestamp_ms + 1 if head else 0)
 
 
 def ahead_ms(metadata: TableMetadata) -> int:
-    """How far the last stamp of a table is ahead of the clock; 0 for what may be the difference of two machines."""
+    """Return how far the last stamp of a table is ahead of the clock; 0 for a difference of up to `AHEAD_MS`."""
     stamps = [metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.metadata_log[-1:])]
     ahead = max(stamps) - clock_ms()
     return ahead if ahead > AHEAD_MS else 0
 
 
 def warn_if_ahead(iceberg: IcebergTable) -> None:
-    """Say in the log that a table is ahead of this clock, and what to do."""
+    """Log a warning if a table is ahead of this machine's clock, with what to do."""
     ahead = ahead_ms(iceberg.metadata)
     if ahead:
         name = ".".join(iceberg.name())
         _LOG.warning(
             "%s was last stamped %.0f s ahead of the clock of this machine, so this commit is stamped just after that. "
-            "Set the clock right, or if it is right, run `foldhouse mend-clock %s`",
+            "Correct the clock, or if it is right, run `foldhouse mend-clock %s`",
             name,
             ahead / 1000,
             name,
@@ -62,7 +62,7 @@ def warn_if_ahead(iceberg: IcebergTable) -> None:
 
 
 class Stamped(SetPropertiesUpdate):
-    """No property, and the last stamp of the table no earlier than it was: pyiceberg would take the clock's."""
+    """Sets no property, only the last stamp of the table, and never to an earlier time as pyiceberg could."""
 
 
 @_apply_table_update.register(Stamped)
@@ -72,7 +72,7 @@ def _(update: Stamped, base_metadata: TableMetadata, context: Any) -> TableMetad
 
 
 class MovesMain(SetSnapshotRefUpdate):
-    """Points `main` to a snapshot that is there, stamped no earlier than the last stamp."""
+    """Points `main` to an existing snapshot, stamped no earlier than the last stamp."""
 
 
 @_apply_table_update.register(MovesMain)
@@ -87,12 +87,12 @@ def _(update: MovesMain, base_metadata: TableMetadata, context: Any) -> TableMet
 
 
 def main_moves_to(iceberg: IcebergTable, snapshot_id: int) -> MovesMain:
-    """The update that makes a snapshot that is there the head."""
+    """Return the update that makes an existing snapshot the head."""
     return MovesMain.model_validate(branch_is(iceberg, snapshot_id).model_dump(by_alias=True))
 
 
 class _Mended(SetPropertiesUpdate):
-    """Sets properties, and takes every stamp that is ahead of the clock back to it, in their order."""
+    """Sets properties, and moves every stamp that is ahead of the clock back to it, keeping their order."""
 
     now_ms: int = Field(exclude=True)
 
@@ -125,17 +125,17 @@ def _(update: _Mended, base_metadata: TableMetadata, context: Any) -> TableMetad
 
 
 def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
-    """Take the stamps of a table that are ahead of this machine's clock back to it, in one commit without a snapshot.
+    """Move stamps that are ahead of this machine's clock back to it, in one commit without a snapshot.
 
-    When those commits really were made is not known. Time travel to a moment between the last stamp that stays and now
-    is refused from then on; no snapshot and no row changes.
+    The true times of those commits are unknown. Time travel to a moment between the last correct stamp and now is
+    refused from then on. No snapshot and no row changes.
 
     Returns:
-        How far the table was ahead, in ms; 0 where it was not, and nothing was committed.
+        How far the table was ahead, in ms. If it was not ahead, 0, and nothing was committed.
 
     Raises:
-        Unsupported: a server keeps the catalog, and stamps of its tables cannot be changed.
-        CommitConflict: somebody else committed meanwhile; nothing was changed.
+        Unsupported: the catalog is on a server, so the stamps of its tables cannot be changed.
+        CommitConflict: another writer committed first; nothing was changed.
     """
     now, metadata = clock_ms(), iceberg.metadata
     ahead = ahead_ms(metadata)
@@ -144,8 +144,8 @@ def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
     name = ".".join(iceberg.name())
     if not isinstance(catalog, MetastoreCatalog):
         raise Unsupported(
-            f"{name} is {ahead / 1000:.0f} s ahead of the clock, and its catalog is kept by a server, which lets "
-            "nobody change the time of a commit; commits go on, each stamped just after the last one"
+            f"{name} is {ahead / 1000:.0f} s ahead of the clock, and its catalog is kept by a server, which does not "
+            "allow the time of a commit to change; go on committing, each commit is stamped just after the last one"
         )
     before = [one for one in history.heads(metadata) if one.since_ms <= now]
     if before and before[-1].snapshot_id is not None:
@@ -160,6 +160,6 @@ def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
         lambda found: found.properties.get(THINNED) == history.to_json(known),
         "the mending of its times",
     )
-    # pyiceberg's own catalogs log the replaced file by its old time, which a second commit takes back.
+    # pyiceberg's own catalogs log the replaced file with its old time, which a second commit corrects.
     mend(catalog, catalog.load_table(iceberg.name()))
     return ahead

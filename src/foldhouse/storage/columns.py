@@ -1,6 +1,6 @@
-"""How the columns of a table may change while its rows stay as they are: added, widened, renamed, dropped, by field id.
+"""Columns that are added, widened, renamed or dropped, by field id, without rewriting rows.
 
-Pure: a stored schema and a wanted one -> the schema that the table takes over, and what cannot be taken over.
+The functions are pure: a stored schema and a wanted one -> the schema of the table afterwards, and the refused changes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Evolution:
     """A stored schema on its way to a wanted one.
 
     Args:
-        schema: the stored schema with what could be taken over; of the stored schema's own id.
-        changes: what was taken over, such as `units: int is now long`.
-        refused: what could not be, such as `units is stored as long and declared as int`.
+        schema: the stored schema with the accepted changes; it keeps the stored schema's id.
+        changes: the accepted changes, such as `units: int is now long`.
+        refused: the refused changes, such as `units is stored as long and declared as int`.
     """
 
     schema: Schema
@@ -42,16 +42,16 @@ class Evolution:
 
 
 def followed(stored: Schema, wanted: Schema, last_column_id: int, *, keeps_missing: bool) -> Evolution:
-    """Give a stored schema the columns that a wanted one adds and the types that it widens.
+    """Add the new columns of a wanted schema to a stored one, and widen types.
 
-    Columns are matched by name, nested ones within their parent, and keep their field ids. An added one is optional.
+    Columns are matched by name, nested ones within their parent, and keep their field ids. An added column is optional.
 
     Args:
-        stored: as it is.
-        wanted: as it should be; its field ids mean nothing.
-        last_column_id: the greatest field id the table has ever given; added columns have greater ones.
-        keeps_missing: whether stored columns that are not wanted stay. Then every stored column keeps its place, and
-            added ones come last; else the order is the wanted one, and what is not wanted is refused.
+        stored: the stored schema.
+        wanted: the schema to reach; its field ids are ignored.
+        last_column_id: the greatest field id that the table has ever used; added columns get greater ids.
+        keeps_missing: whether stored columns that are missing from `wanted` stay. If so, every stored column keeps its
+            place, and added columns come last. Else the order is that of `wanted`, and a missing column is refused.
     """
     merge = _Merge(count(last_column_id + 1), keeps_missing)
     fields = merge.fields("", stored.fields, wanted.fields)
@@ -67,7 +67,7 @@ class _Merge:
     refused: list[str] = field(default_factory=list)
 
     def fields(self, path: str, stored: Fields, wanted: Fields) -> list[NestedField]:
-        """The columns of a schema, or of a struct, afterwards."""
+        """Return the merged columns of a schema or a struct."""
         held = {one.name: one for one in stored}
         asked = {one.name: one for one in wanted}
         merged = {n: self.field(path, held[n], one) if n in held else self.added(path, one) for n, one in asked.items()}
@@ -78,20 +78,20 @@ class _Merge:
         return list(merged.values())
 
     def field(self, path: str, stored: NestedField, wanted: NestedField) -> NestedField:
-        """A column that is on both sides."""
+        """Merge a column that both sides have."""
         kind = self.type(f"{path}{stored.name}", stored.field_type, wanted.field_type)
         return NestedField(stored.field_id, stored.name, kind, required=stored.required, doc=stored.doc)
 
     def added(self, path: str, wanted: NestedField) -> NestedField:
-        """A column that is not stored yet."""
+        """Add a column that is not stored yet."""
         if wanted.required:
-            self.refused.append(f"{path}{wanted.name} is new and may not be null, and the rows there are have no value")
+            self.refused.append(f"{path}{wanted.name} is new and may not be null, but existing rows have no value")
         else:
             self.changes.append(f"{path}{wanted.name}: added as {wanted.field_type}")
         return NestedField(next(self.ids), wanted.name, _renumbered(wanted.field_type, self.ids), required=False)
 
     def type(self, path: str, stored: IcebergType, wanted: IcebergType) -> IcebergType:
-        """A type that is on both sides."""
+        """Merge the stored and the wanted type of a column."""
         if isinstance(stored, StructType) and isinstance(wanted, StructType):
             return StructType(*self.fields(f"{path}.", stored.fields, wanted.fields))
         if isinstance(stored, ListType) and isinstance(wanted, ListType):
@@ -110,7 +110,7 @@ class _Merge:
 
 
 def widens(stored: IcebergType, wanted: IcebergType) -> bool:
-    """Whether every value of a type is one of the other, by the promotions of Iceberg's format version 2."""
+    """Whether Iceberg's format version 2 allows the stored type to be promoted to the wanted one."""
     if isinstance(stored, DecimalType) and isinstance(wanted, DecimalType):
         return stored.scale == wanted.scale and stored.precision < wanted.precision
     return (isinstance(stored, IntegerType) and isinstance(wanted, LongType)) or (
@@ -137,7 +137,7 @@ def _renumbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
 
 
 def without(stored: Schema, rename: Mapping[str, str], drop: Sequence[str]) -> Evolution:
-    """A schema with top-level columns renamed and dropped; every other column keeps its place and field id."""
+    """Rename and drop top-level columns of a schema; every other column keeps its place and field id."""
     changes = [f"{old}: renamed to {new}" for old, new in rename.items()] + [f"{name}: dropped" for name in drop]
     fields = [
         NestedField(one.field_id, rename.get(one.name, one.name), one.field_type, required=one.required, doc=one.doc)

@@ -1,9 +1,9 @@
 """The commit: one snapshot, one compare-and-swap on the head that was read.
 
-Guarantee: exactly once. A commit lands whole or not at all; a lost race raises `CommitConflict` and leaves files that
-no reader sees; an unknown outcome is resolved by looking for our own snapshot id. Nothing is deleted on doubt, and
-nothing is retried blindly, because pyiceberg's own retry rebases without validation and its clean-up deletes live
-manifests after a commit that landed but was reported as failed.
+Guarantee: exactly once. A commit lands whole or not at all. A lost race raises `CommitConflict` and leaves files that
+no reader sees. An unknown outcome is resolved by looking for our own snapshot id. If in doubt, nothing is deleted and
+nothing is retried: pyiceberg's own retry rebases without validation, and its clean-up deletes live manifests after a
+commit that landed but was reported as failed.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
 @dataclass(frozen=True)
 class FileChanges:
-    """The files one commit adds and removes.
+    """The files that one commit adds and removes.
 
     Args:
         added: data files and position delete files.
         removed: paths of data files and delete files that are live in the head.
-        operation: what the snapshot says it is.
-        updates: changes of schema and partitioning that go with the commit.
+        operation: the operation in the snapshot's summary.
+        updates: changes of schema and partitioning in the same commit.
     """
 
     added: Sequence[DataFile] = ()
@@ -75,7 +75,7 @@ class FileChanges:
 
 
 class _DeleteManifestWriter(ManifestWriterV2):
-    """A manifest of delete files; pyiceberg 0.12 writes manifests of data files only."""
+    """Writes a manifest of delete files; pyiceberg 0.12 writes only manifests of data files."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -105,7 +105,7 @@ class _Producer:
         return kind(spec, self._schema_of(spec), output, self.snapshot_id, CODEC)
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
-        """The schema, with the columns that an older spec partitions by and the table no longer has."""
+        """Return the schema plus the dropped columns that an older spec partitions by."""
         current = self.iceberg.schema()
         held = {field.field_id for field in current.fields}
         older = {field.field_id: field for schema in self.iceberg.schemas().values() for field in schema.fields}
@@ -133,7 +133,10 @@ class _Producer:
         return manifests
 
     def _carried(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """The head's manifests, those that name a removed file written again without it, many small ones merged."""
+        """Return the manifests carried over from the head.
+
+        Manifests that reference a removed file are rewritten without it. Many small manifests are merged.
+        """
         kept: list[ManifestFile] = []
         rewritten: list[tuple[ManifestFile, list[ManifestEntry]]] = []
         open_paths = set(self.changes.removed)
@@ -150,14 +153,17 @@ class _Producer:
             self.removed += [e.data_file for e in entries if e.data_file.file_path in hit]
             rewritten.append((manifest, entries))
         if open_paths:
-            raise CommitConflict(f"{self._name} no longer holds {len(open_paths)} files that were to be replaced")
+            raise CommitConflict(f"{self._name} no longer has {len(open_paths)} files that were to be replaced")
         kept, merged = self._merge(kept)
         return [*kept, *self._rewrite([*rewritten, *merged])]
 
     def _merge(
         self, manifests: list[ManifestFile]
     ) -> tuple[list[ManifestFile], list[tuple[ManifestFile, list[ManifestEntry]]]]:
-        """Above a number of manifests, have them all written as one: planning does not decay with commits."""
+        """Divide manifests into those to keep and those to merge.
+
+        All live ones are merged once there are many, so that planning does not slow down with each commit.
+        """
         merge_from = write_properties(self.iceberg.properties).merge_from
         if merge_from is None or len(manifests) < merge_from:
             return manifests, []
@@ -193,7 +199,7 @@ class _Producer:
             collector.add_file(data_file, self._schema_of(specs[data_file.spec_id]), specs[data_file.spec_id])
         for data_file in self.removed:
             collector.remove_file(data_file, self._schema_of(specs[data_file.spec_id]), specs[data_file.spec_id])
-        # pyiceberg adds up totals for every operation but `replace`, where they add up just the same.
+        # pyiceberg computes totals for every operation except `replace`, although the same sums are right there.
         totalled = update_snapshot_summaries(
             summary=Summary(operation=Operation.OVERWRITE, **collector.build(), **dict(properties)),
             previous_summary=head.summary.additional_properties if head and head.summary else None,
@@ -204,7 +210,7 @@ class _Producer:
         return f"{self.snapshot_id} on {head.snapshot_id if head else 'nothing'} at {sequence_number}"
 
     def snapshot(self, head: Snapshot | None, properties: Mapping[str, str]) -> Snapshot:
-        """Write what the snapshot points to, and describe it."""
+        """Write the snapshot's manifests and manifest list, and return the snapshot."""
         metadata = self.iceberg.metadata
         manifests = [*self._added(), *(self._carried(manifests_of(self.iceberg.io, head)) if head else [])]
         sequence_number = metadata.next_sequence_number()
@@ -234,9 +240,9 @@ class _Producer:
 
 
 def is_bound(snapshot: Snapshot) -> bool:
-    """Whether a snapshot's summary was written by foldhouse for this very snapshot.
+    """Whether foldhouse wrote a snapshot's summary for exactly this snapshot.
 
-    A parent that is gone fits as well: expiry by some tools takes its id out of the snapshots that stood on it.
+    A snapshot without a parent id fits too: some tools remove the id when they expire the parent.
     """
     said = snapshot.summary.additional_properties.get(COMMIT, "") if snapshot.summary is not None else ""
     found = _BOUND.fullmatch(said)
@@ -259,26 +265,26 @@ def commit(
 
     Args:
         catalog: where the table is registered.
-        iceberg: the table as it was read; its head is the requirement.
+        iceberg: the table as it was read; its head must still be the head.
         changes: the files added and removed.
-        properties: what the summary says beside Iceberg's own counts; keys under `foldhouse.`.
-        branch: which branch then points to it. Another one than `main` leaves the head, the schema and the
-            partitioning of the table as they are, until `publish.fast_forward`.
+        properties: entries of the summary in addition to Iceberg's own counts; keys begin with `foldhouse.`.
+        branch: the branch that will point to the snapshot. With any branch other than `main`, the head, the schema and
+            the partitioning of the table do not change until `branch.fast_forward`.
 
     Returns:
-        The snapshot id. Exactly once: a failure after the commit landed is noticed and counts as success.
+        The snapshot id. Exactly once: if the commit landed but was reported as failed, that counts as success.
 
     Raises:
-        CommitConflict: somebody else committed first; nothing of ours is visible.
+        CommitConflict: another writer committed first; nothing of this commit is visible.
     """
     head = iceberg.current_snapshot()
-    write_properties(iceberg.properties)  # what cannot be used is refused before anything is written
+    write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)
     producer = _Producer(evolved(iceberg, changes.updates), changes, stamp_ms(iceberg.metadata, head))
     snapshot = producer.snapshot(head, properties)
     updates = [u for u in changes.updates if branch == MAIN_BRANCH or not isinstance(u, _MAKES_CURRENT)]
     requirements = (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ()))
-    if changes.updates:  # their ids are numbered from what was read
+    if changes.updates:  # their new ids were counted from the metadata that was read
         requirements = (*requirements, *unevolved(iceberg))
     swap(
         catalog,
@@ -292,7 +298,7 @@ def commit(
 
 
 def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:
-    """Whether a snapshot that was just made is on a branch."""
+    """Whether a snapshot that was just created is on a branch."""
     seen = iceberg.snapshot_by_name(branch)
     while seen is not None:
         if seen.snapshot_id == snapshot_id:

@@ -1,4 +1,4 @@
-"""A table created in a catalog, with its namespace, whoever else does so at the same moment."""
+"""Creates a table and its namespace in a catalog, even if another writer does so at the same moment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sqlalchemy.exc import IntegrityError
 def create_table(
     catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]
 ) -> IcebergTable:
-    """Create a table and its namespace, or load it where somebody else was faster."""
-    with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog says a lost race so
+    """Create a table and its namespace, or load the table if another writer was faster."""
+    with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog raises the second one
         catalog.create_namespace(name.rpartition(".")[0])
     try:
         return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))

@@ -1,6 +1,6 @@
-"""The description of a written file as JSON: what a task in another process tells of it, checked before it is believed.
+"""The description of a written file as JSON, as a Spark task returns it; it is checked before it is used.
 
-Nothing that comes from another process is unpickled, because a pickle is a program.
+Nothing from another process is unpickled, because a pickle can run code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES = {"content", "file_path", "partition", "split_offsets", *_COUNTS, *_COUN
 
 
 def to_json(file: DataFile) -> dict[str, Any]:
-    """What is known of a Parquet file that was written, in the types of JSON; bounds in hexadecimal."""
+    """Return the description of a written Parquet file in the types of JSON; bounds are hexadecimal."""
     said: dict[str, Any] = {name: getattr(file, name) for name in _COUNTS}
     said |= {name: dict(getattr(file, name) or {}) for name in _COUNTS_BY_COLUMN}
     said |= {name: {i: bound.hex() for i, bound in (getattr(file, name) or {}).items()} for name in _BOUNDS}
@@ -37,14 +37,14 @@ def to_json(file: DataFile) -> dict[str, Any]:
 
 
 def from_json(said: Any, layout: Layout) -> DataFile:
-    """The inverse of `to_json`, for a file of a table.
+    """Return the file that `to_json` described, after checking that the table could have such a file.
 
     Args:
-        said: as it was parsed; nothing is taken for granted of it.
-        layout: of the table; the file has to be below its location and have its partitioning.
+        said: the parsed JSON; it may be anything.
+        layout: of the table; the file must be below its location and have its partitioning.
 
     Raises:
-        FoldhouseError: it describes no file that this table could have.
+        FoldhouseError: the JSON does not describe a file that this table could have.
     """
     checked(isinstance(said, dict) and set(said) == _NAMES, said, "the names of its parts")
     given: dict[str, Any] = said
@@ -79,10 +79,10 @@ def from_json(said: Any, layout: Layout) -> DataFile:
 
 
 def parsed(text: Any) -> Any:
-    """What a text says as JSON.
+    """Parse a text as JSON.
 
     Raises:
-        FoldhouseError: it is no JSON.
+        FoldhouseError: the text is not JSON.
     """
     try:
         return json.loads(text)
@@ -91,26 +91,26 @@ def parsed(text: Any) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value of JSON is a whole number from 0 to what a long holds."""
+    """Whether a value of JSON is a whole number from 0 to the greatest `long`."""
     return type(value) is int and 0 <= value < 2**63
 
 
 def checked(is_right: bool, value: Any, what: str) -> bool:
-    """Go on only with what can be right.
+    """Return True if a value from a task passed its check.
 
     Raises:
-        FoldhouseError: it is not; the message shows the value.
+        FoldhouseError: it did not; the message shows the value.
     """
     if not is_right:
         raise FoldhouseError(
-            f"a Spark task returned what cannot be right: {str(value)[:200]!r} for {what}; nothing was committed. Look "
-            "at who else runs code in this Spark, and at whether its workers have this version of foldhouse"
+            f"a Spark task returned what cannot be right: {str(value)[:200]!r} for {what}; nothing was committed. "
+            "Check who else runs code in this Spark, and that its workers have this version of foldhouse"
         )
     return True
 
 
 def _is_inside(path: str, location: str) -> bool:
-    """Whether a path is below a location: told by the text alone for a path without detours, which is cheap."""
+    """Whether a path is below a location; for a plain path, comparing the texts is enough and cheap."""
     is_plain = path.startswith(f"{location}/") and not {"", ".", ".."} & set(path[len(location) + 1 :].split("/"))
     return (is_plain and path.isprintable()) or is_below(path, location)
 

@@ -1,8 +1,8 @@
-"""How the columns of a file are encoded: by a dictionary where values repeat, whole numbers else by their differences.
+"""Chooses the encoding of each column: a dictionary if values repeat, else deltas for whole numbers.
 
-A dictionary of values that hardly repeat costs more time than all the rest of writing a file, and makes it larger.
-Differences of whole numbers (keys in order, moments, decimals of up to 18 digits) leave the codec a fraction of the
-bytes: the column takes half the time to write and a third to read.
+A dictionary of values that hardly repeat takes more time than the rest of writing a file, and makes it larger. Deltas
+of whole numbers (sorted keys, timestamps, decimals of up to 18 digits) leave the codec a fraction of the bytes. Such a
+column takes half the time to write and a third of the time to read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 _SAMPLE_ROWS = 4_096
 _REPETITIVE_SHARE = 0.5
 _INTEGER_DIGITS = 18
-"""Decimals of so many digits are whole numbers in the file."""
+"""Decimals of up to so many digits are stored as integers in the file."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Encodings:
     """The paths of the Parquet columns that are not encoded plainly.
 
     Args:
-        dictionary: values that repeat.
-        differences: whole numbers that do not.
+        dictionary: columns whose values repeat.
+        differences: columns of whole numbers that do not repeat.
     """
 
     dictionary: tuple[str, ...]
@@ -33,10 +33,10 @@ class Encodings:
 
 
 def encodings_of(rows: pa.Table) -> Encodings:
-    """How to encode each column, by a sample from the middle.
+    """Choose the encoding of each column, based on a sample from the middle.
 
     Args:
-        rows: what is to be written, decimals as integers where they fit.
+        rows: the rows to be written.
     """
     sample = rows.slice(max(0, (rows.num_rows - _SAMPLE_ROWS) // 2), _SAMPLE_ROWS)
     columns = {name: pa.concat_arrays(sample[name].chunks) for name in sample.schema.names if sample.num_rows}
@@ -49,14 +49,14 @@ def encodings_of(rows: pa.Table) -> Encodings:
 
 
 def _is_whole_number(kind: pa.DataType) -> bool:
-    """Whether the file holds 32-bit or 64-bit integers of this type."""
+    """Whether the file stores values of this type as 32-bit or 64-bit integers."""
     if pa.types.is_decimal(kind):
         return int(kind.precision) <= _INTEGER_DIGITS
     return any(of(kind) for of in (pa.types.is_integer, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp))
 
 
 def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The primitive columns below a column, each with its values in the sample."""
+    """Yield the primitive columns below a column, each with its values in the sample."""
     kind = values.type
     if isinstance(values, pa.ExtensionArray):
         yield path, values.storage

@@ -1,4 +1,4 @@
-"""A new schema or partitioning as the updates of a commit, and the table as it will be once they are committed."""
+"""The metadata updates for a new schema or partitioning, and the table as it will be after their commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LAST_ADDED = -1
 
 
 def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tuple[TableUpdate, ...]:
-    """The updates that give a table another schema and spec; none where they are what it has.
+    """Return the updates that give a table another schema and spec; none if it already has them.
 
-    A column of the same name and type keeps its field id, so that history stays readable; every other one gets a new
+    A column of the same name and type keeps its field id, so that history stays readable. Every other column gets a new
     id.
     """
     current = iceberg.schema()
@@ -47,7 +47,7 @@ def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tup
 
 
 def moved_to(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
-    """The updates that make a schema of the table's own field ids the current one; none where it is."""
+    """Return the updates that make a schema with the table's own field ids current; none if it already is."""
     if schema.as_struct() == iceberg.schema().as_struct():
         return ()
     numbered = Schema(
@@ -57,7 +57,7 @@ def moved_to(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
 
 
 def evolved(iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:
-    """The table as it will be once the updates are committed; nothing is written."""
+    """Return the table as it will be once the updates are committed; nothing is written."""
     if not updates:
         return iceberg
     metadata = update_table_metadata(iceberg.metadata, updates)
@@ -70,7 +70,7 @@ def _shape(schema: Schema) -> list[tuple[str, str, bool]]:
 
 
 def partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None, str]]:
-    """By which columns of a schema a spec partitions, and how; equal for specs that lay out the same rows the same."""
+    """Return (column, transform) of each field of a spec; equal for specs that partition rows in the same way."""
     return [(schema.find_column_name(field.source_id), str(field.transform)) for field in spec.fields]
 
 

@@ -1,6 +1,6 @@
-"""Data files and position delete files: written with Arrow, read with Arrow, described for the commit.
+"""Reads and writes data files and position delete files with Arrow, and describes them for the commit.
 
-Writing repeats nothing and promises nothing by itself: a file that no commit names is an orphan that no reader sees.
+Writing a file alone guarantees nothing: until a commit references it, it is an orphan that no reader sees.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def write_data_file(layout: Layout, partition: Partition, rows: pa.Table) -> Dat
         rows: the table's columns by name, in any order.
 
     Returns:
-        The file's description for the commit. Until a commit names it, no reader sees the file.
+        The file's description for the commit. Until a commit references the file, no reader sees it.
     """
     arranged = rows.select(layout.arrow.names).cast(layout.arrow)
     return _write(layout, layout.schema, arranged, partition, DataFileContent.DATA)
@@ -72,7 +72,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     Args:
         layout: of the table the file is for.
         partition: the partition of the data files that are deleted from.
-        deleted: (path of a data file, letter for letter as in the manifest; int64 row positions in it).
+        deleted: (path of a data file, exactly as in the manifest; int64 row positions in it).
     """
     pieces = sorted(((path, np.sort(positions)) for path, positions in deleted), key=lambda piece: piece[0])
     paths = pa.chunked_array(
@@ -90,7 +90,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
         partition,
         DataFileContent.POSITION_DELETES,
     )
-    # Whole paths as bounds (the general rule cuts text at 16 characters): a reader finds the data files they are for.
+    # Whole paths as bounds, although text is usually cut at 16 characters: readers match them with data files.
     written.lower_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[0][0])
     written.upper_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[-1][0])
     return written
@@ -123,7 +123,7 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
 
 
 def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffer, pq.FileMetaData]:
-    """Rows as the bytes of a Parquet file, and its footer: the name of a file follows from what it holds."""
+    """Return rows as the bytes of a Parquet file, and its footer; the file's name depends on these bytes."""
     encodings = encodings_of(rows)
     options = {
         "use_dictionary": list(encodings.dictionary),
@@ -137,7 +137,7 @@ def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffe
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options) as writer:
         writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
-        writer.add_key_value_metadata({FILE_SEAL: seal})  # two files with like footers have different digests
+        writer.add_key_value_metadata({FILE_SEAL: seal})  # else two files could have equal footers and digests
     return sink.getvalue(), writer.writer.metadata
 
 
@@ -155,18 +155,18 @@ def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict
     try:
         return measured(layout.properties)
     except UnicodeEncodeError:
-        # pyiceberg rounds a cut text up from U+D7FF into the surrogates; whole texts need no rounding
+        # pyiceberg rounds a truncated text up from U+D7FF into the surrogates; whole texts need no rounding
         return measured((*layout.properties, ("write.metadata.metrics.default", "full")))
     except ValueError as failure:
         raise DefinitionError(
-            f"a table property under write.metadata.metrics cannot be followed: {failure}. Nothing was committed; "
+            f"a table property under write.metadata.metrics is not valid: {failure}. Nothing was committed; "
             "set the property to none, counts, truncate(16) or full, or remove it"
         ) from failure
 
 
 @lru_cache(maxsize=64)
 def _statistics_plan(schema_json: str, properties: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
-    """Which statistics of which column a file is described with; the same for all files of a schema."""
+    """Return which statistics to collect for which column; the same for all files of a schema."""
     schema = Schema.model_validate_json(schema_json)
     return compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
 
@@ -181,12 +181,13 @@ class OpenedFile:
     _known_bounds: dict[int, tuple[list[Any], list[Any]] | None] = field(default_factory=dict, repr=False)
 
     def read(self, layout: Layout, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
-        """Some columns by field id, at the layout's schema; of all row groups, or of some.
+        """Read some columns of some or all row groups, by field id and with the layout's schema.
 
         Args:
-            layout: of the table; a file of an older schema is read at this one (renamed, widened, missing as null).
+            layout: of the table. A file with an older schema is converted: columns are renamed or widened, missing ones
+                are null.
             columns: top-level columns of the layout.
-            row_groups: numbers of row groups.
+            row_groups: numbers of the row groups; all by default.
         """
         wanted = layout.selected(tuple(columns))
         ids = {field.field_id for field in wanted.fields}
@@ -201,15 +202,15 @@ class OpenedFile:
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """The position of the first row of each row group, and of the end."""
+        """The position of the first row of each row group, then the number of rows of the file."""
         sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     def positions(self, row_groups: Sequence[int], places: np.ndarray) -> np.ndarray:
-        """The positions in the file, int64, of rows that are at some places among those of some row groups.
+        """Convert places of rows among some row groups to positions in the file, as int64.
 
         Args:
-            row_groups: their numbers, ascending.
+            row_groups: the numbers of the row groups, ascending.
             places: ascending; 0 is the first row of the first of the row groups.
         """
         starts = self._starts
@@ -222,12 +223,15 @@ class OpenedFile:
         return np.asarray(places - before[within] + starts[groups[within]])
 
     def row_groups_with(self, layout: Layout, column: str, values: Sequence[Any]) -> list[int]:
-        """The row groups that can hold any of some values of a column, by its statistics; all where there are none.
+        """Return the row groups that can contain any of some values of a column, by its statistics.
+
+        Without statistics, that is every row group.
 
         Args:
             layout: of the table.
-            column: a top-level column of it.
-            values: the wanted values, ascending, none null; only those of integers, dates and texts are compared.
+            column: a top-level column of the layout.
+            values: the wanted values, ascending and not null. Only integers, dates and texts are compared; for other
+                types, every row group is returned.
         """
         everything = list(range(self.footer.num_row_groups))
         bounds = self._bounds(layout.schema.find_field(column).field_id)
@@ -237,7 +241,7 @@ class OpenedFile:
         return [number for number, (least, most) in pairs if bisect_left(values, least) < bisect_right(values, most)]
 
     def _bounds(self, field_id: int) -> tuple[list[Any], list[Any]] | None:
-        """The least and the greatest value of a column in each row group; `None` where any is not known."""
+        """Return the least and greatest values of a column, per row group; `None` if any of them is unknown."""
         if field_id not in self._known_bounds:
             names = [self.footer.schema.column(i).path for i in range(self.footer.num_columns)]
             name = next((field.name for field in self.schema.fields if field.field_id == field_id), None)
@@ -251,7 +255,7 @@ class OpenedFile:
         return self._known_bounds[field_id]
 
     def read_at(self, layout: Layout, columns: Sequence[str], positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-        """Some columns of the rows at some positions, reading only the row groups that hold them.
+        """Read some columns of the rows at some positions, from only the row groups that contain them.
 
         Args:
             layout: of the table.
@@ -259,7 +263,7 @@ class OpenedFile:
             positions: sorted int64 row positions in the file.
 
         Returns:
-            The rows, and `positions` again.
+            The rows, and `positions` unchanged.
         """
         if not len(positions):
             return self.read(layout, columns, []), positions
@@ -273,7 +277,7 @@ class OpenedFile:
 
 
 def open_file(layout: Layout, path: str) -> OpenedFile:
-    """A data file with its footer; files do not change, so that a footer is read once."""
+    """Open a data file and read its footer; footers are cached, because files do not change."""
     found = _FOOTERS.get(path)
     if found is None:
         footer = read_footer(layout.io, path)
@@ -288,7 +292,7 @@ def open_file(layout: Layout, path: str) -> OpenedFile:
 
 @lru_cache(maxsize=64)
 def _schema_of(serialized: bytes) -> Schema:
-    """The Iceberg schema of an Arrow one with field ids; files of a table mostly have the same."""
+    """Return the Iceberg schema of an Arrow schema with field ids; most files of a table have the same one."""
     return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
 
 
@@ -297,10 +301,11 @@ _MOST_FOOTERS = 4096
 
 
 def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read the rows a piece means, by field id, at the layout's schema.
+    """Read the rows of a piece, by field id and with the layout's schema.
 
     Args:
-        layout: of the table; files written at an older schema are read at this one (renamed, widened, missing as null).
+        layout: of the table. A file with an older schema is converted: columns are renamed or widened, missing ones are
+            null.
         piece: which rows of which file.
         columns: top-level columns to read, all by default.
     """

@@ -1,7 +1,7 @@
-"""A catalog that follows its own configuration, and never what the metadata of a table says about code or places.
+"""A catalog that takes code and places from its own configuration, never from the metadata of a table.
 
-pyiceberg loads the file system and the location provider that a table's properties name, at a plain read and at each
-commit. Here both come from the catalog's configuration, and with them endpoints and credentials.
+At each read and commit, pyiceberg loads the file system and the location provider that a table's properties name. Here
+both come from the catalog's configuration, like endpoints and credentials.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _PLAIN = ".metadata.json"
 
 
 def guarded(catalog: C) -> C:
-    """The same catalog, guarded: a copy that shares its connections. One that is guarded already is returned as it is.
+    """Return a guarded copy of a catalog, which shares its connections; a guarded catalog is returned unchanged.
 
     Args:
-        catalog: any catalog of pyiceberg; it is not changed. What only acts as one is the caller's own code.
+        catalog: any catalog of pyiceberg; it is not changed. An object of another class is returned as it is, because
+            it is the caller's own code.
     """
     if isinstance(catalog, _Guarded) or not issubclass(type(catalog), Catalog):
         return catalog
@@ -43,7 +44,7 @@ def guarded(catalog: C) -> C:
 
 
 class _Guarded(Catalog):
-    """Names are no paths, and table properties choose no file system."""
+    """A catalog that refuses names that could be paths, and ignores file systems in table properties."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return super()._load_file_io({}, location)
@@ -76,13 +77,13 @@ class _Guarded(Catalog):
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """What pyiceberg calls after commits of its own: a file outside of the table stays, whatever names it."""
+        """Delete old metadata files after pyiceberg's own commits, except files outside of the table."""
         inside = [entry for entry in base.metadata_log if is_below(entry.metadata_file, base.location)]
         Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": inside}), metadata)
 
 
 class GuardedMetastore(_Guarded, MetastoreCatalog):
-    """The client writes the metadata files: below the table's location, and this in the warehouse."""
+    """A catalog whose client writes metadata files: below the table's location, which is in the warehouse."""
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:
         resolved = super()._resolve_table_location(location, database_name, table_name)
@@ -111,7 +112,7 @@ class GuardedMetastore(_Guarded, MetastoreCatalog):
 
 
 class _GuardedRest(_Guarded, RestCatalog):
-    """What the server says of a table counts, credentials too; code that it names does not, nor do table properties."""
+    """A REST catalog that follows the server's configuration and credentials, but loads no code the server names."""
 
     def _io_of(self, response: TableResponse) -> FileIO:
         vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)

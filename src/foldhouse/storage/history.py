@@ -1,10 +1,9 @@
-"""The history of a table: its snapshots, how they follow one another, and which of them was the head when.
+"""The history of a table: its snapshots, their lineage, and which of them was the head at what time.
 
-An expiry may remove snapshots between others. The parent of a kept snapshot is then gone, and Iceberg's own log of
-heads begins after the newest removed one, as its specification demands. What is still known of the time before is in
-the table property `foldhouse.thinned`: the nearest kept ancestor of a snapshot, and the older part of the log with its
-gaps. What another tool removed is not in that property: history then ends there, and the moments in between are
-refused.
+`expire` may remove snapshots between others. The parent of a kept snapshot is then gone, and Iceberg's own log of heads
+begins after the newest removed one, as its specification demands. The table property `foldhouse.thinned` keeps what is
+known of the time before: the nearest kept ancestor of a snapshot, and the older part of the log with its gaps. It does
+not list snapshots that another tool removed: there the lineage ends, and time travel into the gap is refused.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _FOREVER_MS = 2**63
 
 @dataclass(frozen=True)
 class HeadSince:
-    """From a moment on, up to the next one of the log, a snapshot was the head.
+    """The head from a moment on, until the next entry of the log.
 
     Args:
         since_ms: in ms since 1970.
-        snapshot_id: `None` where the head of that time was removed, or cannot be told for certain.
+        snapshot_id: `None` if the head of that time was removed or is not known for certain.
     """
 
     since_ms: int
@@ -42,11 +41,11 @@ class HeadSince:
 
 @dataclass(frozen=True)
 class Thinned:
-    """The property as a value.
+    """The value of the table property `foldhouse.thinned`.
 
     Args:
-        below: snapshot id -> its nearest kept ancestor, of snapshots whose parent was removed.
-        heads: the part of the log that Iceberg's own does not hold any more, oldest first.
+        below: id of a snapshot whose parent was removed -> its nearest kept ancestor.
+        heads: the part of the log that Iceberg's own log no longer has, oldest first.
     """
 
     below: Mapping[int, int] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class Thinned:
 
 
 def thinned(metadata: TableMetadata) -> Thinned:
-    """What our expiries removed between the snapshots of a table."""
+    """Return what is stored about the snapshots of a table that foldhouse expired."""
     text = metadata.properties.get(THINNED)
     return Thinned() if text is None else _parsed(text)
 
@@ -68,14 +67,14 @@ def _parsed(text: str) -> Thinned:
         ids = [*below.values(), *(one.snapshot_id for one in known)]
         moments = [one.since_ms for one in known]
         if not all(map(stored.is_id, [*ids, *moments])) or None in moments or None in below.values():
-            raise ValueError("it holds something else than ids and moments")
+            raise ValueError("it contains something other than ids and moments")
         if moments != sorted(moments):
             raise ValueError("its moments are out of order")
         return Thinned(below, known)
 
 
 def to_json(found: Thinned) -> str:
-    """The text of the property."""
+    """Return the text to store in the property."""
     heads = [[one.since_ms, one.snapshot_id] for one in found.heads]
     return json.dumps(
         {"below": {str(name): at for name, at in found.below.items()}, "heads": heads}, separators=(",", ":")
@@ -83,13 +82,13 @@ def to_json(found: Thinned) -> str:
 
 
 def snapshot_of(iceberg: IcebergTable, snapshot_id: int | None) -> Snapshot | None:
-    """A snapshot of the table; `None` where there is none (any more)."""
-    # The newest are asked for most, and stand at the end.
+    """Return a snapshot of the table; `None` if it does not exist, for example because it was expired."""
+    # The newest snapshots are at the end, and are requested most.
     return next((one for one in reversed(iceberg.metadata.snapshots) if one.snapshot_id == snapshot_id), None)
 
 
 def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """A snapshot and those behind it, newest first; from one whose parent was thinned, the nearest kept ancestor."""
+    """Yield the lineage of a snapshot, newest first; a removed parent is replaced by the nearest kept ancestor."""
     listed = {one.snapshot_id: one for one in iceberg.metadata.snapshots}
     below = thinned(iceberg.metadata).below
     while snapshot is not None:
@@ -99,13 +98,13 @@ def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapsh
 
 
 def ancestor(snapshot: Snapshot, listed: Mapping[int, Snapshot], below: Mapping[int, int]) -> int | None:
-    """The id of the parent of a snapshot, or of its nearest kept ancestor; `None` where none is known."""
+    """Return the id of a snapshot's parent, or of its nearest kept ancestor; `None` if neither is known."""
     candidates = (snapshot.parent_snapshot_id, below.get(snapshot.snapshot_id))
     return next((one for one in candidates if one is not None and one in listed), None)
 
 
 def heads(metadata: TableMetadata) -> list[HeadSince]:
-    """Which snapshot was the head since when, oldest first, with what is not known any more."""
+    """Return the log of heads, oldest first, including times whose head is no longer known."""
     listed = {one.snapshot_id: one for one in metadata.snapshots}
     found: list[HeadSince] = []
     for one in thinned(metadata).heads:
@@ -134,18 +133,18 @@ def _stood_on_others(snapshot: Snapshot) -> bool:
 
 
 def _hides_others(last: HeadSince, entry: SnapshotLogEntry, snapshot: Snapshot) -> bool:
-    """Whether something was the head between two neighbours of the log that another tool removed."""
+    """Whether a snapshot that another tool removed was the head between two neighbouring log entries."""
     if last.snapshot_id is None:
         return False
-    is_commit = snapshot.timestamp_ms == entry.timestamp_ms  # else the branch was moved, from wherever it was
+    is_commit = snapshot.timestamp_ms == entry.timestamp_ms  # else the branch was moved, from any snapshot
     return last.snapshot_id == entry.snapshot_id or (is_commit and snapshot.parent_snapshot_id != last.snapshot_id)
 
 
 def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
-    """The snapshot that was the head at a moment; `None` before the first.
+    """Return the snapshot that was the head at a moment; `None` before the first one.
 
     Raises:
-        UnknownSnapshot: it was removed, or cannot be told for certain.
+        UnknownSnapshot: that snapshot was removed, or is not known for certain.
     """
     found = heads(iceberg.metadata)
     place = bisect_right([one.since_ms for one in found], moment_ms) - 1
@@ -156,8 +155,8 @@ def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
         names = [f"{one.snapshot_id} since {_time(one.since_ms)}" for one in near if one.snapshot_id is not None]
         name = ".".join(iceberg.name())
         raise UnknownSnapshot(
-            f"what {name} held at {_time(moment_ms)} was expired, or cannot be told for certain any more; the nearest "
-            f"kept snapshots are {' and '.join(names)}, and `foldhouse history {name}` lists all"
+            f"the snapshot of {name} at {_time(moment_ms)} was expired, or is no longer known for certain; the nearest "
+            f"kept snapshots are {' and '.join(names)}. `foldhouse history {name}` lists all snapshots"
         )
     return found[place].snapshot_id
 
@@ -167,12 +166,12 @@ def _time(moment_ms: float) -> str:
 
 
 def last_as_head(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> dict[int, int]:
-    """Snapshot id -> when it was the head for the last time, in ms; of one that never was, when it was committed."""
+    """Return snapshot id -> when it was last the head, in ms; if it never was the head, its commit time."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in snapshots}
     end = _FOREVER_MS
     for one in reversed(log):
         if one.snapshot_id is None:
-            continue  # how long the one before it stayed is not certain: as long as it can have been
+            continue  # unknown head: assume that the one before it stayed as long as possible
         if one.snapshot_id in ends:
             ends[one.snapshot_id] = max(ends[one.snapshot_id], end)
         end = one.since_ms
@@ -180,7 +179,7 @@ def last_as_head(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> dic
 
 
 def without(metadata: TableMetadata, removed: Set[int]) -> Thinned:
-    """What is known of the history of a table once some snapshots are removed."""
+    """Return the value of `foldhouse.thinned` after some snapshots are removed."""
     listed = {one.snapshot_id: one for one in metadata.snapshots}
     before = thinned(metadata).below
     below: dict[int, int] = {}
@@ -201,6 +200,6 @@ def without(metadata: TableMetadata, removed: Set[int]) -> Thinned:
 
 
 def log_after(metadata: TableMetadata, removed: Set[int]) -> list[SnapshotLogEntry]:
-    """Iceberg's own log once some snapshots are removed: it holds nothing before the newest removed one."""
+    """Return Iceberg's own log after some snapshots are removed: only entries after the newest removed one."""
     places = [place for place, entry in enumerate(metadata.snapshot_log) if entry.snapshot_id in removed]
     return metadata.snapshot_log[places[-1] + 1 :] if places else list(metadata.snapshot_log)

@@ -1,10 +1,10 @@
-"""The name of a file says what it must contain, so that every read can check it.
+"""The digest of a file's contents in its name, so that every read can check the file.
 
-Each file that foldhouse writes is named by a UUID of version 8: half of it random, its last 12 hexadecimal digits the
-beginning of a SHA-256. Of Avro files and table metadata it is that of all bytes; of Parquet files that of the footer,
-because the pages carry checksums of their own. The name stands in the file that references it, up to the catalog: a
-changed bit, a cut file and a file in the place of its neighbour are found wherever they are read. Files of other
-writers have other names and are read as they are.
+Each file that foldhouse writes has a UUID of version 8 in its name. Half of it is random; its last 12 hexadecimal
+digits are the beginning of a SHA-256. For Avro files and table metadata, the digest covers all bytes. For Parquet files
+it covers the footer, because pages have checksums of their own. Each file is referenced by its name, up to the catalog.
+Every read therefore detects a changed bit, a truncated file and a file that replaced another one. Files of other
+writers have other names and are not checked.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _TAIL = 8
 
 
 def new_seal() -> str:
-    """The random half of a name."""
+    """Return the random half of a name."""
     random = str(uuid4())
     return f"{random[:14]}8f1d{random[18:24]}"
 
 
 def sealed(seal: str, digested: bytes | memoryview) -> str:
-    """A name: the random half, and the digest of what it names."""
+    """Return a name: the random half, then the digest of the bytes."""
     return f"{seal}{hashlib.sha256(digested).hexdigest()[:_DIGITS]}"
 
 
 def digest_in(path: str) -> str | None:
-    """The digest that the name of a file holds; `None` for a file that was not written by foldhouse."""
+    """Return the digest in the name of a file; `None` for a file that foldhouse did not write."""
     found = _SEALED.search(path.rpartition("/")[2])
     return found[1] if found else None
 
 
 def check(path: str, digested: bytes | memoryview) -> None:
-    """Compare what was read of a file with its name.
+    """Compare the bytes that were read from a file with the digest in its name.
 
     Raises:
-        CorruptFile: it is not what was written under that name.
+        CorruptFile: the bytes differ from those that were written under that name.
     """
     wanted = digest_in(path)
     if wanted is not None and hashlib.sha256(digested).hexdigest()[:_DIGITS] != wanted:
@@ -59,7 +59,7 @@ WAY_OUT = "Nothing was written; restore the file from a backup, or see `A file o
 
 
 def footer_of(path: str, tail: memoryview) -> memoryview | None:
-    """The footer of a Parquet file with its length and magic; `None` if more bytes of its end are needed.
+    """Return the footer of a Parquet file with its length and magic; `None` if more bytes of its end are needed.
 
     Args:
         path: for the message.
@@ -69,13 +69,13 @@ def footer_of(path: str, tail: memoryview) -> memoryview | None:
         CorruptFile: the file does not end as a Parquet file does.
     """
     if len(tail) < _TAIL or tail[-4:] != _MAGIC:
-        raise CorruptFile(f"{path} is no whole Parquet file: its end is missing ({len(tail)} bytes read). {WAY_OUT}")
+        raise CorruptFile(f"{path} is not a whole Parquet file: its end is missing ({len(tail)} bytes read). {WAY_OUT}")
     length = int.from_bytes(tail[-8:-4], "little") + _TAIL
     return tail[-length:] if length <= len(tail) else None
 
 
 class SealedFile(OutputFile):
-    """An output file that is named once its contents are known.
+    """An output file whose name is chosen once its contents are known.
 
     Args:
         to: the store.
@@ -90,15 +90,15 @@ class SealedFile(OutputFile):
         return self._size
 
     def exists(self) -> bool:
-        """Whether it was written."""
+        """Whether the file was written."""
         return bool(self._location)
 
     def to_input_file(self) -> InputFile:
-        """The written file."""
+        """Return the written file as an input."""
         return self._to.new_input(self._location)
 
     def create(self, overwrite: bool = False) -> _Contents:
-        """A stream that becomes the file when it is closed."""
+        """Return a stream that is written to the store as one file when it is closed."""
         return _Contents(self._written)
 
     def _written(self, contents: bytes) -> None:
@@ -107,7 +107,7 @@ class SealedFile(OutputFile):
 
 
 class _Contents(io.BytesIO):
-    """Bytes in memory, handed over once at the end."""
+    """A stream in memory that passes its bytes on once, when it is closed."""
 
     def __init__(self, then: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -124,10 +124,10 @@ class _Contents(io.BytesIO):
 
 
 def write_whole(to: FileIO, path: str, contents: Any) -> None:
-    """Write a new file at once.
+    """Write a new file with one call.
 
     Raises:
-        OSError: the store refused; the path may hold a part of the file, which nothing references.
+        OSError: the store refused. A part of the file may be at the path; nothing references it.
     """
     with to.new_output(path).create(overwrite=True) as stream:
         stream.write(contents)

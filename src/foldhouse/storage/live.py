@@ -1,7 +1,7 @@
 """The live rows of a snapshot as slices of files, and the difference of two snapshots.
 
-A slice is a data file and the delete files that apply to it. Two snapshots are compared by their slices alone, so that
-the changes between them follow in either direction and across any history: rollback, expiry, a moved branch.
+A slice is a data file and the delete files that apply to it. Two snapshots are compared only by their slices. The
+changes can therefore be computed in either direction and across any history: rollback, expiry, a moved branch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PATH_FIELD_ID = 2147483546
 
 @dataclass(frozen=True)
 class FileRef:
-    """A data file as planning needs it; equal when the path is.
+    """The facts about a data file that planning needs; two are equal if their paths are.
 
-    `lower` and `upper` are Iceberg's serialised bounds by field id; text may be cut short, which keeps them bounds.
-    `nulls` are the ids of columns that are known to hold nothing but nulls.
+    `lower` and `upper` are Iceberg's serialised bounds by field id. Text may be truncated, but they remain bounds.
+    `nulls` are the ids of columns that are known to contain only nulls.
     """
 
     path: str
@@ -58,9 +58,9 @@ class Piece:
 
     Args:
         file: the data file.
-        weight: +1 for rows that are there or were added, -1 for rows that were taken away.
-        only: the rows deleted by these delete files; `None` for all rows.
-        without: but not those deleted by these.
+        weight: +1 for rows that exist or were added, -1 for rows that were removed.
+        only: include only the rows deleted by these delete files; `None` for all rows.
+        without: exclude the rows deleted by these delete files.
     """
 
     file: FileRef
@@ -70,12 +70,12 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it means every row of its file, so that any Parquet reader may read it."""
+        """Whether it includes every row of its file, so that any Parquet reader may read it."""
         return self.only is None and not self.without
 
 
 def without_bounds(piece: Piece) -> Piece:
-    """A piece with what reading takes of its file: bounds, which planning needs, would be sent to every task."""
+    """Return a piece without its file's bounds: only planning needs them, and every task would receive them."""
     return replace(piece, file=replace(piece.file, lower={}, upper={}))
 
 
@@ -87,16 +87,16 @@ def _entries(key: str, manifest: _Manifest) -> tuple[tuple[DataFile, int], ...]:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """A manifest with its file system, equal to every other: the cache goes by the path alone."""
+    """A manifest with its file system; all are equal, so that the cache uses only the path."""
 
     file: ManifestFile = field(compare=False)
     io: FileIO = field(compare=False)
 
 
 def data_manifests(iceberg: IcebergTable, snapshot: Snapshot) -> dict[str, Callable[[], list[DataFile]]] | None:
-    """The manifests of a snapshot by path, each with what gives its live data files; `None` if there are delete files.
+    """Return manifest path -> a function that reads its live data files; `None` if there are delete files.
 
-    For what is known of a file once and for all: manifests never change, and few of them are new in a commit.
+    Callers can cache results by manifest: manifests never change, and a commit adds few of them.
     """
     manifests = [one for one in manifests_of(iceberg.io, snapshot) if one.has_added_files() or one.has_existing_files()]
     if any(one.content == ManifestContent.DELETES for one in manifests):
@@ -109,7 +109,7 @@ def _data_files(manifest: _Manifest) -> list[DataFile]:
 
 
 def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Slice]:
-    """The slices of a snapshot by data file path; none for `None`.
+    """Return the slices of a snapshot by data file path; an empty dict for `None`.
 
     Raises:
         UnknownSnapshot: the table has no such snapshot (it may have been expired).
@@ -125,7 +125,7 @@ def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Sli
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """A snapshot with its table, equal to every other: the cache goes by the table's uuid and the snapshot's id."""
+    """A snapshot with its table; all are equal, so that the cache uses only the table's uuid and the snapshot's id."""
 
     iceberg: IcebergTable = field(compare=False)
     snapshot: Snapshot = field(compare=False)
@@ -150,13 +150,14 @@ def _check_supported(iceberg: IcebergTable, delete_file: DataFile) -> None:
     name = ".".join(iceberg.name())
     if delete_file.content == DataFileContent.EQUALITY_DELETES:
         raise Unsupported(
-            f"{name} holds equality deletes ({delete_file.file_path}), which foldhouse does not read; "
+            f"{name} contains equality deletes ({delete_file.file_path}), which foldhouse does not read; "
             "rewrite the table's data files with the engine that wrote them (Spark: rewrite_data_files)"
         )
     if delete_file.file_format != FileFormat.PARQUET:
         raise Unsupported(
-            f"{name} holds deletes as {delete_file.file_format.value} ({delete_file.file_path}); "
-            "foldhouse reads position deletes in Parquet (format version 2)"
+            f"{name} contains deletes as {delete_file.file_format.value} ({delete_file.file_path}), and foldhouse "
+            "reads only position deletes in Parquet (format version 2); rewrite the table's data files with the engine "
+            "that wrote them"
         )
 
 
@@ -165,12 +166,12 @@ def _partition_key(data_file: DataFile) -> tuple[int, tuple[Any, ...]]:
 
 
 def partition_values(data_file: DataFile) -> tuple[Any, ...]:
-    """The partition a file belongs to, as a tuple in the order of its spec."""
+    """Return the partition of a file, as a tuple in the order of its spec."""
     return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
 
 
 def file_ref(data_file: DataFile) -> FileRef:
-    """A data file of a manifest as planning needs it."""
+    """Return the facts about a data file of a manifest that planning needs."""
     return FileRef(
         path=data_file.file_path,
         rows=data_file.record_count,
@@ -200,15 +201,14 @@ def _may_name(delete_file: DataFile, path: str) -> bool:
 
 
 def pieces_of(slices: Iterable[Slice]) -> list[Piece]:
-    """All live rows of the given slices, as pieces of weight +1."""
+    """Return all live rows of the given slices, as pieces of weight +1."""
     return [Piece(s.file, without=s.deletes) for s in slices]
 
 
 def difference(before: dict[str, Slice], after: dict[str, Slice]) -> list[Piece]:
-    """What was taken away (-1) and what was added (+1) between two sets of slices.
+    """Return the removed (-1) and the added (+1) rows between two sets of slices, as pieces.
 
-    A row that was only moved to another file stands on both sides; whoever folds or shows the pieces cancels equal
-    rows.
+    A row that only moved to another file is both removed and added; the caller must cancel equal rows.
     """
     pieces: list[Piece] = []
     for path, old in before.items():

@@ -1,7 +1,7 @@
-"""Tables that a local catalog lost: found when a lake is opened, a table made or loaded, and refused by name.
+"""Finds tables that a local catalog lost, when a lake is opened or a table is created or loaded.
 
-A `catalog.db` that was deleted, emptied or restored from a backup knows less than the warehouse beside it. To go on
-with it would begin new tables over old ones, without a word. `foldhouse register` mends it.
+A `catalog.db` that was deleted, emptied or restored from a backup knows fewer tables or older states than the warehouse
+beside it. Using it would silently create new tables over old ones. `foldhouse register` repairs the catalog.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from foldhouse.errors import CorruptFile, LostTables
 from foldhouse.storage.warehouse import TableFolder, folders, look_into, path_of, read, version_of, versions
 
 CERTAIN = 2
-"""Versions ahead of the catalog that no failed commit can leave: the second one was written on a first that landed."""
+"""A file this many versions ahead of the catalog proves a lost commit: its predecessor must have landed."""
 _NAMED = 5
 
 
 def check_catalog(lake: Path, catalog_name: str) -> None:
-    """Refuse a lake whose warehouse holds tables while its catalog knows none; nothing is written.
+    """Refuse a lake whose warehouse contains tables although its catalog knows none; nothing is written.
 
     Raises:
-        LostTables: the catalog is missing or empty, and tables are there.
-        CorruptFile: it is damaged or no database, and tables are there.
+        LostTables: the catalog is missing or empty, but the warehouse contains tables.
+        CorruptFile: the catalog is damaged or not a database, and the warehouse contains tables.
     """
-    stored = list(folders(lake))  # before the catalog: a table that is being made is in it first
+    stored = list(folders(lake))  # listed before the catalog is read, so that a table created in between is no loss
     known = known_tables(lake, catalog_name) if stored else None
     if known is None or known:
         return
@@ -34,16 +34,16 @@ def check_catalog(lake: Path, catalog_name: str) -> None:
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         was = "knows no table" if (lake / "catalog.db").is_file() else "is missing"
         raise LostTables(
-            f"{lake / 'catalog.db'} {was}, and {lake / 'warehouse'} holds {', '.join(lost[:_NAMED])}{more}; "
-            f"`foldhouse register --lake {lake}` has the catalog know them again, from the tables' own metadata"
+            f"{lake / 'catalog.db'} {was}, but {lake / 'warehouse'} contains {', '.join(lost[:_NAMED])}{more}; "
+            f"run `foldhouse register --lake {lake}` to register them again from the tables' own metadata"
         )
 
 
 def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
-    """Table -> metadata file, as `catalog.db` says; nothing if it is missing, `None` if it cannot be read at present.
+    """Return table -> metadata file from `catalog.db`; empty if it is missing, `None` if it cannot be read now.
 
     Raises:
-        CorruptFile: it is damaged, or no SQLite database.
+        CorruptFile: `catalog.db` is damaged, or not a SQLite database.
     """
     path = lake / "catalog.db"
     if not path.is_file():
@@ -56,22 +56,22 @@ def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
         finally:
             connection.close()
     except sqlite3.OperationalError as failure:
-        return {} if "no such table" in str(failure) else None  # locked or unreadable: opening it says so
+        return {} if "no such table" in str(failure) else None  # locked or unreadable: opening it raises
     except sqlite3.DatabaseError as failure:
         raise CorruptFile(
-            f"{path} is damaged, or no SQLite database ({failure}); move it and its -wal and -shm files away, and run "
-            f"`foldhouse register --lake {lake}`, which makes a new catalog from the tables' own metadata"
+            f"{path} is damaged, or not a SQLite database ({failure}); move it and its -wal and -shm files away, and "
+            f"run `foldhouse register --lake {lake}`, which creates a new catalog from the tables' own metadata"
         ) from failure
     return {f"{namespace}.{name}": location or "" for namespace, name, location in rows}
 
 
 def lost_table(name: str, folder: Path, known: Collection[str]) -> TableFolder | None:
-    """What a folder holds of a table that no known metadata file is of, if that is anything.
+    """Return the contents of a table folder that no known metadata file belongs to, if it has snapshots.
 
     Args:
-        name: of the table that is looked for.
-        folder: where it would be.
-        known: the metadata files that the catalog names, after the folder was looked into.
+        name: of the table.
+        folder: where the table's files would be.
+        known: the metadata files that the catalog references, read after the folder was found.
     """
     if not versions(folder) or any(path_of(one).parent.parent == folder for one in known):
         return None
@@ -80,7 +80,7 @@ def lost_table(name: str, folder: Path, known: Collection[str]) -> TableFolder |
 
 
 def check_newest(name: str, metadata_location: str, uuid: str) -> None:
-    """Refuse a table of which the catalog names an older metadata file than one that was committed.
+    """Refuse a table if the catalog references an older metadata file than the newest committed one.
 
     Raises:
         LostTables: newer commits are on disk; the catalog was restored from a backup.
@@ -94,7 +94,7 @@ def check_newest(name: str, metadata_location: str, uuid: str) -> None:
         found = read(one, at)
         if not isinstance(found, str) and str(found.metadata.table_uuid) == uuid:
             raise LostTables(
-                f"the catalog has {name} at metadata file {path.name}, and {one.name} is newer by {at - version} "
-                f"commits: the catalog is of an older backup. `foldhouse register {name}` moves it forward; to stay "
-                "at the older state, move the newer files away"
+                f"the catalog has {name} at metadata file {path.name}, but {one.name} is newer by {at - version} "
+                f"commits: the catalog is from an older backup. Run `foldhouse register {name}` to move it forward; to "
+                "stay at the older state, move the newer files away"
             )

@@ -1,4 +1,4 @@
-"""Table metadata whose file name says what it must contain, and a SQL catalog that writes and checks it."""
+"""Table metadata files with a digest in their name, and a SQL catalog that writes and checks them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from foldhouse.storage.updated import contents
 
 _GZIP = ".gz.metadata.json"
 UNPACKED_BYTES = 256 * 2**20
-"""The most that a compressed metadata file may hold; a gzip of zeros is a thousand times larger unpacked."""
+"""The limit of a compressed metadata file once unpacked; a gzip of zeros grows a thousandfold."""
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
 
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Read a metadata file, which must be the one that its name promises.
+    """Read a metadata file, and check it against the digest in its name.
 
     Raises:
-        CorruptFile: the file holds something else, or more than `UNPACKED_BYTES` once unpacked.
-        OSError: it is missing, or the store refused.
+        CorruptFile: the file has other contents, or more than `UNPACKED_BYTES` once unpacked.
+        OSError: the file is missing, or the store refused.
     """
     with io.new_input(location).open() as source:
         found = source.read()
@@ -43,16 +43,16 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
         plain = _unpacked(found) if location.endswith(_GZIP) else found
         if plain is not None:
             return TableMetadataUtil.parse_raw(plain.decode())
-    except Exception as failure:  # whatever a parser says of bytes that are no metadata
+    except Exception as failure:  # whatever a parser raises for bytes that are not metadata
         reason = (str(failure).splitlines() or ["no message"])[0]
-        raise CorruptFile(f"{location} is damaged: it is no metadata of a table ({reason}). {WAY_OUT}") from failure
+        raise CorruptFile(f"{location} is damaged: it is not table metadata ({reason}). {WAY_OUT}") from failure
     raise CorruptFile(
         f"{location} has more than {UNPACKED_BYTES:,} bytes unpacked, the limit of compressed metadata. {WAY_OUT}"
     )
 
 
 def _unpacked(packed: bytes) -> bytes | None:
-    """The contents of a gzip, or `None` if they are longer than the limit; no more than that is unpacked."""
+    """Return the contents of a gzip; `None` if they exceed the limit, beyond which nothing is unpacked."""
     with gzip.GzipFile(fileobj=streams.BytesIO(packed)) as source:
         plain = source.read(UNPACKED_BYTES + 1)
     return plain if len(plain) <= UNPACKED_BYTES else None
@@ -60,10 +60,10 @@ def _unpacked(packed: bytes) -> bytes | None:
 
 @lru_cache(maxsize=1024)
 def check_home(warehouse: str, location: str) -> None:
-    """Refuse metadata in the warehouse of another local lake: the catalog is a copy, or stands in the wrong folder.
+    """Refuse metadata in the warehouse of another local lake: the catalog was copied, or is in the wrong folder.
 
     Raises:
-        CorruptFile: it is; a commit would change the other lake.
+        CorruptFile: the metadata is in another lake, which a commit would change.
     """
     if not warehouse.startswith("file:") or not location.startswith("file:") or location.startswith(f"{warehouse}/"):
         return
@@ -71,15 +71,15 @@ def check_home(warehouse: str, location: str) -> None:
     for folder in Path(unquote(urlsplit(location).path)).parents:
         if folder.name == "warehouse" and (folder.parent / "catalog.db").is_file() and folder.parent != home:
             raise CorruptFile(
-                f"{home / 'catalog.db'} is the catalog of another lake, {folder.parent}: it was copied, or put into "
-                f"the wrong folder. Open {folder.parent} instead, or restore this lake's own file from a backup"
+                f"{home / 'catalog.db'} is the catalog of another lake, {folder.parent}: it was copied, or is in the "
+                f"wrong folder. Open {folder.parent} instead, or restore this lake's own file from a backup"
             )
 
 
 class SealedCatalog(GuardedMetastore, SqlCatalog):
-    """A SQL catalog whose commits write metadata under names that say what it holds.
+    """A SQL catalog whose commits write metadata files with a digest of their contents in their names.
 
-    pyiceberg names a metadata file before it is written, so the name is made again of the bytes that will be written.
+    pyiceberg chooses the name of a metadata file before its bytes are known, so the name is replaced afterwards.
     """
 
     _prepared = threading.local()
@@ -91,8 +91,8 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
             if len(written) > UNPACKED_BYTES:
                 raise Unsupported(
                     f"the metadata of {'.'.join(staged.name())} has {len(written):,} bytes, and a compressed file of "
-                    f"more than {UNPACKED_BYTES:,} would not be read again; expire snapshots, or set the table's "
-                    "write.metadata.compression-codec to none. Nothing was committed"
+                    f"more than {UNPACKED_BYTES:,} could not be read again. Nothing was committed; expire snapshots, "
+                    "or set the table's write.metadata.compression-codec to none"
                 )
             written = gzip.compress(written, compresslevel=1)
         staged.metadata_location = _UUID.sub(sealed(new_seal(), written), staged.metadata_location)
@@ -104,7 +104,7 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
         self._prepared.file = (None, b"")
         if location == metadata_path:
             write_whole(io, metadata_path, written)
-        else:  # the first metadata of a table, which pyiceberg names before anybody is asked
+        else:  # the first metadata of a table, whose name pyiceberg chooses without calling the method above
             super()._write_metadata(metadata, io, metadata_path)
 
     def _resolve_table_location(self, location: str | None, database_name: str, table_name: str) -> str:

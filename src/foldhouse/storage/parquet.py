@@ -1,4 +1,4 @@
-"""Parquet files read so that damage is found: the footer by the digest in the name, pages by their checksums."""
+"""Reads Parquet files and detects damage: of the footer by the digest in the name, of pages by their checksums."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _AT_ONCE = 16
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Raise what reading a file of a table fails with as an error of ours.
+    """Translate the errors of reading a file of a table into errors of foldhouse.
 
     Raises:
-        CorruptFile: the file is missing, cut short, or holds other bytes than were written.
+        CorruptFile: the file is missing or truncated, or its bytes differ from those that were written.
         StorageError: the store refused.
     """
     try:
         yield
     except FileNotFoundError as failure:
         raise CorruptFile(
-            f"{path} is missing: it was expired while it was read, in which case running again is right, or it was "
-            f"lost. {WAY_OUT}"
+            f"{path} is missing: it was expired while it was read, and then running again helps, or it was lost. "
+            f"{WAY_OUT}"
         ) from failure
     except OSError as failure:
         if failure.errno is not None:
             raise StorageError(f"{path} cannot be read: {failure}. Nothing was written; try again") from failure
-        raise _damaged(path, failure) from failure  # Arrow says so of bytes that it cannot take
+        raise _damaged(path, failure) from failure  # Arrow raises an OSError without errno for bytes it cannot decode
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
         raise _damaged(path, failure) from failure
 
@@ -46,7 +46,7 @@ def _damaged(path: str, failure: Exception) -> CorruptFile:
 
 
 def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
-    """The footer of a Parquet file, which must be the one that the file's name promises.
+    """Read the footer of a Parquet file, and check it against the digest in the file's name.
 
     Raises:
         CorruptFile, StorageError: see `reading`.
@@ -56,7 +56,7 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
 
 
 def check_footers(io: FileIO, paths: Sequence[str]) -> None:
-    """Check the footers of files that another engine will read: it verifies pages, and knows no digests in names.
+    """Check the footers of files that another engine will read: it verifies pages, but not digests in names.
 
     Raises:
         CorruptFile, StorageError: see `reading`.
@@ -84,21 +84,21 @@ def _checked_footer(io: FileIO, path: str) -> memoryview:
 
 
 def opened(source: Any, footer: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
-    """A Parquet file whose pages are compared with their checksums, if it has any.
+    """Open a Parquet file so that its pages are compared with their checksums, if it has any.
 
     Args:
         source: the open file.
-        footer: as `read_footer` gave it.
+        footer: the result of `read_footer`.
         options: see `pyarrow.parquet.ParquetFile`.
     """
     return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True, **options)
 
 
 def check_rows(path: str, found: int, wanted: int) -> None:
-    """Compare a number of rows with what the manifest or the footer says.
+    """Compare a number of rows with the number in the manifest or the footer.
 
     Raises:
         CorruptFile: they differ.
     """
     if found != wanted:
-        raise CorruptFile(f"{path} holds {found} rows where {wanted} were written. {WAY_OUT}")
+        raise CorruptFile(f"{path} has {found} rows, but {wanted} were written. {WAY_OUT}")

@@ -1,8 +1,8 @@
-"""Where the files of a table may be: below its location, whatever its metadata says.
+"""The allowed places of a table's files: below its location, whatever its metadata contains.
 
-The metadata of a table is data, which others write. It chooses neither code nor a place outside of the table: the file
-system and the location provider come from the catalog's configuration, paths that lead elsewhere are refused by name,
-and no file outside of the table is deleted because metadata names it.
+The metadata of a table is data that others can write. It chooses neither code nor places outside of the table. The file
+system and the location provider come from the catalog's configuration. Paths that lead elsewhere are refused by name,
+and no file outside of the table is deleted because metadata references it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _LOCAL = "file"
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path leads to something below a folder, as the file system reads both.
+    """Whether a path leads to something below a folder, as the file system resolves both.
 
         file:/w/t/data/a    file:///w/t    -> yes
         /w/t/../u/a         file:///w/t    -> no
-        s3://b/t/../u/a     s3://b/t       -> no: a store takes `..` for a name, and others do not
+        s3://b/t/../u/a     s3://b/t       -> no: an object store treats `..` as a name, other programs do not
 
-    Symbolic links on the way are followed; the last part is taken as it is.
+    Symbolic links on the way are followed, except in the last part of the path.
     """
     inside, outside = _parts(path), _parts(folder, is_folder=True)
     if inside is None or outside is None:
@@ -40,12 +40,12 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def places_of(location: str, properties: Mapping[str, str], configuration: Mapping[str, str]) -> LocationProvider:
-    """What gives new files of a table their places.
+    """Return the location provider for new files of a table.
 
     Args:
-        location: the table's, as its metadata says.
-        properties: the table's. Paths below the location are honoured; a location provider it names is not loaded.
-        configuration: the catalog's, which may name a location provider, and the warehouse.
+        location: the table's location, from its metadata.
+        properties: the table's properties. Paths below the location are used; a location provider is not loaded.
+        configuration: of the catalog; it contains the warehouse, and may name a location provider.
 
     Raises:
         Unsupported: the location is outside of a local warehouse, or a path of the properties outside of the location.
@@ -53,15 +53,15 @@ def places_of(location: str, properties: Mapping[str, str], configuration: Mappi
     warehouse = configuration.get(WAREHOUSE, "")
     if _is_local(warehouse) and not is_below(location, warehouse):
         raise Unsupported(
-            f"a table is at {location!r}, outside of the warehouse {warehouse} of this lake; foldhouse reads it, and "
-            "neither writes nor deletes anything there. Create it again within the lake, or open the lake it belongs to"
+            f"a table is at {location!r}, outside of the warehouse {warehouse} of this lake; foldhouse reads it, but "
+            "does not write or delete anything there. Create it again in this lake, or open the lake it belongs to"
         )
     for name in _PATHS:
         path = properties.get(name)
         if path and not is_below(f"{path.rstrip('/')}/x", location):
             raise Unsupported(
                 f"{name}={path!r} is not below the table's location {location}, and foldhouse writes nothing outside "
-                f"of it; unset the property {name}, or name a folder below the location"
+                f"of it; unset the property {name}, or set it to a folder below the location"
             )
     chosen = {name: text for name, text in properties.items() if name != _PROVIDER}
     if _PROVIDER in configuration:
@@ -69,28 +69,31 @@ def places_of(location: str, properties: Mapping[str, str], configuration: Mappi
     try:
         return load_location_provider(location, chosen)
     except ValueError as failure:
-        raise Unsupported(f"files of the table at {location} cannot be given a place: {failure}") from failure
+        raise Unsupported(
+            f"the location provider for the table at {location} cannot be loaded: {failure}; correct the catalog's "
+            f"{_PROVIDER}"
+        ) from failure
 
 
 def places(iceberg: IcebergTable) -> LocationProvider:
-    """What gives new files of a loaded table their places; see `places_of`."""
+    """Return the location provider for new files of a loaded table; see `places_of`."""
     return places_of(iceberg.location(), iceberg.properties, iceberg.io.properties)
 
 
 def is_its_own(iceberg: IcebergTable, path: str) -> bool:
-    """Whether a path is below the table's location, and that within a local warehouse: only then may it be deleted."""
+    """Whether a path may be deleted: it is below the table's location, which is within a local warehouse if any."""
     warehouse = str(iceberg.io.properties.get(WAREHOUSE, ""))
     is_at_home = not _is_local(warehouse) or is_below(iceberg.location(), warehouse)
     return is_at_home and is_below(path, iceberg.location())
 
 
 def _is_local(warehouse: str) -> bool:
-    """Whether a warehouse is a folder; that of a catalog server may be a mere name."""
+    """Whether a warehouse is a local folder; the warehouse of a catalog server may be only a name."""
     return warehouse.startswith((f"{_LOCAL}:", "/"))
 
 
 def _parts(path: str, *, is_folder: bool = False) -> tuple[str, ...] | None:
-    """Scheme and names; of a local path those that symbolic links lead to. `None` for what is no path."""
+    """Return the scheme and names of a path, after following local symbolic links; `None` if it is not a path."""
     if not path or "\0" in path:
         return None
     try:
@@ -100,7 +103,7 @@ def _parts(path: str, *, is_folder: bool = False) -> tuple[str, ...] | None:
     if scheme != _LOCAL:
         names = plain.strip("/").split("/")
         return None if {"", ".", ".."} & set(names) else (_ALIASES.get(scheme, scheme), *names)
-    if not plain.startswith("/"):  # file://host/path, which the file system would take for a relative one
+    if not plain.startswith("/"):  # file://host/path, which the file system would treat as relative
         return None
     above, _, last = plain.rstrip("/").rpartition("/")
     if last in ("", ".", "..") and not is_folder:

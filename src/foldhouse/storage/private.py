@@ -1,10 +1,12 @@
-"""Folders for temporary files: of one process, readable by its user alone, and removed by the next one after a crash.
+"""Private folders for the temporary files of one process; after a crash, a later process removes them.
 
-    <temporary directory>/foldhouse-run-k3x9a2/     0700, locked by the process that made it
+    <temporary directory>/foldhouse-run-k3x9a2/     0700, locked by the process that created it
 
-A folder is made under a name that nobody can know before (`mkdtemp`), so that nobody can have put a link there. Its
-process holds a lock on it, which the system lets go of however the process ends. Whoever makes a folder first removes
-those whose lock is free.
+Only the user of the process can read the folder.
+
+The name of a folder cannot be predicted (`mkdtemp`), so that nobody can have put a link there. Its process holds a lock
+on the folder, which the system releases however the process ends. A process that creates a folder first removes the
+folders whose lock is free.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ _ATTEMPTS = 100
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A new folder that only this user can enter; gone afterwards, or, where the process is killed, with the next one.
+    """Create a folder that only this user can enter, and remove it afterwards.
 
-    Folders of others, links, and folders that a process still holds are never touched.
+    If the process is killed, the next call removes the folder. Folders of other users, links, and folders that a
+    process still locks are never touched.
 
     Raises:
         OSError: the temporary directory cannot be written to.
@@ -46,11 +49,14 @@ def _made() -> tuple[Path, int]:
         lock = _locked(path)
         if lock is not None:
             return path, lock
-    raise FileExistsError(f"no folder in {tempfile.gettempdir()} could be kept; something else removes them at once")
+    raise FileExistsError(
+        f"a temporary folder in {tempfile.gettempdir()} could not be kept in {_ATTEMPTS} attempts: something else "
+        "removes new folders at once; stop it, or set TMPDIR to another directory"
+    )
 
 
 def _locked(path: Path) -> int | None:
-    """A lock on a folder of this user that nobody else can enter; `None` where it is none, or somebody holds it."""
+    """Lock a folder; `None` if it is not this user's private folder, or another process has locked it."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -59,7 +65,7 @@ def _locked(path: Path) -> int | None:
         held = os.fstat(opened)
         if held.st_uid == os.geteuid() and stat.S_IMODE(held.st_mode) == 0o700:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(held, os.lstat(path)):  # nobody removed it in between
+            if os.path.samestat(held, os.lstat(path)):  # no other process removed it in between
                 return opened
     except OSError:
         pass
@@ -68,10 +74,10 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove_left(temporary: Path) -> None:
-    """Remove the folders of processes that are gone."""
+    """Remove the folders of processes that have ended."""
     try:
         names = [one.name for one in os.scandir(temporary) if one.name.startswith(PREFIX)]
-    except OSError:  # a directory that may be written to and not listed
+    except OSError:  # a directory that can be written to but not listed
         return
     for name in names:
         path = temporary / name

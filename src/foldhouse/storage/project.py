@@ -1,6 +1,6 @@
-"""Arrow rows of a file as rows of a later schema: columns found by field id, widened, null where the file lacks them.
+"""Converts Arrow rows of a file to a later schema: columns are found by field id and widened, missing ones are null.
 
-Nested fields, too. A null list stays null, which pyiceberg's own projection turns into an empty one.
+The same holds for nested fields. A null list stays null, while pyiceberg's own projection makes it an empty list.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 
 def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
-    """Rows as they were written -> rows of another schema of the same table.
+    """Convert rows as they were written to another schema of the same table.
 
     Args:
-        rows: top-level columns of a file, none of them renamed.
+        rows: top-level columns of a file, under their names in the file.
         held: the file's schema; it may have more columns than `rows`.
-        wanted: the columns to give, in this order.
+        wanted: the columns to return, in this order.
 
     Returns:
-        The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader gives them.
+        The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
     """
     known = {field.field_id: field for field in held.fields if field.name in rows.column_names}
     if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
@@ -36,13 +36,13 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Rows with texts and bytes of Arrow's plain types, whatever types the writer of the file noted in it."""
+    """Cast texts and bytes to Arrow's plain types, whatever Arrow types the writer of the file stored in it."""
     plain = pa.schema([_small_field(field) for field in rows.schema])
     return rows if plain.types == rows.schema.types else rows.cast(plain)
 
 
 def plain_type(kind: IcebergType) -> pa.DataType:
-    """The Arrow type that a Parquet reader gives for an Iceberg type."""
+    """Return the Arrow type that a Parquet reader returns for an Iceberg type."""
     return _small(schema_to_pyarrow(kind, include_field_ids=False))
 
 
@@ -68,7 +68,7 @@ def _as(values: pa.Array, held: NestedField, wanted: NestedField) -> pa.Array:
     have, want = held.field_type, wanted.field_type
     if have == want:
         return values
-    if values.offset:  # a slice: nested parts would be seen whole
+    if values.offset:  # the array is a slice, but `values.values` below would return its unsliced child
         values = values.take(pa.array(range(len(values)), pa.int64()))
     if isinstance(have, StructType) and isinstance(want, StructType):
         return _as_struct(values, have, want)

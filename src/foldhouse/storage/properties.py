@@ -1,4 +1,4 @@
-"""Iceberg's own properties of a table that say how it is written, read and checked before anything is written."""
+"""Iceberg's own table properties for writing, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MERGE_FROM_MANIFESTS = 8
 
 @dataclass(frozen=True)
 class WriteProperties:
-    """How a table is written.
+    """The write settings of a table.
 
     Args:
-        codec: of Parquet's pages, by Arrow's name.
-        level: of the codec; `None` for the codec's own.
-        row_group_bytes: of rows in memory; `None` for groups of 65,536 rows.
-        target_bytes: that a data file should not exceed; `None` for what suits the operation.
-        merge_from: so many manifests are merged into one at a commit; `None` for never.
-        metadata_suffix: what the names of metadata files end with.
+        codec: Arrow's name of the codec of Parquet pages.
+        level: the compression level; `None` for the codec's default.
+        row_group_bytes: the size of a row group, measured in memory; `None` for groups of 65,536 rows.
+        target_bytes: the size that a data file should not exceed; `None` for the default of the operation.
+        merge_from: the number of manifests from which a commit merges them; `None` for never.
+        metadata_suffix: the end of the names of metadata files.
     """
 
     codec: str = "zstd"
@@ -51,7 +51,7 @@ def write_properties(properties: Mapping[str, str]) -> WriteProperties:
     """Read the properties of a table.
 
     Raises:
-        InvalidProperty: a value that cannot be used, by name.
+        InvalidProperty: a value is not valid; the message names the property.
     """
     names = (CODEC, LEVEL, ROW_GROUP_BYTES, TARGET_BYTES, MERGE_FROM, MERGES, METADATA_CODEC)
     return _read(tuple((name, properties[name]) for name in names if name in properties))
@@ -76,7 +76,7 @@ def _read(given: tuple[tuple[str, str], ...]) -> WriteProperties:
 def _one_of(said: Mapping[str, str], name: str, default: str, known: Mapping[str, object]) -> str:
     text = said.get(name, default).lower()
     if text not in known:
-        raise InvalidProperty(f"the property {name} is {said[name]!r}; it can be {', '.join(known)}")
+        raise InvalidProperty(f"the property {name} is {said[name]!r}; set it to one of {', '.join(known)}")
     return text
 
 
@@ -85,7 +85,7 @@ def _whole(said: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**63):
-        raise InvalidProperty(f"the property {name} is {text!r}; a whole number above 0 is needed")
+        raise InvalidProperty(f"the property {name} is {text!r}; set it to a whole number above 0")
     return int(text)
 
 
@@ -94,7 +94,7 @@ def _level(said: Mapping[str, str], codec: str) -> int | None:
     if text is None or text.lower() == "null":
         return None
     if levels is None:
-        raise InvalidProperty(f"the property {LEVEL} is {text!r}; {codec}, the {CODEC}, has no levels")
+        raise InvalidProperty(f"the property {LEVEL} is {text!r}, but {codec}, the {CODEC}, has no levels; remove it")
     if not (text.isascii() and text.isdigit() and levels[0] <= int(text) <= levels[1]):
-        raise InvalidProperty(f"the property {LEVEL} is {text!r}; {codec} has the levels {levels[0]} to {levels[1]}")
+        raise InvalidProperty(f"the property {LEVEL} is {text!r}; {codec} has levels from {levels[0]} to {levels[1]}")
     return int(text)

@@ -1,4 +1,4 @@
-"""A lost race is started over: how often, and after what wait, is said here alone."""
+"""Retries after a lost race; the number of attempts and the waits are defined only here."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _LONGEST_WAIT_SECONDS = 2.0
 
 
 def until_won(attempt: Callable[[], T], after_a_loss: Callable[[], None] | None = None) -> T:
-    """Try until no other writer commits in between, with a random wait that grows, so that two do not meet again.
+    """Retry until no other writer commits in between.
+
+    The wait between attempts is random and grows, so that two writers do not collide again.
 
     Args:
-        attempt: reads what it needs, or what `after_a_loss` read; commits once.
-        after_a_loss: keeps what is still right of the work done, so that it need not be done again.
+        attempt: reads its input, or uses the input that `after_a_loss` read, and commits once.
+        after_a_loss: keeps the part of the work that is still right, so that it is not repeated.
 
     Raises:
-        CommitConflict: the race was lost each time; nothing was committed.
+        CommitConflict: every attempt lost the race; nothing was committed.
     """
     for number in range(1, ATTEMPTS + 1):
         try:

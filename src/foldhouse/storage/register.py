@@ -1,7 +1,7 @@
-"""Tables registered again in a catalog that lost them, or has them at an older state, from their own metadata files.
+"""Registers tables again, from their own metadata files, if the catalog lost them or has them at an older state.
 
-Guarantee: nothing but the catalog changes. Doing it twice changes nothing more; a crash leaves some tables registered,
-and running it again goes on.
+Guarantee: only the catalog changes. A second run changes nothing more. A crash leaves some tables registered, and the
+next run registers the others.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ DUE = ("register", "move forward")
 
 @dataclass(frozen=True)
 class Registered:
-    """What becomes, or became, of one table.
+    """The planned or finished registration of one table.
 
     Args:
-        table: its name, after its folder.
-        action: `register`, `move forward`, `none` where the catalog has it right, or `refuse`.
+        table: the table's name, taken from its folder.
+        action: `register`, `move forward`, `none` if the catalog stays as it is, or `refuse`.
         location: of the table.
-        metadata_file: the name of the file that the catalog then goes by, if one was found.
-        snapshot_id: its head.
-        last_commit_ms: when it was written, in ms since 1970.
-        notes: files that were passed over, and why; why it is refused.
+        metadata_file: the name of the file that the catalog references afterwards, if one was found.
+        snapshot_id: the table's head.
+        last_commit_ms: when that file was written, in ms since 1970.
+        notes: skipped files with the reason, or why the table is refused.
     """
 
     table: str
@@ -60,23 +60,23 @@ class Registered:
 def register(
     lake: Path, names: Collection[str] = (), metadata_file: str | None = None, *, dry_run: bool = True
 ) -> list[Registered]:
-    """Have the catalog of a lake know the tables of its warehouse again, each at its newest committed state.
+    """Register the tables of a lake's warehouse in its catalog again, each at its newest committed state.
 
-    A metadata file that is one version ahead of the catalog's may be of a commit that never landed: it is noted, and
-    taken only if it is named.
+    A metadata file that is one version ahead of the catalog's may belong to a commit that never landed. It is noted,
+    and used only if `metadata_file` names it.
 
     Args:
         lake: the lake's folder.
-        names: only these tables.
-        metadata_file: of a single table, the name of the file to take, where two are the newest.
-        dry_run: say what would be done, and write nothing.
+        names: only these tables; all by default.
+        metadata_file: the name of the file to use for a single table, for example if two files are the newest.
+        dry_run: only return the plan, and write nothing.
 
     Returns:
-        What becomes of each table, sorted by name.
+        The plan or result of each table, sorted by name.
 
     Raises:
-        UnknownTable: a name that no folder of the warehouse has.
-        FoldhouseError: a metadata file that is not there or not whole.
+        UnknownTable: no folder of the warehouse has one of the names.
+        FoldhouseError: `metadata_file` does not exist or is not whole.
         CorruptFile: `catalog.db` is damaged.
     """
     lake = lake.resolve()
@@ -86,10 +86,12 @@ def register(
         raise FoldhouseError(f"{lake / 'catalog.db'} cannot be read at present; try again")
     if missing := sorted(set(names) - set(found)):
         raise UnknownTable(
-            f"{lake / 'warehouse'} has no folder of {missing[0]}; it has {', '.join(found) or 'no tables'}"
+            f"{lake / 'warehouse'} has no folder of {missing[0]}; choose from {', '.join(found) or '(no tables)'}"
         )
     if metadata_file is not None and len(names) != 1:
-        raise FoldhouseError("a metadata file is of one table: name that table")
+        raise FoldhouseError(
+            f"a metadata file belongs to one table, but {len(names)} tables are named; name only its table"
+        )
     wanted = {name: folder for name, folder in found.items() if not names or name in names}
     planned = [_planned(name, folder, known, metadata_file) for name, folder in wanted.items()]
     if not dry_run and any(one.action in DUE for one in planned):
@@ -117,19 +119,19 @@ def _planned(name: str, folder: Path, known: Mapping[str, str], metadata_file: s
         return Registered(name, "none", None, path_of(now).name, notes=reason)
     if len(inside.newest) > 1:
         files = ", ".join(sorted(one.path.name for one in inside.newest))
-        note = f"two commits raced for the newest version, and one of them lost: name one with --metadata ({files})"
+        note = f"two commits raced for the newest version, and one of them lost: choose one with --metadata ({files})"
         return Registered(name, "refuse", notes=(note, *inside.skipped))
     return _taken(name, now, inside.newest[0], inside.skipped)
 
 
 def _not_forward(now: Path, inside: TableFolder) -> tuple[str, ...] | None:
-    """Why a table that the catalog knows stays where it is, if it does."""
+    """Return notes on why a known table is not moved forward; `None` if it is to be moved."""
     version, newest = version_of(now), inside.newest[0]
     if version is None or newest.version <= version:
         return ()
     if newest.version >= version + CERTAIN:
         return None
-    return (f"{newest.path.name} is newer, and may be of a commit that never landed: --metadata takes it",)
+    return (f"{newest.path.name} is newer, but may be of a commit that never landed: --metadata uses it",)
 
 
 def _named(folder: Path, metadata_file: str, now: str | None) -> MetadataFile:
@@ -139,9 +141,7 @@ def _named(folder: Path, metadata_file: str, now: str | None) -> MetadataFile:
     if isinstance(found, str):
         raise FoldhouseError(f"{path} cannot be registered: {found}")
     if now is not None and found.version < (version_of(path_of(now)) or 0):
-        raise FoldhouseError(
-            f"{path} is older than {now}, where the catalog has the table; roll the table back instead"
-        )
+        raise FoldhouseError(f"{path} is older than {now}, which the catalog references; roll the table back instead")
     return found
 
 
@@ -171,7 +171,7 @@ def _done(catalog: SqlCatalog, one: Registered, now: str | None) -> None:
         try:
             catalog.register_table(one.table, location)
         except TableAlreadyExistsError:
-            raise CommitConflict(f"{one.table} was registered by somebody else meanwhile; look again") from None
+            raise CommitConflict(f"{one.table} was registered by another process meanwhile; run it again") from None
         return
     with Session(catalog.engine) as session:
         moved = session.execute(
@@ -185,5 +185,5 @@ def _done(catalog: SqlCatalog, one: Registered, now: str | None) -> None:
             .values(metadata_location=location, previous_metadata_location=now)
         )
         if getattr(moved, "rowcount", 0) < 1:
-            raise CommitConflict(f"{one.table} was committed to by somebody else meanwhile; look again")
+            raise CommitConflict(f"{one.table} was committed to by another writer meanwhile; run it again")
         session.commit()

@@ -1,8 +1,7 @@
-"""The one place where files of a table are deleted: those below its location, and none elsewhere.
+"""The only module that deletes files of a table: those below its location, and no others.
 
-A table's metadata is data that others write, too. A path in it may be anything, so it is looked at before it is
-deleted: without its scheme, its `..` and, on this machine's disk, its symbolic links, it has to lie below the table's
-location.
+A table's metadata is data that others can write too, so a path in it may be anything. A path is checked before it is
+deleted. It must lead below the table's location. Local symbolic links are resolved; `..` in other stores is refused.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _ON_DISK = re.compile(r"^(file:)?/+")
 
 
 def delete(iceberg: IcebergTable, path: str) -> bool:
-    """Delete a file of a table, if it lies below the table's location.
+    """Delete a file of a table if it is below the table's location.
 
     Returns:
-        Whether it was there, and is gone now. One that cannot be deleted is left: nothing names it, so it is an orphan.
+        Whether the file existed and was deleted. A file that cannot be deleted stays as an orphan.
     """
     if not is_its_own(iceberg, path):
         return False
@@ -36,7 +35,7 @@ def delete(iceberg: IcebergTable, path: str) -> bool:
 
 
 def size_of(io: FileIO, path: str) -> int:
-    """The bytes of a file; 0 where it cannot be told."""
+    """Return the size of a file in bytes; 0 if it is not known."""
     try:
         return len(io.new_input(path))
     except OSError:
@@ -44,7 +43,7 @@ def size_of(io: FileIO, path: str) -> int:
 
 
 def plain(path: str) -> str:
-    """A path that can be compared: `file:/x`, `file:///x` and `/x` are the same file, so is what a link points to."""
+    """Normalise a path for comparison: `file:/x`, `file:///x` and `/x` become equal, and links are resolved."""
     if _ON_DISK.match(path):
         folder, name = os.path.split(on_disk(path))
         whole = os.path.join(os.path.realpath(folder), name)
@@ -54,15 +53,15 @@ def plain(path: str) -> str:
 
 
 def on_disk(path: str) -> str:
-    """The path on this machine's disk of a `file:` path or a bare one."""
+    """Return the local path of a `file:` path or of a path without a scheme."""
     return _ON_DISK.sub("/", path)
 
 
 def is_on_disk(path: str) -> bool:
-    """Whether a path is one of this machine's disk."""
+    """Whether a path is on this machine's disk."""
     return _ON_DISK.match(path) is not None
 
 
 def spellings(path: str) -> set[str]:
-    """A path as it can be compared, and the same with what is percent-encoded in it decoded."""
+    """Return a path normalised for comparison, as it is and with its percent-encoding decoded."""
     return {plain(path), plain(unquote(path))}

@@ -1,8 +1,8 @@
-"""Snapshots leave a table's metadata in one compare-and-swap; the files that nothing names any more are deleted.
+"""Removes snapshots from a table's metadata in one compare-and-swap, then deletes files that nothing references.
 
-Guarantee: a crash leaves files that no snapshot names, never a snapshot that names a missing file. What a crash left
-is deleted by the next expiry, as long as the table's metadata log still names the metadata before it. Nothing outside
-the table's location is ever deleted.
+Guarantee: a crash leaves files that no snapshot references, never a snapshot that references a missing file. The next
+expiry deletes those files if the table's metadata log still references the metadata from before the crash. Nothing
+outside the table's location is ever deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FILE = ENTRY.find_field("data_file").field_type
 
 @dataclass(frozen=True)
 class Expiry:
-    """What one commit takes out of a table's metadata.
+    """The changes of one expiry to a table's metadata.
 
     Args:
         removed: snapshot ids.
@@ -62,9 +62,9 @@ class Expiry:
 
 
 class _Removed(RemoveSnapshotsUpdate):
-    """Removes snapshots as Iceberg's specification has it, which pyiceberg does not in two points.
+    """Removes snapshots according to Iceberg's specification, from which pyiceberg differs in two points.
 
-    Those that stay go on naming their parents, and the log of heads holds nothing before the newest removed one.
+    Kept snapshots keep the ids of their parents, and the log of heads has no entry before the newest removed one.
     """
 
 
@@ -86,9 +86,9 @@ def _(update: _Removed, base_metadata: TableMetadata, context: Any) -> TableMeta
 
 
 class _RefsUnmoved(AssertTableUUID):
-    """That it is this table, with exactly these tags and branches: a removed snapshot takes its tags along.
+    """Requires this table with exactly these tags and branches, because removing a snapshot removes its tags.
 
-    Iceberg has no such requirement; a catalog in another process checks the uuid alone.
+    Iceberg has no such requirement; a catalog in another process checks only the uuid.
     """
 
     refs: dict[str, int] = Field(exclude=True)
@@ -100,10 +100,10 @@ class _RefsUnmoved(AssertTableUUID):
 
 
 def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
-    """Commit an expiry, if head, tags and branches are those in `iceberg`. No file is deleted.
+    """Commit an expiry if head, tags and branches are still those in `iceberg`. No file is deleted.
 
     Raises:
-        CommitConflict: somebody else committed, or set a tag or branch, first; nothing was removed.
+        CommitConflict: another writer committed, or set a tag or branch, first; nothing was removed.
     """
     metadata = iceberg.metadata
     uuid: UUID = metadata.table_uuid
@@ -140,12 +140,12 @@ def _refs(metadata: TableMetadata) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Deleted:
-    """Files that were deleted, and their size.
+    """The number and size of deleted files.
 
     Args:
-        files: how many.
-        bytes: of these.
-        outside: how many were left because they lie outside the table's location.
+        files: how many files were deleted.
+        bytes: their size.
+        outside: how many files were left because they are outside the table's location.
     """
 
     files: int = 0
@@ -154,16 +154,17 @@ class Deleted:
 
 
 def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
-    """Delete the files of expired snapshots that no snapshot of the table names.
+    """Delete the files of expired snapshots that no snapshot of the table references.
 
-    Data files go first, then manifests and manifest lists, so that what is left after a crash is found again.
+    Data files are deleted first, then manifests and manifest lists, so that the next expiry finds the rest after a
+    crash.
 
     Args:
-        before: the table as it was; what it and the metadata before it held and `after` does not is expired.
-        after: the table as it is now, read after the commit. Whatever any of its snapshots names stays.
+        before: the table before the commit. Snapshots in it or in older metadata that `after` lacks are expired.
+        after: the table as it is now, read after the commit. Files that any of its snapshots references stay.
 
     Raises:
-        OSError: what is still named cannot be told for certain; nothing was deleted.
+        OSError: the files still referenced cannot be determined for certain; nothing was deleted.
     """
     kept = {one.manifest_list for one in after.snapshots()}
     earlier = list(_earlier(before, after))
@@ -187,21 +188,21 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
 
 
 def live_files(io: FileIO, manifest: str) -> list[str]:
-    """The paths of the data and delete files that are live by a manifest."""
+    """Return the paths of the live data and delete files of a manifest."""
     return [path for path, _ in _files(io, manifest, only_live=True)]
 
 
 def manifest_paths(io: FileIO, manifest_list: str) -> list[str]:
-    """The paths of the manifests of a manifest list."""
+    """Return the paths of the manifests in a manifest list."""
     return [path for path, _ in _manifests(io, manifest_list)]
 
 
 def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadata]:
-    """The metadata that may name what `after` does not: the one it replaced, and those in its log."""
+    """Yield the metadata that may reference expired files: the one that `after` replaced, and those in its log."""
     yield before.metadata
     for entry in after.metadata.metadata_log:
         if entry.metadata_file != before.metadata_location:
-            with contextlib.suppress(OSError):  # an old one that is gone
+            with contextlib.suppress(OSError):  # an old metadata file that was deleted
                 yield read_metadata(after.io, entry.metadata_file)
 
 
@@ -230,7 +231,7 @@ def _files(io: FileIO, manifest: str, *, only_live: bool = False) -> list[tuple[
 
 
 def _if_there(read: Any, io: FileIO, path: str) -> Iterable[tuple[str, int]]:
-    """What an expired list or manifest names; nothing where it is gone, because what it names goes before it."""
+    """Return the files in an expired manifest or list; none if it is gone, because they are deleted before it."""
     try:
         named: list[tuple[str, int]] = read(io, path)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""An older snapshot becomes the head again.
+"""Makes an older snapshot the head again.
 
-Guarantee: one compare-and-swap on the head that was read; a commit of others in between is never dropped.
+Guarantee: one compare-and-swap on the head that was read; a commit of another writer in between is never dropped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def roll_back(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None
     Args:
         catalog: where the table is registered.
         iceberg: the table as it was read.
-        snapshot_id: of a snapshot it has.
+        snapshot_id: of an existing snapshot.
 
     Raises:
-        CommitConflict: somebody else committed first; the head was not moved.
+        CommitConflict: another writer committed first; the head was not moved.
     """
     swap(
         catalog,
@@ -29,5 +29,5 @@ def roll_back(catalog: Catalog, iceberg: IcebergTable, snapshot_id: int) -> None
         unmoved(iceberg),
         (main_moves_to(iceberg, snapshot_id),),
         lambda now: now.metadata.current_snapshot_id == snapshot_id,
-        f"the way back to snapshot {snapshot_id}",
+        f"the rollback to snapshot {snapshot_id}",
     )

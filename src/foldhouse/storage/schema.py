@@ -1,4 +1,4 @@
-"""Schemas, partition specs and how a table is laid out, as a value that tasks can be given."""
+"""Schemas, partition specs, and the layout of a table as a value that can be sent to tasks."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ TABLE_PROPERTIES = {
 
 
 def kind_of(iceberg: IcebergTable) -> str:
-    """`stream`, `table`, or `foreign` for what foldhouse did not make."""
+    """Return `stream`, `table`, or `foreign` for a table that foldhouse did not create."""
     said = iceberg.properties.get(KIND)
     return said if said in ("stream", "table") else FOREIGN
 
 
 def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> Schema:
-    """An Iceberg schema from column -> type as text; nested types, too.
+    """Return an Iceberg schema from column -> type as text, including nested types.
 
     Raises:
-        DefinitionError: a text that is not an Iceberg type.
+        DefinitionError: a text is not an Iceberg type.
     """
     fields = [
         NestedField(field_id=number, name=name, field_type=_type_of(name, text), required=name in required)
@@ -68,15 +68,17 @@ def schema_of_types(types: Mapping[str, str], required: Sequence[str] = ()) -> S
 
 
 def _storable(schema: Schema) -> Schema:
-    """The schema, if every type of it is one of format version 2.
+    """Return the schema if format version 2 has all of its types.
 
     Raises:
-        DefinitionError: a type came with a later version.
+        DefinitionError: a type needs a later version.
     """
     try:
         schema.check_format_version_compatibility(2)
     except ValueError as failure:
-        raise DefinitionError(f"a column cannot be stored: {failure}") from failure
+        raise DefinitionError(
+            f"a column cannot be stored in format version 2: {failure}; use another type"
+        ) from failure
     return schema
 
 
@@ -90,14 +92,14 @@ def _type_of(name: str, text: str) -> IcebergType:
         return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
     except (ValueError, OverflowError, DefinitionError):
         raise DefinitionError(
-            f"column {shown(name)} has the type {shown(text)}; an Iceberg type is needed, such as string, int, long, "
+            f"column {shown(name)} has the type {shown(text)}; declare an Iceberg type, such as string, int, long, "
             "double, boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "
             "struct<city: string, code: int>"
         ) from None
 
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
-    """An Iceberg schema from Arrow types, with `keys` required, and the identifier where their types allow it."""
+    """Return an Iceberg schema from Arrow types, with `keys` required, and as identifier if their types allow it."""
     try:
         plain = _storable(assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns)))
     except (ValueError, TypeError, UnsupportedPyArrowTypeException) as failure:
@@ -111,10 +113,10 @@ def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
 
 
 def day_spec(schema: Schema, column: str | None) -> PartitionSpec:
-    """The spec of a stream: by a date column, by the day of a timestamp column, or none.
+    """Return the partition spec of a stream: by a date column, by the day of a timestamp column, or none.
 
     Raises:
-        DefinitionError: the column is neither.
+        DefinitionError: the column is neither a date nor a timestamp.
     """
     if column is None:
         return PartitionSpec()
@@ -122,12 +124,12 @@ def day_spec(schema: Schema, column: str | None) -> PartitionSpec:
     if isinstance(source.field_type, DateType):
         return PartitionSpec(PartitionField(source.field_id, PARTITION_FIELD_ID_START, IdentityTransform(), column))
     if not isinstance(source.field_type, TimestampType | TimestamptzType):
-        raise DefinitionError(f"partition_by needs a date, or day() of a timestamp; {column} is {source.field_type}")
+        raise DefinitionError(f"partition_by={column!r} is {source.field_type}; use a date, or day() of a timestamp")
     return PartitionSpec(PartitionField(source.field_id, PARTITION_FIELD_ID_START, DayTransform(), f"{column}_day"))
 
 
 def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, buckets: int) -> PartitionSpec:
-    """The spec of a derived table: its date column as it is, then hash buckets of its first other key.
+    """Return the partition spec of a table: its date column unchanged, then hash buckets of its first other key.
 
     Raises:
         DefinitionError: `partition_by` is not a date, or the key cannot be bucketed.
@@ -136,18 +138,18 @@ def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, bu
     if partition_by is not None:
         day = schema.find_field(partition_by)
         if not isinstance(day.field_type, DateType):
-            raise DefinitionError(f"partition_by={partition_by!r} needs a date column; it is {day.field_type}")
+            raise DefinitionError(f"partition_by={partition_by!r} is {day.field_type}; use a date column")
         fields.append(PartitionField(day.field_id, PARTITION_FIELD_ID_START, IdentityTransform(), partition_by))
     if buckets > 1:
         hashed = [k for k in keys if k != partition_by]
         if not hashed:
             raise DefinitionError(
-                f"buckets={buckets}: the table has no key beside {partition_by!r} to hash; leave it at 1"
+                f"buckets={buckets}: the table has no key except {partition_by!r} to hash; leave buckets at 1"
             )
         key = schema.find_field(hashed[0])
         if isinstance(key.field_type, FloatType | DoubleType | BooleanType):
             raise DefinitionError(
-                f"buckets={buckets}: Iceberg cannot hash {key.field_type} keys ({key.name}); leave it at 1"
+                f"buckets={buckets}: Iceberg cannot hash {key.field_type} keys ({key.name}); leave buckets at 1"
             )
         number = PARTITION_FIELD_ID_START + len(fields)
         fields.append(PartitionField(key.field_id, number, BucketTransform(buckets), f"{key.name}_bucket"))
@@ -156,9 +158,9 @@ def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, bu
 
 @dataclass(frozen=True)
 class Layout:
-    """What writing or reading one file of a table takes, and nothing that grows with the table's history.
+    """The parts of a table that reading or writing one file needs; none of them grows with the table's history.
 
-    It is what Spark tasks are given: everything in it is text.
+    A layout is sent to Spark tasks, so everything in it is text.
     """
 
     schema_json: str
@@ -169,7 +171,7 @@ class Layout:
 
     @classmethod
     def of(cls, iceberg: IcebergTable, snapshot_id: int | None = None) -> Layout:
-        """The layout of a table, with the schema of a snapshot; the current one where none is given or known."""
+        """Return the layout of a table with the schema of a snapshot, or the current schema if that is unknown."""
         snapshot = snapshot_of(iceberg, snapshot_id)
         schema = iceberg.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
         return cls(
@@ -182,10 +184,10 @@ class Layout:
 
     @classmethod
     def of_head(cls, iceberg: IcebergTable) -> Layout:
-        """The layout by which the rows of the head are read.
+        """Return the layout for reading the rows of the head.
 
-        The newest columns there are. But a table of ours that was rolled back behind a rebuild into other columns is
-        read as it was written: the newest columns are not those of its rows.
+        It has the table's newest columns, with one exception. A table of foldhouse may have been rolled back to before
+        a rebuild with other columns. It is read as it was written, because the newest columns do not fit its rows.
         """
         written = cls.of(iceberg, iceberg.metadata.current_snapshot_id)
         is_table = kind_of(iceberg) == "table"
@@ -198,13 +200,13 @@ class Layout:
 
     @cached_property
     def visible(self) -> list[str]:
-        """The columns that people and folds see: all but `_state` of a table and `_batch_id` of a stream of ours."""
+        """The columns that users and folds see: all except `_state` and, in a stream of foldhouse, `_batch_id`."""
         kind = dict(self.properties).get(KIND)
         hidden = {STATE, BATCH_ID} if kind == "stream" else {STATE}
         return [field.name for field in self.schema.fields if field.name not in hidden]
 
     def selected(self, columns: tuple[str, ...]) -> Schema:
-        """The Iceberg schema of some top-level columns."""
+        """Return the Iceberg schema of some top-level columns."""
         return _selected(self.schema_json, columns)
 
     @cached_property
@@ -219,12 +221,12 @@ class Layout:
 
     @cached_property
     def io(self) -> FileIO:
-        """The file system of the table, as the catalog's configuration says."""
+        """The file system of the table, from the catalog's configuration."""
         return load_file_io(dict(self.io_properties), self.location)
 
     @cached_property
     def places(self) -> LocationProvider:
-        """What gives new files of the table their places, below its location.
+        """The location provider for new files of the table, which are below its location.
 
         Raises:
             Unsupported: the table's metadata leads elsewhere.

@@ -1,4 +1,4 @@
-"""How a SQLite file is opened: for writing, or where its folder is read-only, for reading."""
+"""Opens a SQLite file for writing, or, if its folder is read-only, for reading."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _NOT_A_DATABASE = ("not a database", "malformed", "no such table", "no such colu
 
 
 def is_read_only(file: Path) -> bool:
-    """Whether a file is there and cannot be written: by its permissions, or because its disk is mounted so."""
+    """Whether a file exists and cannot be written, because of its permissions or a read-only disk."""
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def check_is_database(file: Path) -> None:
-    """Refuse a file that is no SQLite database; a missing or empty one is made by who opens it.
+    """Refuse a file that is not a SQLite database; a missing or empty file passes, because opening it creates one.
 
     Raises:
-        CorruptFile: it holds something else.
-        StorageError: it cannot be read.
+        CorruptFile: the file has other contents.
+        StorageError: the file cannot be read.
     """
     try:
         with file.open("rb") as source:
@@ -33,23 +33,25 @@ def check_is_database(file: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as failure:
-        raise StorageError(f"{file} cannot be read: {failure.strerror or failure}") from failure
+        raise StorageError(
+            f"{file} cannot be read: {failure.strerror or failure}; check its permissions and its disk"
+        ) from failure
     if found not in (b"", _MAGIC):
         raise CorruptFile(
-            f"{file} is no SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
+            f"{file} is not a SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
             "backup, or move it away and run `foldhouse register`"
         )
 
 
 def address(file: Path, busy_seconds: int) -> str:
-    """The address of a database for SQLAlchemy.
+    """Return the URL of a database for SQLAlchemy.
 
     Args:
         file: the database.
         busy_seconds: how long to wait for another writer.
 
     Raises:
-        StorageError: it is read-only, and holds commits that cannot be read without writing.
+        StorageError: the file is read-only, and has commits that cannot be read without writing.
     """
     if not is_read_only(file):
         return _rendered(str(file), timeout=busy_seconds)
@@ -58,7 +60,7 @@ def address(file: Path, busy_seconds: int) -> str:
         if (log := file.with_name(f"{file.name}-wal")).exists() and log.stat().st_size:
             raise StorageError(
                 f"{file} is read-only, and its newest commits are still in {log.name}, which SQLite cannot read "
-                "without writing: open the lake once where it is writable, and copy it again"
+                "without writing; open the lake once where it is writable, and copy it again"
             )
         plain += "&immutable=1"
     named, _, options = plain.partition("?")
@@ -66,7 +68,7 @@ def address(file: Path, busy_seconds: int) -> str:
 
 
 def _rendered(database: str, **query: object) -> str:
-    """The address of a database whose path may hold any character: a `?` of it begins no options."""
+    """Return the URL of a database whose path may contain any character; a `?` in it does not begin options."""
     told = {name: str(value) for name, value in query.items()}
     return URL.create("sqlite", database=database, query=told).render_as_string()
 
@@ -86,12 +88,12 @@ def _can_be_read(uri: str) -> bool:
 
 
 def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
-    """What SQLAlchemy or SQLite says of a catalog, as an error of ours."""
+    """Translate an error of SQLAlchemy or SQLite about a catalog into an error of foldhouse."""
     said = str(getattr(failure, "orig", None) or failure)
     if any(text in said for text in _NOT_A_DATABASE):
         return CorruptFile(
             f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup, "
-            "or move it away and run `foldhouse register`: the tables below `warehouse` are whole without it"
+            "or move it away and run `foldhouse register`: the tables below `warehouse` do not depend on it"
         )
     if "locked" in said or "busy" in said:
         return StorageError(
@@ -99,18 +101,19 @@ def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
         )
     if "readonly" in said:
         return StorageError(f"{name}: the catalog is read-only: {said}. Nothing was written; the lake can only be read")
-    return StorageError(f"{name}: the catalog cannot be used: {said}")
+    return StorageError(f"{name}: the catalog cannot be used: {said}; check the file and its disk")
 
 
 def check_whole(connection: Connection, location: str, table: tuple[str, str]) -> None:
-    """Before a table is made: refuse a catalog that is damaged, and a location that is that of a registered table.
+    """Before a table is created, refuse a damaged catalog, and a location that belongs to a registered table.
 
-    A changed bit can hide a table, or give it another name. Its rows would be lost behind a new and empty one.
+    A changed bit can hide a table, or change its name. A new, empty table would then replace it, and its rows would be
+    lost.
 
     Args:
         connection: to the catalog.
         location: of the new table.
-        table: its namespace and name. Somebody else may make the same table meanwhile.
+        table: its namespace and name. Another process may create the same table meanwhile, which is no error.
 
     Raises:
         CorruptFile: the catalog is damaged, or another table is at this location.
@@ -124,6 +127,6 @@ def check_whole(connection: Connection, location: str, table: tuple[str, str]) -
     for namespace, name, metadata in rows:
         if str(metadata).startswith(f"{location}/") and (namespace, name) != table:
             raise CorruptFile(
-                f"{location} holds the table {namespace}.{name} already: it was renamed, or the catalog is damaged. "
-                "Nothing was written; restore `catalog.db` from a backup, or take another name for the new table"
+                f"{location} already contains the table {namespace}.{name}: it was renamed, or the catalog is damaged. "
+                "Nothing was written; restore `catalog.db` from a backup, or choose another name for the new table"
             )

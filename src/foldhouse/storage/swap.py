@@ -1,6 +1,6 @@
-"""One compare-and-swap on a table, and the table itself as the witness of whether it landed.
+"""One compare-and-swap on a table; after a failure, the table itself shows whether it landed.
 
-Guarantee: exactly once. What landed is never sent again, nothing is retried blindly, and nothing is deleted on doubt.
+Guarantee: exactly once. A swap that landed is never sent again. If in doubt, nothing is retried and nothing deleted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from foldhouse.storage.removal import delete
 
 
 def unmoved(iceberg: IcebergTable, ref: str = MAIN_BRANCH) -> tuple[TableRequirement, ...]:
-    """The requirements that it is still this table, and that a branch or tag is where it was read."""
+    """Return the requirements that this is still the same table, and that a branch or tag has not moved."""
     is_this = AssertTableUUID(uuid=iceberg.metadata.table_uuid)
-    if ref != MAIN_BRANCH and not iceberg.metadata.snapshots:  # pyiceberg: such a table has no other branch to look at
+    if ref != MAIN_BRANCH and not iceberg.metadata.snapshots:  # pyiceberg cannot check a branch of an empty table
         return (is_this,)
     held = iceberg.metadata.refs.get(ref)
     return is_this, AssertRefSnapshotId(ref=ref, snapshot_id=held.snapshot_id if held else None)
 
 
 def unevolved(iceberg: IcebergTable) -> tuple[TableRequirement, ...]:
-    """The requirements that nobody gave the table another schema, or a new column, since it was read."""
+    """Return the requirements that the table got no other schema and no new column since it was read."""
     metadata = iceberg.metadata
     return (
         AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
@@ -52,19 +52,19 @@ def swap(
     landed: Callable[[IcebergTable], bool],
     what: str,
 ) -> None:
-    """Send one compare-and-swap, and on any failure let the table itself say whether it landed.
+    """Send one compare-and-swap, and after any failure read the table to see whether it landed.
 
     Args:
         catalog: where the table is registered.
         iceberg: the table as it was read.
-        requirements: what must hold of the table that is replaced.
-        updates: what is changed.
-        landed: whether the table, read again after a failure, holds these updates.
-        what: what is committed, for messages.
+        requirements: conditions that the current table must fulfil.
+        updates: the changes.
+        landed: whether the table, read again after a failure, contains these updates.
+        what: a noun phrase for the change, for messages.
 
     Raises:
-        CommitConflict: it did not land, because a requirement no longer held.
-        FoldhouseError: it failed, and the catalog cannot be asked whether it landed.
+        CommitConflict: the swap did not land, because a requirement no longer held.
+        FoldhouseError: the swap failed, and the catalog cannot be read to see whether it landed.
     """
     try:
         landed_as = catalog.commit_table(iceberg, requirements, updates)
@@ -72,22 +72,22 @@ def swap(
         current = _looked_at(catalog, iceberg, what, failure)
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
             return
-        # A head that moved on and back again passes the requirement, and fails later on: its sequence number is taken.
+        # If the head moved on and back, the requirement passes, but the commit fails: its sequence number is taken.
         moved = current.metadata.next_sequence_number() != iceberg.metadata.next_sequence_number()
         if moved or isinstance(failure, CommitFailedException):
             name = ".".join(iceberg.name())
             raise CommitConflict(
-                f"{name} was committed to by somebody else meanwhile; nothing was written"
+                f"{name} was committed to by another writer meanwhile; nothing was written, run it again"
             ) from failure
         raise
     _drop_old_metadata(iceberg, landed_as.metadata)
 
 
 def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
-    """Delete the metadata files that the table's log no longer names, where its properties say so.
+    """Delete the metadata files that the table's log no longer references, if its properties ask for that.
 
-    pyiceberg does this for its own commits, and for none that is sent to the catalog directly. The log is data: a file
-    outside of the table stays.
+    pyiceberg does this after its own commits, but not after a commit that is sent to the catalog directly. The log may
+    contain any path, so a file outside of the table stays.
     """
     if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
         return
@@ -98,21 +98,21 @@ def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
 
 
 def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exception) -> IcebergTable:
-    """The table as it is now, to see whether a commit landed that was reported as failed."""
+    """Load the table again, to see whether a commit landed that was reported as failed."""
     name = ".".join(iceberg.name())
     try:
         return catalog.load_table(iceberg.name())
     except NoSuchTableError:
-        raise CommitConflict(f"{name} was dropped meanwhile; nothing was written") from failure
+        raise CommitConflict(f"{name} was dropped meanwhile; nothing was written, create it again") from failure
     except Exception as unreachable:
         raise FoldhouseError(
-            f"whether {what} of {name} was committed is unknown: the commit failed ({failure}), and "
-            f"the catalog cannot be asked ({unreachable}). Run it again: what was committed is not repeated"
+            f"{what} of {name} may or may not be committed: the commit failed ({failure}), and "
+            f"the catalog cannot be asked ({unreachable}). Run it again: a change that landed is not repeated"
         ) from failure
 
 
 def branch_is(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
-    """The update that points a branch to a snapshot; what the branch says of its history stays."""
+    """Return the update that points a branch to a snapshot; the branch keeps its retention settings."""
     held = iceberg.metadata.refs.get(branch)
     rules = {} if held is None else held.model_dump(by_alias=True, exclude_none=True)
     return SetSnapshotRefUpdate.model_validate(

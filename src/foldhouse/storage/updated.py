@@ -1,8 +1,8 @@
-"""The metadata that a commit writes, at a cost that hardly grows with the snapshots that it lists.
+"""Creates the metadata of a commit, at a cost that hardly grows with the number of snapshots in it.
 
-pyiceberg copies a table's metadata at each commit, every snapshot of it, and over a long history that is most of what a
-commit costs. Nothing changes a snapshot that is there, so nothing has to be copied; and the JSON of a snapshot is made
-once and kept for the next commit.
+pyiceberg copies a table's metadata with every snapshot at each commit. With a long history, that is most of the cost of
+a commit. Existing snapshots never change, so they need no copy, and the JSON of a snapshot is cached for the next
+commit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LOCK = threading.Lock()
 
 
 def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]) -> TableMetadata:
-    """The metadata of a table with some updates: what pyiceberg's own function gives, without a copy of the rest.
+    """Apply updates to the metadata of a table, like pyiceberg's own function but without copying the rest.
 
     Args:
-        base: the metadata as it is.
-        location: of its file.
-        updates: what changes.
+        base: the metadata before the commit.
+        location: of the file of `base`.
+        updates: the changes.
     """
     context = _TableMetadataUpdateContext()
     after = base
@@ -42,7 +42,7 @@ def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]
     if context.has_changes():
         if base.last_updated_ms == after.last_updated_ms:
             after = after.model_copy(update={"last_updated_ms": stamp_ms(base)})
-        # Times that were mended are earlier than those of the file that is replaced.
+        # After `mend`, the new times are earlier than those of the replaced file.
         replaced_ms = min(base.last_updated_ms, after.last_updated_ms)
         after = _update_table_metadata_log(after, location, replaced_ms)
     after.spec().check_compatible(after.schema())
@@ -51,9 +51,9 @@ def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]
 
 
 def contents(metadata: TableMetadata) -> bytes:
-    """The bytes of a metadata file, not compressed."""
+    """Return the uncompressed bytes of a metadata file."""
     rest = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=True)
-    # The quotes of a text within the JSON are escaped, so that this is the list and no part of a property.
+    # Quotes within a JSON text are escaped, so the first match is the list and never a part of a property.
     return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(_texts(metadata))}]', 1).encode()
 
 

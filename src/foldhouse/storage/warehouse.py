@@ -1,7 +1,7 @@
-"""What is on disk below a local lake's warehouse, whatever the catalog says: table folders and their metadata files.
+"""The table folders and metadata files on disk below a local lake's warehouse, independent of the catalog.
 
-A metadata file is whole if it parses and the manifest list of its head is there. Nothing is written here but the mark
-of a table that was dropped.
+A metadata file is whole if it can be parsed and the manifest list of its head exists. This module writes only the
+marker file of a dropped table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class MetadataFile:
     """A metadata file that was read.
 
     Args:
-        path: where it is.
-        version: the number that its name begins with.
-        metadata: what it says.
+        path: of the file.
+        version: the number at the beginning of its name.
+        metadata: its contents.
     """
 
     path: Path
@@ -39,12 +39,13 @@ class MetadataFile:
 
 @dataclass(frozen=True)
 class TableFolder:
-    """What the folder of a table holds.
+    """The contents of a table's folder.
 
     Args:
-        name: `namespace.table`, after the folders.
-        newest: the newest whole metadata files, of one version; more than one if two commits raced for the version.
-        skipped: file names that are passed over, each with the reason.
+        name: `namespace.table`, from the names of the folders.
+        folder: the table's folder.
+        newest: the newest whole metadata files, all of one version; several if two commits raced for the version.
+        skipped: the names of skipped files, each with the reason.
     """
 
     name: str
@@ -54,12 +55,12 @@ class TableFolder:
 
     @property
     def has_snapshots(self) -> bool:
-        """Whether there is anything to lose."""
+        """Whether the table has any snapshot, so that losing it would lose data."""
         return any(one.metadata.snapshots for one in self.newest)
 
 
 def folders(lake: Path) -> Iterator[tuple[str, Path]]:
-    """The names and folders of all tables below a lake's warehouse, sorted: those with a folder `metadata`."""
+    """Yield the name and folder of each table below a lake's warehouse, sorted: folders that contain `metadata`."""
     warehouse = path_of((lake / "warehouse").as_uri())
     if not warehouse.is_dir():
         return
@@ -70,7 +71,7 @@ def folders(lake: Path) -> Iterator[tuple[str, Path]]:
 
 
 def versions(folder: Path) -> dict[Path, int]:
-    """The metadata files of a table folder and their versions, without reading them."""
+    """Return the metadata files of a table folder and their versions, without reading the files."""
     try:
         names = os.listdir(folder / "metadata")
     except (FileNotFoundError, NotADirectoryError):
@@ -80,7 +81,7 @@ def versions(folder: Path) -> dict[Path, int]:
 
 
 def version_of(path: Path) -> int | None:
-    """The version in the name of a metadata file."""
+    """Return the version in the name of a metadata file; `None` if the name is not that of a metadata file."""
     match = _METADATA.fullmatch(path.name)
     return None if match is None else int(match[1])
 
@@ -88,8 +89,8 @@ def version_of(path: Path) -> int | None:
 def look_into(name: str, folder: Path) -> TableFolder:
     """Read the metadata files of a table folder, and find the newest.
 
-    A table that was dropped, and another one that was made in its folder, both leave files: the one that was committed
-    to last is meant, and a dropped one never is.
+    If a table was dropped and another one created in its folder, both leave files. The table with the latest commit is
+    chosen, and never a dropped table.
     """
     skipped: list[str] = []
     dropped = _dropped(folder)
@@ -110,13 +111,13 @@ def look_into(name: str, folder: Path) -> TableFolder:
 
 
 def read(path: Path, version: int) -> MetadataFile | str:
-    """A metadata file, or why it is not whole."""
+    """Read a metadata file; if it is not whole, return the reason instead."""
     io = PyArrowFileIO()
     try:
         metadata = read_metadata(io, str(path))
     except FileNotFoundError:
         return "gone meanwhile"
-    except Exception as failure:  # torn, empty, or no metadata at all: whatever the parser says
+    except Exception as failure:  # truncated, empty, or not metadata: the parser can raise anything
         return f"empty, torn or no metadata ({type(failure).__name__})"
     if path_of(metadata.location) != path.parent.parent:
         return f"of a table at {metadata.location}: the lake was moved or copied"
@@ -127,19 +128,19 @@ def read(path: Path, version: int) -> MetadataFile | str:
 
 
 def path_of(location: str) -> Path:
-    """The path of a local location, with or without `file:`, spelt as pyiceberg's file system spells it."""
+    """Return the path of a local location, with or without `file:`, as pyiceberg's file system interprets it."""
     found = urlparse(location)
     return Path(found.path) if found.scheme == "file" else Path(location)
 
 
 def mark_dropped(folder: Path, uuid: str) -> None:
-    """Say in a table's folder that it was dropped on purpose: its files stay, and are no lost table."""
+    """Mark a table's folder as dropped on purpose: its files stay, and do not count as a lost table."""
     if (folder / "metadata").is_dir():
         (folder / "metadata" / f"{_DROPPED}{uuid}").touch()
 
 
 def unmark_dropped(folder: Path, uuid: str) -> None:
-    """Take that back."""
+    """Remove the mark of `mark_dropped`."""
     (folder / "metadata" / f"{_DROPPED}{uuid}").unlink(missing_ok=True)
 
 

@@ -1,1 +1,1 @@
-"""Streams: events appended, days restated, columns that change, batches that are known again."""
+"""Streams: append events, replace days, change columns, and recognise batches that were already appended."""

@@ -1,6 +1,7 @@
-"""Events into streams: append, and the restatement of whole partitions.
+"""Writes events to streams: `append`, and `replace` of whole days.
 
-Guarantee: exactly once a call. Each call is one commit; replacing a partition by what it already holds commits nothing.
+Guarantee: exactly once per call. Each call commits its events once. Replacing a day with the events that it already
+has commits nothing.
 """
 
 from __future__ import annotations
@@ -49,15 +50,18 @@ _FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
 def load_stream(
     catalog: Catalog, stream: Stream, *, keeps_batches: bool = False
 ) -> tuple[IcebergTable, tuple[TableUpdate, ...]]:
-    """The stream's table, created where it does not exist yet, and what its declaration adds to it and widens.
+    """Load or create the stored table of a stream, and compute the columns that its declaration adds and widens.
 
     Args:
-        catalog: where it is registered.
+        catalog: where the stream is registered.
         stream: the declaration.
-        keeps_batches: whether it is to have a column for the ids of batches.
+        keeps_batches: whether the stream needs a column for the ids of batches.
+
+    Returns:
+        The stored table, and the updates that its declaration demands.
 
     Raises:
-        DefinitionError: the declaration says a column that the table cannot have as it is, or the table is no stream.
+        DefinitionError: the declaration has a column that the stored table cannot have, or the table is not a stream.
     """
     iceberg = _stored(catalog, stream)
     if iceberg is None:
@@ -83,21 +87,23 @@ def append(
     run_id: str,
     tuning: Tuning,
 ) -> Appended:
-    """Append events in one commit; before it, in one of their own, the columns that the declaration adds and widens.
+    """Append events in one commit.
+
+    If the declaration adds or widens columns, a commit of metadata comes before it.
 
     Args:
         catalog: where the stream is registered.
         stream: the declaration.
         events: Arrow table or Spark DataFrame with the stream's columns.
-        batch_id: the caller's name for this batch; a batch of which an event is in the stream is not appended again.
+        batch_id: the caller's name for this batch. A batch is not appended again while an event of it is in the stream.
         run_id: for the summary.
-        tuning: how large files are.
+        tuning: the sizes of files.
 
     Raises:
-        DefinitionError: the declaration says a column that the stream cannot have as it is, or the table of its name
-            is no stream; nothing was written.
+        DefinitionError: the declaration has a column that the stream cannot have, or the stored table of its name is
+            not a stream; nothing was written.
         InvalidData: columns are missing, unknown or of another type; nothing was written.
-        CommitConflict: others committed again and again, or made the stream anew; nothing was appended.
+        CommitConflict: other writers won every race, or created the stream again; nothing was appended.
     """
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
@@ -120,17 +126,17 @@ def append(
 
 
 def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> IcebergTable:
-    """The stream read again, for files that were written for it as it was."""
+    """Load the stream again; the files already written are only valid if it is still the same table."""
     found = _stored(catalog, stream)
     if found is None or found.metadata.table_uuid != earlier.metadata.table_uuid:
-        raise CommitConflict(f"{stream.name} was dropped meanwhile; nothing was appended, and starting over is safe")
+        raise CommitConflict(f"{stream.name} was dropped meanwhile; nothing was appended, run it again to recreate it")
     return found
 
 
 def _prepared(
     catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, tuning: Tuning
 ) -> tuple[IcebergTable, list[DataFile]]:
-    """The stream with the columns that are declared now, and the events in files that no commit names yet."""
+    """Update the stream's columns and write the events to files that no commit references yet."""
 
     def attempt() -> tuple[IcebergTable, list[DataFile]]:
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
@@ -154,30 +160,33 @@ def replace_partitions(
     extra: Mapping[str, str],
     tuning: Tuning,
 ) -> Appended:
-    """Make the events of some days exactly the given ones, in one commit, and record the days as covered.
+    """Replace all events of some days with the given ones in one commit, and add the days to the coverage.
 
     Args:
         catalog: where the stream is registered.
         stream: the declaration; it must be partitioned by day.
-        events: all events of these days; a day without any becomes, and is recorded as, an empty day.
-        days: which days.
+        events: all events of these days; a day without events becomes an empty day, and is recorded as one.
+        days: the days to replace.
         run_id: for the summary.
-        extra: more for the summary, keys under `foldhouse.`.
-        tuning: how files are written.
+        extra: more entries for the summary; keys begin with `foldhouse.`.
+        tuning: the settings for writing files.
 
     Raises:
-        InvalidData: an event of another day, or columns that do not fit; nothing was written.
-        CommitConflict: somebody else committed meanwhile; nothing was written, and starting over is safe.
+        InvalidData: an event belongs to another day, or columns do not fit; nothing was written.
+        CommitConflict: another writer committed meanwhile; no event was replaced, and starting over is safe.
     """
     if stream.partition_column is None:
-        raise InvalidData(f"{stream.name} is not partitioned, so that no partition of it can be replaced")
+        raise InvalidData(
+            f"{stream.name} is not partitioned, so no partition can be replaced; declare it with partition_by"
+        )
     iceberg, updates = load_stream(catalog, stream)
     layout = Layout.of(evolved(iceberg, updates))
     new = _by_day(stream, checked(stream, layout, events))
     strange = sorted(set(new) - set(days), key=str)
     if strange:
         raise InvalidData(
-            f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not replaced here"
+            f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not among the days to "
+            "replace; name that day too, or leave out its events"
         )
     iceberg = commit_columns(catalog, iceberg, updates)
     held = _held_by_day(iceberg)
@@ -209,15 +218,16 @@ def replace_partitions(
 
 
 def stream_coverage(iceberg: IcebergTable) -> Coverage:
-    """The days that were landed in a stream, empty ones included; the newest of our commits says."""
+    """Return the days that were landed in a stream, including empty ones, as of the newest commit that states them."""
     said = newest_coverage(iceberg, iceberg.current_snapshot())
     return Coverage() if said is None else Coverage.parse(said)
 
 
 def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
-    """The events in the stream's columns and types.
+    """Convert events to the stream's columns and types.
 
-    A column that is stored and not declared may be left out, where the declaration is behind the stream: it is null.
+    A column that is stored but not declared may be missing, because the declaration may be older than the stream. It is
+    filled with nulls.
 
     Raises:
         InvalidData: columns are missing or unknown, or a value does not fit its type.
@@ -229,7 +239,8 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
         found = [f"lack {', '.join(missing)}"] if missing else []
         found += [f"also have {', '.join(unknown)}"] if unknown else []
         raise InvalidData(
-            f"{stream.name} has the columns {', '.join(layout.visible)}; the events {' and '.join(found)}"
+            f"{stream.name} has the columns {', '.join(layout.visible)}, but the events {' and '.join(found)}; give "
+            "the events the columns of the stream"
         )
     _check_values(stream, events)
     columns = []
@@ -242,16 +253,16 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
             given = events.schema.field(target.name).type
             raise InvalidData(
-                f"{stream.name}.{target.name} is {target.type}; the events hold {given}: {failure}"
+                f"{stream.name}.{target.name} is {target.type}, but the events have {given}: {failure}; cast the column"
             ) from failure
     return pa.table(columns, schema=layout.arrow)
 
 
 def _check_values(stream: Stream, events: pa.Table) -> None:
-    """Refuse two columns of one name, and bytes that are no values of their type, such as texts that are not UTF-8."""
+    """Refuse two columns of the same name, and invalid bytes, such as texts that are not UTF-8."""
     twice = {name for name in events.column_names if events.column_names.count(name) > 1}
     if twice:
-        raise InvalidData(f"{stream.name}: the events have the column {min(twice)!r} twice")
+        raise InvalidData(f"{stream.name}: the events have the column {min(twice)!r} twice; rename or drop one")
     try:
         events.validate(full=True)
     except pa.ArrowInvalid as failure:
@@ -259,7 +270,7 @@ def _check_values(stream: Stream, events: pa.Table) -> None:
 
 
 def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
-    """Refuse days that no calendar of Python, SQL or Iceberg's other readers has."""
+    """Refuse days outside of the years 1 to 9999, which Python, SQL and other readers of Iceberg cannot represent."""
     ends = pc.min_max(days.cast(pa.int32())).as_py()
     for number in (ends["min"], ends["max"]):
         if number is not None and not _FIRST_DAY <= number <= _LAST_DAY:
@@ -293,7 +304,7 @@ def _partition(day: date | None) -> Partition:
 def _written(
     layout: Layout, stream: Stream, events: pa.Table, batch_id: str | None, tuning: Tuning, at_once: int = 1
 ) -> list[DataFile]:
-    """The events of each day in files of their own, several where that keeps several threads busy."""
+    """Write the events of each day to separate files; large days are divided, so that several threads are busy."""
     by_day = _by_day(stream, checked(stream, layout, events))
     has_days = stream.partition_column is not None
     batches = () if batch_id is None else (batch_id,)

@@ -1,7 +1,7 @@
-"""Which batches are in a stream, by its events: each carries the id of the batch it came with, in `_batch_id`.
+"""The batches in a stream, found by its events: each event has the id of its batch in the column `_batch_id`.
 
-As long as an event of a batch is in the stream, that batch is known, whoever compacted the stream or expired its
-history. A batch that a rollback took away is gone, and may be appended again.
+A batch is known as long as one of its events is in the stream, even after compaction or expiry. A batch that a rollback
+removed is no longer known, and may be appended again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WHOLE_BOUNDS = {f"write.metadata.metrics.column.{BATCH_ID}": "full"}
 
 
 def with_batches(iceberg: IcebergTable, schema: Schema) -> Schema:
-    """A stream's schema with the column that says with which batch an event came.
+    """Return a stream's schema with the column for the ids of batches.
 
     Raises:
         DefinitionError: the stream has a column of that name and another type.
@@ -44,32 +44,32 @@ def with_batches(iceberg: IcebergTable, schema: Schema) -> Schema:
         return Schema(*schema.fields, column, schema_id=schema.schema_id)
     if held.name != BATCH_ID or not isinstance(held.field_type, StringType):
         raise DefinitionError(
-            f"{'.'.join(iceberg.name())} has the column {held.name} of type {held.field_type}; batch ids are kept in a "
-            f"column {BATCH_ID} of type string: rename or drop it, or append without batch_id"
+            f"{'.'.join(iceberg.name())} has the column {held.name} of type {held.field_type}, but batch ids need a "
+            f"column {BATCH_ID} of type string; rename or drop the column, or append without batch_id"
         )
     return schema
 
 
 def whole_bounds(iceberg: IcebergTable) -> tuple[TableUpdate, ...]:
-    """The update that has every writer give the bounds of that column whole; others cut them at 16 characters."""
+    """Return the update that makes every writer store whole bounds of that column, not cut at 16 characters."""
     held = {name: iceberg.properties.get(name) for name in _WHOLE_BOUNDS}
     return () if held == _WHOLE_BOUNDS else (SetPropertiesUpdate(updates=_WHOLE_BOUNDS),)
 
 
 def stamped(layout: Layout, rows: pa.Table, batch_ids: Sequence[str], tuning: Tuning) -> pa.Table:
-    """The rows of one file with the batches that they stand for, if the stream keeps them.
+    """Add the column of batch ids to the rows of one file, if the stream has that column.
 
     Args:
         layout: of the stream.
-        rows: its other columns.
-        batch_ids: none; one, for all rows; or several, of which each row carries one, from the first on.
+        rows: the other columns.
+        batch_ids: empty for nulls; one id for all rows; or several ids, one per row from the first row on.
         tuning: how many rows share one piece of memory for a single id.
     """
     if BATCH_ID not in layout.arrow.names:
         return rows
     kind = layout.arrow.field(BATCH_ID)
     if len(batch_ids) == 1:
-        # One chunk again and again, so that it takes no memory to speak of.
+        # The same chunk is repeated, so that the column takes little memory.
         chunk = pa.repeat(pa.scalar(batch_ids[0], kind.type), min(rows.num_rows, tuning.stamped_rows))
         starts = range(0, rows.num_rows, tuning.stamped_rows)
         column = pa.chunked_array([chunk.slice(0, rows.num_rows - start) for start in starts], kind.type)
@@ -84,9 +84,9 @@ def stamped(layout: Layout, rows: pa.Table, batch_ids: Sequence[str], tuning: Tu
 
 
 def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
-    """Whether an event of a batch is in the stream, or the batch left it with events that were replaced.
+    """Whether an event of a batch is in the stream, or was until its day was replaced.
 
-    Files are told apart by the bounds in their manifests; those of many batches are read, this column alone, once.
+    The bounds in the manifests decide for most files. Of files with several batches, only this column is read, once.
     """
     head = iceberg.current_snapshot()
     if head is None:
@@ -107,11 +107,11 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
 
 @dataclass(frozen=True)
 class _Found:
-    """What some files say of a column of batch ids by their bounds.
+    """The batch ids of some files, as far as the bounds of the column determine them.
 
     Args:
-        alone: the ids of files of a single batch.
-        unsure: the files of several batches, and those whose bounds do not tell.
+        alone: the ids of the files that have a single batch.
+        unsure: the files that have several batches or whose bounds are unknown.
     """
 
     alone: frozenset[bytes]
@@ -127,14 +127,14 @@ def _found(iceberg: IcebergTable, head: Snapshot, number: int) -> list[_Found]:
 
 @dataclass(frozen=True)
 class _Files:
-    """What gives the files of a manifest, equal to every other: the cache goes by the manifest's path."""
+    """A function that returns the files of a manifest; all are equal, so that the cache uses the manifest's path."""
 
     given: Callable[[], list[DataFile]] = field(compare=False)
 
 
 @lru_cache(maxsize=32)
 def _in_manifest(path: str, number: int, files: _Files) -> _Found:
-    """Manifests never change: of a stream of many files, an append reads only those that are new."""
+    """Return the batch ids of a manifest's files; cached, so that an append reads only new manifests."""
     return _in_files([Slice(file_ref(one)) for one in files.given()], number)
 
 
@@ -150,7 +150,7 @@ def _in_files(slices: Iterable[Slice], number: int) -> _Found:
 
 
 def batches_in(iceberg: IcebergTable, slices: Sequence[Slice]) -> list[str]:
-    """The ids of the batches of which some slices hold events, sorted."""
+    """Return the ids of the batches with events in some slices, sorted."""
     found = (
         _batches(one, number, _Of(layout))
         for number, layout in _columns(iceberg).items()
@@ -168,9 +168,9 @@ def _may_hold(file: FileRef, number: int, wanted: bytes) -> bool:
 
 
 def _columns(iceberg: IcebergTable) -> Mapping[int, Layout]:
-    """Field id -> a layout to read it by, for each column of the name that any schema of the stream had.
+    """Return field id -> a layout to read it with, for each column of this name in any schema of the stream.
 
-    Another tool may have dropped or renamed the column: the files go on holding it under its id.
+    Another tool may have dropped or renamed the column, but the files still contain it under its id.
     """
     found: dict[int, Layout] = {}
     for _, schema in sorted(iceberg.schemas().items()):
@@ -182,13 +182,13 @@ def _columns(iceberg: IcebergTable) -> Mapping[int, Layout]:
 
 @dataclass(frozen=True)
 class _Of:
-    """A layout, equal to every other: the cache goes by the slice, whose files never change, and the column's id."""
+    """A layout; all are equal, so that the cache uses the slice, whose files never change, and the column's id."""
 
     layout: Layout = field(compare=False)
 
 
 @lru_cache(maxsize=65_536)
 def _batches(one: Slice, number: int, of: _Of) -> frozenset[str]:
-    """The ids that the live rows of a file carry in a column."""
+    """Return the batch ids of the live rows of a file."""
     values = read_piece(of.layout, Piece(one.file, without=one.deletes), [BATCH_ID])[BATCH_ID]
     return frozenset(pc.unique(values).drop_null().to_pylist())

@@ -1,7 +1,7 @@
-"""The columns of a stream over time: what its declaration adds and widens, and renames and drops that are said.
+"""Changes the columns of a stream: additions and widenings from its declaration, and explicit renames and drops.
 
-Guarantee: exactly once. One evolution is one commit of metadata alone, a compare-and-swap on the schema that was read;
-said again, it finds nothing to do.
+Guarantee: exactly once. One evolution is one commit of only metadata, a compare-and-swap on the schema that was read. A
+second call finds nothing to do.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from foldhouse.values.metadata_names import BATCH_ID
 
 
 def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = False) -> tuple[TableUpdate, ...]:
-    """What a declaration adds to, and widens in, the stream that is stored; nothing is committed.
+    """Return the updates by which a declaration adds and widens columns of the stored stream; nothing is committed.
 
     Args:
-        iceberg: the stream as it is stored.
+        iceberg: the stored stream.
         stream: its declaration.
-        keeps_batches: whether it is to have a column for the ids of batches.
+        keeps_batches: whether the stream needs a column for the ids of batches.
 
     Raises:
-        DefinitionError: the declaration says a column that cannot be had without renaming, dropping or narrowing.
+        DefinitionError: a declared column would need a rename, a drop or a narrower type.
     """
     stored = iceberg.schema()
     gone = [_what_became(iceberg, name) for name, _ in stream.schema if _has_left(iceberg, name)]
     if gone:
         raise DefinitionError(
-            f"{stream.name} is declared with a column that it no longer has: {'; '.join(gone)}. Declare it as it is, "
-            "or call lake.evolve(stream) once to have a new and empty column of that name"
+            f"{stream.name} is declared with a column that it no longer has: {'; '.join(gone)}. Declare it as it is "
+            "stored, or call lake.evolve(stream) once to add a new and empty column of that name"
         )
     declared = _declared(iceberg, stream, stored).schema
     if not keeps_batches:
@@ -51,27 +51,27 @@ def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = Fals
 
 
 def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> tuple[str, ...]:
-    """Bring a stream to its declaration: renames and drops that are said, and what the declaration adds and widens.
+    """Change the columns of a stored stream to its declaration, with explicit renames and drops.
 
     Args:
         catalog: where the stream is registered.
-        stream: the declaration, as it should be afterwards.
+        stream: the declaration of the stream after the change.
         rename: old column -> new column.
-        drop: columns to leave out from now on.
+        drop: columns to drop.
 
     Returns:
-        What changed, a few words a column; nothing where all of it was so already.
+        The changes, a few words per column; empty if nothing had to change.
 
     Raises:
-        UnknownTable: there is no such stream yet.
-        DefinitionError: a change that cannot be made; nothing was committed.
-        CommitConflict: somebody else changed the schema meanwhile; starting over is safe.
+        UnknownTable: the stream does not exist yet.
+        DefinitionError: a change cannot be made; nothing was committed.
+        CommitConflict: another writer changed the schema meanwhile; starting over is safe.
     """
     try:
         iceberg = check_stream(catalog.load_table(stream.name))
     except NoSuchTableError:
         raise UnknownTable(
-            f"{stream.name} does not exist in the lake yet; the first append makes it as declared"
+            f"{stream.name} does not exist in the lake yet; append to it, which creates it as declared"
         ) from None
     _check_declared(stream, rename, drop)
     rename = {old: new for old, new in rename.items() if not _is_renamed(iceberg, old, new)}
@@ -84,10 +84,10 @@ def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Se
 
 
 def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:
-    """Commit a change of schema alone, and give the table as it is then; no update is no commit.
+    """Commit a change of only the schema, and return the table afterwards; without updates, nothing is committed.
 
     Raises:
-        CommitConflict: somebody else changed the schema meanwhile; nothing was written.
+        CommitConflict: another writer changed the schema meanwhile; nothing was written.
     """
     if not updates:
         return iceberg
@@ -108,19 +108,19 @@ def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[Table
 
 
 def _declared(iceberg: IcebergTable, stream: Stream, stored: Schema) -> Evolution:
-    """The stored columns with what the declaration adds and widens."""
+    """Add and widen stored columns according to the declaration."""
     wanted = schema_of_types(dict(stream.schema))
     evolution = followed(stored, wanted, iceberg.metadata.last_column_id, keeps_missing=True)
     declared = {name for name, _ in stream.schema}
-    refused = [f"{words} (a type is only ever widened)" for words in evolution.refused]
+    refused = [f"{words} (a type can only be widened)" for words in evolution.refused]
     by_case = {field.name.lower(): field.name for field in stored.fields}
     refused += [
-        f"{name} is declared, and {by_case[name.lower()]} is stored, which differs by upper and lower case alone"
+        f"{name} is declared, but {by_case[name.lower()]} is stored, which differs only by upper and lower case"
         for name in sorted(declared)
         if by_case.get(name.lower(), name) != name
     ]
     refused += [
-        f"{field.name} may not be null, and is not declared"
+        f"{field.name} may not be null, but is not declared"
         for field in stored.fields
         if field.required and field.name not in declared
     ]
@@ -132,42 +132,50 @@ def _declared(iceberg: IcebergTable, stream: Stream, stored: Schema) -> Evolutio
 
 
 def _check_declared(stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> None:
-    """Refuse what the declaration contradicts: it says the stream as it should be afterwards."""
+    """Refuse renames and drops that contradict the declaration, which describes the stream after the change."""
     declared = {column for column, _ in stream.schema}
     for old in (*rename, *drop):
         if old in declared:
             raise DefinitionError(
-                f"{stream.name}: {old!r} is to be renamed or dropped, and is still declared; take it out of the "
+                f"{stream.name}: {old!r} is to be renamed or dropped, but is still declared; remove it from the "
                 "declaration first"
             )
     for old, new in rename.items():
         if new not in declared:
-            raise DefinitionError(f"{stream.name}: {old!r} is to be renamed to {new!r}, which is not declared")
+            raise DefinitionError(
+                f"{stream.name}: {old!r} is to be renamed to {new!r}, which is not declared; declare {new!r} first"
+            )
         if list(rename.values()).count(new) > 1:
-            raise DefinitionError(f"{stream.name}: two columns are to be renamed to {new!r}")
+            raise DefinitionError(f"{stream.name}: two columns are to be renamed to {new!r}; choose one of them")
     if both := set(rename) & set(drop):
-        raise DefinitionError(f"{stream.name}: {min(both)!r} is to be renamed and dropped; say one of the two")
+        raise DefinitionError(f"{stream.name}: {min(both)!r} is to be renamed and dropped; choose one of the two")
 
 
 def _check_stored(iceberg: IcebergTable, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> None:
-    """Refuse columns that are not there, names that are taken, and what would take away what the stream goes by."""
+    """Refuse columns that do not exist, names that are already used, and columns that the stream depends on."""
     stored = [field.name for field in iceberg.schema().fields]
     ruling = _ruling(iceberg, stream)
     for old in (*rename, *drop):
         if old not in stored:
-            raise DefinitionError(f"{stream.name} has no column {old!r} to rename or drop; it has {', '.join(stored)}")
+            raise DefinitionError(
+                f"{stream.name} has no column {old!r} to rename or drop; choose from {', '.join(stored)}"
+            )
         if old in ruling or rename.get(old) in ruling:
             raise DefinitionError(
-                f"{stream.name} goes by {old!r}, a column of its keys, sequence, event time, event id, partition or "
-                "batches, which are neither renamed nor dropped: what is folded goes by them; make a new stream instead"
+                f"{stream.name} depends on {old!r}, a column of its keys, sequence, event time, event id, partition or "
+                "batches. Such a column cannot be renamed or dropped, because tables are folded by it; create a new "
+                "stream instead"
             )
     for old, new in rename.items():
         if new in stored:
-            raise DefinitionError(f"{stream.name}: {old!r} cannot become {new!r}, which another column is called")
+            raise DefinitionError(
+                f"{stream.name}: {old!r} cannot be renamed to {new!r}, because another column has that name; choose "
+                "another name"
+            )
 
 
 def _ruling(iceberg: IcebergTable, stream: Stream) -> set[str]:
-    """The columns a stream goes by: those its declaration names, and those that partition and tell batches apart."""
+    """Return the columns that a stream depends on: those its declaration names, the partition, and batch ids."""
     named = {*stream.keys, *stream.sequence_by, *stream.event_id, stream.event_time, stream.partition_column} - {None}
     sources = {field.source_id for field in iceberg.spec().fields}
     partitioned = {f.name for f in iceberg.schema().fields if f.field_id in sources}
@@ -175,7 +183,7 @@ def _ruling(iceberg: IcebergTable, stream: Stream) -> set[str]:
 
 
 def _earlier_id(iceberg: IcebergTable, name: str) -> int | None:
-    """The field id that a column of this name had last, in any schema the table ever had."""
+    """Return the field id that a column of this name had in the newest schema of the table that has it."""
     for _, schema in sorted(iceberg.schemas().items(), reverse=True):
         for field in schema.fields:
             if field.name == name:
@@ -189,7 +197,7 @@ def _has_left(iceberg: IcebergTable, name: str) -> bool:
 
 
 def _is_renamed(iceberg: IcebergTable, old: str, new: str) -> bool:
-    """Whether the column that was `old` is `new` already, so that saying it again changes nothing."""
+    """Whether the column `old` was already renamed to `new`, so that repeating the rename changes nothing."""
     now = {field.name: field.field_id for field in iceberg.schema().fields}
     return old not in now and new in now and now[new] == _earlier_id(iceberg, old)
 

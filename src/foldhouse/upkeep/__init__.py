@@ -1,1 +1,1 @@
-"""Upkeep: files compacted, snapshots expired and thinned, orphans removed."""
+"""Upkeep: compact files, expire and thin snapshots, remove orphans."""

@@ -1,9 +1,9 @@
-"""Compaction: the live rows of small and much-deleted files, written anew as few files of a sensible size.
+"""Compaction: rewrites the live rows of small and much-deleted files as a few files of a sensible size.
 
     T before == T after, row by row; changes(before, after) == nothing
 
-Guarantee: the operation is `replace`, and the summary repeats what the head said, so that no reader and no consumer
-sees a change. A crash before the commit leaves files that no snapshot names; running it again is safe.
+Guarantee: the operation is `replace`, and the summary repeats that of the head, so that no reader and no consumer sees
+a change. A crash before the commit leaves files that no snapshot references; running it again is safe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """Some files of one partition, and the files that hold their live rows now."""
+    """Some files of one partition, and the new files with their live rows."""
 
     slices: tuple[Slice, ...]
     added: tuple[DataFile, ...]
@@ -52,22 +52,22 @@ class _Rewritten:
 def compact(
     catalog: Catalog, load: Callable[[], IcebergTable], target_bytes: int | None, run_id: str, tuning: Tuning
 ) -> Compacted:
-    """Write small and much-deleted files of a table or stream anew, in one commit.
+    """Rewrite small and much-deleted files of a table or stream, in one commit.
 
-    What others commit meanwhile does not undo the work: files that are still live as they were read are replaced all
-    the same, the others are left as they are.
+    A commit of another writer does not waste the work: files that are still live with the same deletes are replaced,
+    and the others are left as they are.
 
     Args:
         catalog: where the table is registered.
-        load: reads it.
-        target_bytes: the size of file aimed at, compressed; `None` for what the table's property or the tuning says.
+        load: loads the table.
+        target_bytes: the target size of a file, compressed; `None` for the value of the table's property or the tuning.
         run_id: for the summary.
-        tuning: how many files are worth it for their number alone, and which are small.
+        tuning: how many files are worth rewriting for their number alone, and which files are small.
 
     Raises:
-        InvalidProperty: a property of the table cannot be used; nothing was written.
-        ForeignCommit: somebody else changed rows of a derived table.
-        CommitConflict: others committed again and again; nothing was written.
+        InvalidProperty: a property of the table is not valid; nothing was written.
+        ForeignCommit: a foreign commit changed rows of the table.
+        CommitConflict: other writers won every race; nothing was committed.
     """
     started = time.monotonic()
     iceberg = load()
@@ -99,7 +99,7 @@ def compact(
 
 
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
-    """What the head says, said again; but who ran, and what only one run can say."""
+    """Return the head's entries of the summary, except those of a single run, plus this run's id."""
     if kind_of(iceberg) != "table":
         return {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))}
     said = head_properties(iceberg)
@@ -107,9 +107,10 @@ def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
 
 
 def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: Tuning) -> Iterator[list[Slice]]:
-    """The groups of files that are to be written anew, each of one partition.
+    """Yield the groups of files to rewrite, each of one partition.
 
-    A table that was rolled back behind a rebuild into other columns has none: its rows are not those of its schema.
+    A table that was rolled back to before a rebuild with other columns has none, because its rows do not fit its
+    current schema.
     """
     head = iceberg.current_snapshot()
     is_table = kind_of(iceberg) == "table"
@@ -132,7 +133,7 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
 
 
 def _by_partition(slices: Iterable[Slice], spec_id: int) -> list[list[Slice]]:
-    """The files of each partition in the order in which they are read; those of older partitionings are left alone."""
+    """Group files by partition, keeping their order; files of older partition specs are left out."""
     grouped: dict[Partition, list[Slice]] = {}
     for one in slices:
         if one.file.spec_id == spec_id:
@@ -145,7 +146,7 @@ def _rows_deleted(layout: Layout, one: Slice) -> int:
 
 
 def _with_shared_deletes(partition: Sequence[Slice], chosen: Sequence[Slice]) -> list[Slice]:
-    """The chosen files, and those that share a delete file with one of them: a delete file can go only as a whole."""
+    """Add the files that share a delete file with a chosen one, because a delete file can only be removed whole."""
     reached: set[str] = set()
     taken = set(chosen)
     while True:
@@ -157,7 +158,7 @@ def _with_shared_deletes(partition: Sequence[Slice], chosen: Sequence[Slice]) ->
 
 
 def _bins(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
-    """Files in groups of about the size aimed at, in order; those with deletes, which may share them, in one."""
+    """Group files in order, to about the target size; files with deletes form one group, as they may share them."""
     groups: list[list[Slice]] = [[]]
     for one in slices:
         if one.deletes:
@@ -169,7 +170,7 @@ def _bins(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
 
 
 def _files_after(group: Sequence[Slice], rows: int, target_bytes: int) -> int:
-    """How many files of the size aimed at the live rows make, going by what their rows take now."""
+    """Estimate how many files of the target size the live rows fill, from the size of the present files."""
     stored = sum(one.file.rows for one in group)
     size = sum(one.file.size_bytes for one in group) * rows / stored if stored else 0
     return min(rows, math.ceil(size / target_bytes))
@@ -195,7 +196,7 @@ def _by_key(layout: Layout, rows: pa.Table) -> pa.Table:
 
 
 def _still_live(iceberg: IcebergTable, layout: Layout, done: Sequence[_Rewritten]) -> list[_Rewritten]:
-    """What can still be replaced: files that are live with the same deletes, in a table of the same shape."""
+    """Return the work that can still be committed: files live with the same deletes, in a table of the same layout."""
     now = Layout.of(iceberg)
     if (now.schema_json, now.spec_json) != (layout.schema_json, layout.spec_json):
         return []

@@ -1,7 +1,8 @@
-"""Expiry of a table's history, but what others still need: the positions of its consumers are found and held by tags.
+"""Expires a table's history, except the snapshots at which its consumers are; these are kept by tags.
 
-Guarantee: what is needed is never expired by us. Tags and removal are one compare-and-swap, and files are deleted
-after it: a crash in between leaves files that no snapshot names, never a snapshot that names a missing file.
+Guarantee: foldhouse never expires a snapshot that a consumer needs. Tags and removal are one compare-and-swap, and
+files are deleted after it. A crash in between leaves files that no snapshot references, never a snapshot that
+references a missing file.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ from foldhouse.values.results import Expired
 
 
 def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: Keeping) -> Expired:
-    """Remove the snapshots of a table that nobody needs, and delete the files that only they name.
+    """Remove the snapshots of a table that need not be kept, and delete the files that only they reference.
 
     Raises:
-        InvalidProperty: a rule in the table's properties cannot be used.
-        Unsupported: the table's property `gc.enabled` says that its files may be used elsewhere.
-        CommitConflict: somebody else committed, or set a tag or branch, meanwhile; nothing was removed.
+        InvalidProperty: a rule in the table's properties is not valid.
+        Unsupported: the table has `gc.enabled=false`, so its files may be used elsewhere.
+        CommitConflict: another writer committed, or set a tag or branch, meanwhile; nothing was removed.
     """
     started = time.monotonic()
     iceberg = load()
     name = ".".join(iceberg.name())
     if iceberg.properties.get("gc.enabled", "true").lower() == "false":
-        raise Unsupported(f"{name} has gc.enabled=false: its files may be used elsewhere, so nothing of it is expired")
+        raise Unsupported(
+            f"{name} has gc.enabled=false: its files may be used elsewhere, so none of its snapshots is expired; set "
+            "gc.enabled to true if no other table uses them"
+        )
     held = consumer_positions(catalog, iceberg)
     kept, gone_by = stays(iceberg, keeping)
     removed = frozenset(one.snapshot_id for one in iceberg.snapshots()) - _needed(iceberg, kept | set(held.values()))
@@ -69,9 +73,10 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
 
 
 def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int]:
-    """Tag -> the snapshot of this table at which a table of the catalog stands: its head, and a rebuild not published.
+    """Return tag -> the snapshot of this table up to which a consumer is folded.
 
-    A table is known by its uuid. Any failure to read a table of the catalog is raised, because it may be a consumer.
+    A consumer has a tag for its head, and one for an unpublished rebuild. Tables are identified by their uuids. If a
+    table of the catalog cannot be read, the error is raised, because it may be a consumer.
     """
     uuid = str(iceberg.metadata.table_uuid)
     there = {snapshot.snapshot_id for snapshot in iceberg.snapshots()}
@@ -89,7 +94,7 @@ def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int
 
 
 def _needed(iceberg: IcebergTable, kept: set[int]) -> set[int]:
-    """The snapshots that stay; of a table, down from each of them to the commit of ours that it stands on."""
+    """Add to the kept snapshots of a table their ancestors down to the nearest commit of ours; it has the position."""
     if kind_of(iceberg) != "table":
         return kept
     listed = {one.snapshot_id: one for one in iceberg.snapshots()}
@@ -97,7 +102,7 @@ def _needed(iceberg: IcebergTable, kept: set[int]) -> set[int]:
     needed = set(kept)
     for one in kept:
         snapshot = listed.get(one)
-        while snapshot is not None and not is_ours(snapshot):  # a commit of others says no position
+        while snapshot is not None and not is_ours(snapshot):  # a foreign commit has no position
             behind = ancestor(snapshot, listed, below)
             snapshot = None if behind is None else listed[behind]
             needed.update(() if snapshot is None else (snapshot.snapshot_id,))

@@ -1,8 +1,9 @@
-"""Files that killed runs left below a table's location, and that nothing of the table names.
+"""Finds and deletes orphans: files below a table's location that nothing references, such as those of killed runs.
 
-Guarantee: never a file that a snapshot, branch, tag, statistics file or metadata file of the table names, nor one of
-another table of the catalog, nor one that was written within the given time: a commit under way names its files at its
-end. The files are listed first and the table is read after that, so that what was committed meanwhile is named.
+Guarantee: three kinds of files are never orphans. First, a file that a snapshot, branch, tag, statistics file or
+metadata file of the table references. Second, a file of another table of the catalog. Third, a file that was written
+within the given time, because a running commit references its files only at its end. The files are listed first and the
+table is loaded after that, so that files committed meanwhile count as referenced.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _KEPT_NAMES = ("version-hint.text",)
 def find_orphans(
     catalog: Catalog, load: Callable[[], IcebergTable], before: datetime, *, delete: bool = False
 ) -> Orphans:
-    """Find the orphans of a table, and delete them if asked to.
+    """Find the orphans of a table, and delete them if requested.
 
     Args:
-        catalog: where the table is registered; its other tables' files are left alone.
-        load: reads the table.
+        catalog: where the table is registered; the files of its other tables are left alone.
+        load: loads the table.
         before: files that were written at this time or later are left alone.
-        delete: whether the orphans are deleted.
+        delete: whether to delete the orphans.
 
     Raises:
         Unsupported: another table has the same location, or the table's files cannot be listed.
-        OSError: what the table names cannot be told for certain; nothing was deleted.
+        OSError: the referenced files cannot be determined for certain; nothing was deleted.
     """
     iceberg = load()
     others = _other_locations(catalog, iceberg)
@@ -58,7 +59,7 @@ def find_orphans(
 
 
 def named_files(iceberg: IcebergTable) -> set[str]:
-    """Every file that a table names: metadata, statistics, and what each of its snapshots is made of.
+    """Return every file that a table references: metadata, statistics, and the files of each snapshot.
 
     Raises:
         OSError: one of its manifest lists or manifests cannot be read.
@@ -72,7 +73,7 @@ def named_files(iceberg: IcebergTable) -> set[str]:
 
 
 def _other_locations(catalog: Catalog, iceberg: IcebergTable) -> list[str]:
-    """The locations of the catalog's other tables that lie below this one's."""
+    """Return the locations of other tables of the catalog that are below the location of this table."""
     name, location = ".".join(iceberg.name()), iceberg.location()
     found = []
     for other in table_names(catalog):
@@ -83,20 +84,23 @@ def _other_locations(catalog: Catalog, iceberg: IcebergTable) -> list[str]:
         except NoSuchTableError:  # dropped meanwhile
             continue
         if plain(theirs) == plain(location):
-            raise Unsupported(f"{name} and {other} have the same location {location}: whose a file is cannot be told")
+            raise Unsupported(
+                f"{name} and {other} have the same location {location}, so it is unknown to which of them a file "
+                "belongs; drop one of the two from the catalog, or move it"
+            )
         if is_below(theirs, location):
             found.append(theirs)
     return found
 
 
 def _is_hidden(iceberg: IcebergTable, path: str) -> bool:
-    """Whether a file is none of Iceberg's own: hidden, in a hidden folder, or a catalog's hint."""
+    """Whether a file is not one of Iceberg's own: hidden, in a hidden folder, or the version hint of a catalog."""
     within = plain(path)[len(plain(iceberg.location())) :].strip("/").split("/")
     return within[-1] in _KEPT_NAMES or any(part.startswith((".", "_")) for part in within)
 
 
 def _listed(iceberg: IcebergTable) -> Iterator[Orphan]:
-    """The files below a table's location; symbolic links are no files, and are not followed."""
+    """Yield the files below a table's location; symbolic links are neither listed nor followed."""
     location = iceberg.location()
     if is_on_disk(location):
         yield from _on_disk(os.path.realpath(on_disk(location)))

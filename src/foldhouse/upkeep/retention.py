@@ -1,8 +1,8 @@
-"""Which snapshots of a table stay, by its properties: Iceberg's own, and above them `foldhouse.history.keep`.
+"""Chooses the snapshots to keep, by Iceberg's own table properties and the policy in `foldhouse.history.keep`.
 
-The ages of that policy are counted back from the newest commit, or from now where that is earlier: neither a machine
-whose clock is ahead nor one commit that is stamped ahead makes history expire. The ages of Iceberg's rules, and of a
-caller who names one, are counted back from now.
+The policy counts ages back from the newest commit, or from now if that is earlier. Therefore, neither a machine whose
+clock is ahead nor one commit with a stamp ahead makes history expire. The ages of Iceberg's rules and of a caller's
+arguments are counted back from now.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_REF_AGE = "history.expire.max-ref-age-ms"
 
 @dataclass(frozen=True)
 class Keeping:
-    """What an expiry keeps beside what it always keeps. What is `None` is left to the table's properties.
+    """The caller's rules for what an expiry keeps in addition; the table's properties replace those that are `None`.
 
     Args:
-        since_ms: snapshots that were the head at this moment or later, and no others for their age.
-        last: so many of the newest commits behind the head, itself among them.
+        since_ms: keep snapshots that were the head at this moment or later, and no others because of their age.
+        last: keep so many of the newest commits in the lineage of the head, including the head.
         now_ms: the time.
-        in_use_ms: snapshots that were the head within so long, where the table's own policy decides.
-        keep: a policy in place of the table's.
+        in_use_ms: keep snapshots that were the head within this time; not used with `since_ms`.
+        keep: a policy instead of the table's.
     """
 
     since_ms: int | None
@@ -51,9 +51,9 @@ class Rules:
 
     Args:
         keep: the policy.
-        max_age_ms: older snapshots go, whatever the policy; `None` where the property is not set.
-        last: so many of the newest commits stay.
-        max_ref_age_ms: tags and branches that name older snapshots go; `None` where the property is not set.
+        max_age_ms: older snapshots are removed, even if the policy keeps them; `None` if the property is not set.
+        last: so many of the newest commits are kept.
+        max_ref_age_ms: tags and branches on older snapshots are dropped; `None` if the property is not set.
     """
 
     keep: Keep
@@ -63,10 +63,10 @@ class Rules:
 
 
 def rules_of(properties: Mapping[str, str]) -> Rules:
-    """Read the rules.
+    """Read the rules from a table's properties.
 
     Raises:
-        InvalidProperty: one of them cannot be used.
+        InvalidProperty: a rule is not valid.
     """
     return Rules(
         keep=policy.parse(properties.get(KEEP, policy.DEFAULT)),
@@ -77,7 +77,7 @@ def rules_of(properties: Mapping[str, str]) -> Rules:
 
 
 def _rules_of_main(iceberg: IcebergTable) -> Rules:
-    """The rules of a table, where its branch `main` has none of its own."""
+    """Return the rules of a table; those of its branch `main` override the table's properties."""
     rules, main = rules_of(iceberg.properties), iceberg.metadata.refs.get(MAIN_BRANCH)
     if main is None:
         return rules
@@ -90,15 +90,15 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InvalidProperty(f"the property {name} is {text!r}; a whole number above 0 is needed")
+        raise InvalidProperty(f"the property {name} is {text!r}; set it to a whole number above 0")
     return int(text)
 
 
 def stays(iceberg: IcebergTable, keeping: Keeping) -> tuple[set[int], frozenset[str]]:
-    """The snapshots that stay for their age, their place or a ref; and the tags and branches that go.
+    """Return the snapshots to keep for their age, place or a ref, and the tags and branches to drop.
 
     Raises:
-        InvalidProperty: a rule of the table cannot be used.
+        InvalidProperty: a rule of the table is not valid.
     """
     metadata, rules = iceberg.metadata, _rules_of_main(iceberg)
     dropped = frozenset(
@@ -117,7 +117,7 @@ def stays(iceberg: IcebergTable, keeping: Keeping) -> tuple[set[int], frozenset[
 
 
 def young(metadata: TableMetadata, rules: Rules, keeping: Keeping) -> set[int]:
-    """The snapshots that stay because of when they were the head."""
+    """Return the snapshots to keep because of the time when they were the head."""
     log = heads(metadata)
     ends = last_as_head(metadata.snapshots, log)
     if keeping.since_ms is not None:
@@ -130,19 +130,19 @@ def young(metadata: TableMetadata, rules: Rules, keeping: Keeping) -> set[int]:
 
 
 def kept_of(log: Sequence[HeadSince], keep: Keep, now_ms: int) -> set[int]:
-    """The snapshots of a log of heads that a policy keeps."""
+    """Return the snapshots of a log of heads that a policy keeps."""
     places = keep.places([one.since_ms for one in log], now_ms)
     return {one for one in (log[place].snapshot_id for place in places) if one is not None}
 
 
 def could_go(iceberg: IcebergTable, now_ms: int) -> int:
-    """How many snapshots the table's own rules would let go now; some may stay because a consumer needs them."""
+    """Count the snapshots that the table's own rules would remove now; consumers may still need some of them."""
     kept, _ = stays(iceberg, Keeping(None, None, now_ms))
     return sum(one.snapshot_id not in kept for one in iceberg.snapshots())
 
 
 def _has_gone_by(iceberg: IcebergTable, name: str, ref: SnapshotRef, rules: Rules, now_ms: int) -> bool:
-    """Whether a tag or branch is older than it may get; `main`, and what foldhouse sets itself, never is."""
+    """Whether a tag or branch exceeds its maximum age; never true for `main` and the refs that foldhouse sets."""
     if name in (MAIN_BRANCH, REBUILD_BRANCH) or name.startswith(POSITION_TAG):
         return False
     most_ms = ref.max_ref_age_ms or rules.max_ref_age_ms
@@ -151,7 +151,7 @@ def _has_gone_by(iceberg: IcebergTable, name: str, ref: SnapshotRef, rules: Rule
 
 
 def _of_branch(iceberg: IcebergTable, ref: SnapshotRef, on_main: set[int], rules: Rules, keeping: Keeping) -> set[int]:
-    """The snapshots of a branch that stay, down to where it left `main`, by the rules of the branch or the table."""
+    """Return the snapshots of a branch to keep, from its head to where it left `main`, by its rules or the table's."""
     own: list[Snapshot] = []
     for snapshot in lineage(iceberg, snapshot_of(iceberg, ref.snapshot_id)):
         if snapshot.snapshot_id in on_main:
