@@ -9,9 +9,10 @@ endif
 BIN := .venv/bin
 TESTS := -n 2 --dist loadfile $(if $(CI),,-m "not heavy")
 PORT ?= 3000
+HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
 
-.PHONY: help setup demo test check dev bench lock clean
+.PHONY: help setup demo test laws check dev bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
@@ -28,6 +29,9 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
 	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
+
+laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)
+	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/laws/test_the_law.py
 
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"

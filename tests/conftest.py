@@ -30,7 +30,7 @@ class _ByFile(LoadFileScheduling):
     """The tests of a file in one process, as fixtures are shared; but long histories, which share nothing, in any."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if "::test_the_law_holds_over_a_thousand_histories[" in nodeid else super()._split_scope(nodeid)
+        return nodeid if "::test_the_law_holds_over_many_histories[" in nodeid else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
