@@ -106,7 +106,7 @@ def test_more_rows_taken_away_than_were_folded_are_invalid(case: Case) -> None:
     bucket = case.bucket()
     row = {"value": case.values[1], "seq": 1, "word": "a"}
     bucket.take((1, row))
-    with pytest.raises(fh.InvalidData, match=r"more rows of the key \('k',\) are taken away.*foldhouse rebuild"):
+    with pytest.raises(fh.InvalidData, match=r"more rows of the key \('k',\) are retracted.*foldhouse rebuild"):
         combine(bucket.plan, bucket.held, bucket.signed([(-1, row), (-1, row)]))
 
 

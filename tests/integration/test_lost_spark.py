@@ -54,6 +54,7 @@ for expression in ("1/0", "cast('x' as int)", "nope(", "interval 1 day", "assert
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.spark
 def test_a_dead_session_is_replaced_and_expressions_that_fail_are_errors_of_ours(tmp_path: Path) -> None:
     tests = str(Path(__file__).parent.parent)

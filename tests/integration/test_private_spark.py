@@ -38,6 +38,7 @@ def ran(folder: Path, end: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder / "work", env=environment, capture_output=True, text=True, umask=0)
 
 
+@pytest.mark.heavy
 def test_shuffles_logs_and_the_rest_are_in_one_private_folder_that_goes(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -65,6 +65,7 @@ KEPT = [2, 5, 8, 11]
 """The commits that were the head at a full hour, and the head."""
 
 
+@pytest.mark.heavy
 def test_stock_pyiceberg_lists_every_snapshot_after_300_refreshes_and_reads_the_first(lake: fh.Lake) -> None:
     for n in range(300):
         lake.append(events, pa.table({"key": [n % 4], "n": [n]}))

@@ -33,6 +33,7 @@ def known(log: list[HeadSince]) -> int:
     return sum(one.snapshot_id is not None for one in log)
 
 
+@pytest.mark.heavy
 def test_a_year_of_five_second_refreshes_thinned_each_day_lists_under_2000_snapshots() -> None:
     log: list[HeadSince] = []
     most = count = 0

@@ -27,13 +27,13 @@ from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequenc
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.by_day import by_partition, partition_counts
 from foldhouse.refresh.publish import publish
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, picked_rows
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
 from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded
-from foldhouse.refresh.window.affected import as_frame, of_keys, of_state, of_window
+from foldhouse.refresh.window.affected import as_frame, has_all_rows, of_keys, of_state, of_window
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
@@ -301,21 +301,29 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
 def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
     """Fold, then fold again the buckets that have unresolved keys; return the results and the rows read again."""
     window = _cost(run.evaluations, workshop.tuning)
-    results = _runner(workshop, run, window)(run)
+    runner = _runner(workshop, run, window)
+    results = runner(run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
         return results, 0
     keys = as_frame(pa.concat_tables([r.unresolved for r in unresolved if r.unresolved is not None]))
-    evaluation = of_keys(run.logic, [source.slices for source in sources], keys)
-    again = replace(run, recompute=Recompute(keys, evaluation, frozenset(r.bucket for r in unresolved)))
+    buckets = frozenset(r.bucket for r in unresolved)
     done = [r for r in results if r.unresolved is None]
+    if has_all_rows(run.logic, run.evaluations):
+        again = replace(run, recompute=Recompute(keys, None, buckets))
+        return [*done, *runner(again)], 0
+    evaluation = of_keys(run.logic, [source.slices for source in sources], keys)
+    again = replace(run, recompute=Recompute(keys, evaluation, buckets))
     scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
     return [*done, *_runner(workshop, run, window + _cost([evaluation], workshop.tuning))(again)], scanned
 
 
 def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[BucketResult]]:
     tuning = workshop.tuning
-    if rows <= tuning.in_process_rows * (tuning.plain_rows_factor if run.logic.compiled.is_plain else 1):
+    if run.logic.compiled.is_plain:
+        if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
+            return fold_in_process
+    elif rows <= tuning.in_process_rows and picked_rows(run.logic, run.evaluations) <= tuning.evaluated_rows:
         return fold_in_process
     most = tuning.in_process_rows * tuning.spilled_rows_factor
     return fold_spilled if rows <= most and can_be_spilled(run) else fold_on_spark

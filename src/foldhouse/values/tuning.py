@@ -30,8 +30,10 @@ class Tuning:
     """So many times as many rows are folded in this process if none of them goes through Spark and back."""
     spilled_rows_factor: int = 500
     """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
-    picked_rows_share: float = 0.1
-    """Reading a row to see that it is not wanted costs this share of folding it."""
+    picked_rows_share: float = 0.004
+    """Reading a row's key to see that it is not wanted costs this share of folding it."""
+    evaluated_rows: int = 1_000_000
+    """Selected rows that are passed from this process to Spark's evaluation of `rows`: Spark reads more by itself."""
     compared_rows: int = 2_000_000
     """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
 

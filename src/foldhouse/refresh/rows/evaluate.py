@@ -8,7 +8,9 @@ rows that may differ.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,10 +19,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
+from foldhouse.refresh.rows.choices import Choice, Choices, Picked, chosen, picked
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.window.pruning import pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
@@ -31,19 +33,6 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Stream
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Selects the rows of a source that have one of the given values in some columns; null equals null.
-
-    Args:
-        columns: columns of the source.
-        keys: the wanted values, each once, as a frame with these columns.
-    """
-
-    columns: tuple[str, ...]
-    keys: pl.DataFrame = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class Evaluation:
     weight: int
     pieces: tuple[Sequence[Piece], ...]
     coverage: Coverage
-    choices: tuple[tuple[Choice, ...], ...]
+    choices: tuple[Choices, ...]
     deliveries: tuple[Sequence[Piece], ...]
 
 
@@ -87,21 +76,35 @@ class Logic:
         return self.compiled.plan
 
     @cached_property
-    def _read(self) -> Callable[[int, Piece, tuple[Choice, ...]], pl.DataFrame]:
-        """Return a function that reads a piece; a piece of both the earlier and the present state is read once."""
-        known: dict[tuple[int, Piece, tuple[Choice, ...]], pl.DataFrame] = {}
+    def _known(self) -> dict[tuple[int, str, Choices], Picked]:
+        return {}
 
-        def read(place: int, piece: Piece, choices: tuple[Choice, ...]) -> pl.DataFrame:
-            weightless = Piece(piece.file, 1, piece.only, piece.without)
-            label = (place, weightless, choices)
-            if label not in known:
-                columns = list(self.compiled.inputs[place])
-                rows = pl.from_arrow(read_piece(self.layouts[place], piece, columns).select(columns))
-                assert isinstance(rows, pl.DataFrame)
-                known[label] = chosen(rows, choices)
-            return known[label]
+    @cached_property
+    def _whole(self) -> dict[tuple[int, Piece], pl.DataFrame]:
+        return {}
 
-        return read
+    @cached_property
+    def _evaluated(self) -> dict[tuple[int, ...], tuple[list[Evaluation], pl.DataFrame]]:
+        """The ids of evaluations -> them, so that no other object gets their ids, and their signed rows.
+
+        A fold that is repeated for unresolved keys needs the rows of its window again, and Spark is not asked twice.
+        """
+        return {}
+
+    def read(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
+        """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""
+        layout, columns = self.layouts[place], list(self.compiled.inputs[place])
+        if choices:
+            label = (place, piece.file.path, choices)
+            if label not in self._known:
+                self._known[label] = picked(layout, piece.file, columns, choices)
+            return self._known[label].of_piece(layout, piece)
+        weightless = (place, Piece(piece.file, 1, piece.only, piece.without))
+        if weightless not in self._whole:
+            rows = pl.from_arrow(read_piece(layout, piece, columns).select(columns))
+            assert isinstance(rows, pl.DataFrame)
+            self._whole[weightless] = rows
+        return self._whole[weightless]
 
 
 def empty_rows(plan: FoldPlan) -> pl.DataFrame:
@@ -109,18 +112,7 @@ def empty_rows(plan: FoldPlan) -> pl.DataFrame:
     return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
 
 
-def chosen(rows: pl.DataFrame, choices: tuple[Choice, ...]) -> pl.DataFrame:
-    """Return the rows that any of the choices selects; all rows without a choice."""
-    if not choices:
-        return rows
-    numbered = rows.with_row_index("__row")  # so that a row that several choices select is returned once
-    admitted = [
-        by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)["__row"] for c in choices
-    ]
-    return numbered.filter(pl.col("__row").is_in(pl.concat(admitted).implode())).drop("__row")
-
-
-def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[Choice, ...]) -> list[Piece]:
+def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[Piece]:
     """Return the pieces of a source that can hold rows of some choice, by the column bounds of their files."""
     if not choices:
         return list(pieces)
@@ -146,11 +138,22 @@ def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFram
     return chosen(last_deliveries(deliveries, source.event_id, order_of(source, deliveries.columns)), choices)
 
 
-def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: tuple[Choice, ...]) -> pl.DataFrame:
+def picked_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
+    """Read the rows that choices select, and return how many they are; an evaluation then finds them in memory."""
+    return sum(
+        _rows_of(logic, place, admitted(logic, place, one.pieces[place], choices), choices).height
+        for one in evaluations
+        for place, choices in enumerate(one.choices)
+        if choices
+    )
+
+
+def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> pl.DataFrame:
     schema = logic.layouts[place].arrow
     columns = logic.compiled.inputs[place]
     empty = pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in columns})
-    return pl.concat([empty, *(logic._read(place, piece, choices) for piece in pieces)])
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+        return pl.concat([empty, *threads.map(lambda piece: logic.read(place, piece, choices), pieces)])
 
 
 def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
@@ -162,6 +165,9 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
             rows = events_here(logic, 0, evaluation).select(plain_columns(compiled))
             frames.append(_covered(compiled, rows, evaluation.coverage).with_columns(_weight(evaluation.weight)))
         return pl.concat(frames)
+    label = tuple(map(id, evaluations))
+    if label in logic._evaluated:
+        return logic._evaluated[label][1]
     signed = []
     for evaluation in evaluations:
         sources = [events_here(logic, place, evaluation) for place in range(len(compiled.inputs))]
@@ -174,7 +180,8 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
             projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
         assert isinstance(projected, pl.DataFrame)
         frames.append(projected.cast(dict(frames[0].schema)))  # type: ignore[arg-type]
-    return pl.concat(frames)
+    logic._evaluated[label] = (list(evaluations), pl.concat(frames))
+    return logic._evaluated[label][1]
 
 
 def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
@@ -262,7 +269,7 @@ def _last_deliveries_task(
         yield from last_deliveries(rows, event_id, order).to_arrow().cast(together.schema).to_batches()
 
 
-def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: tuple[Choice, ...]) -> DataFrame:
+def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: Choices) -> DataFrame:
     if not choices:
         return rows
     marks = []

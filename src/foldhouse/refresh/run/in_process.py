@@ -15,7 +15,7 @@ import polars as pl
 
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.kernel.plan import FoldPlan
+from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import (
     BUCKET,
     KEY_ONLY,
@@ -34,12 +34,13 @@ class Recompute:
 
     Args:
         keys: the unresolved keys.
-        evaluation: gives all rows of these keys, and possibly rows of other keys.
+        evaluation: gives all rows of these keys, and possibly rows of other keys; `None` if the run's own evaluations
+            do.
         buckets: the buckets of these keys; the other buckets are done.
     """
 
     keys: pl.DataFrame
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     buckets: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -94,7 +95,10 @@ def recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
 
     A key without rows still has its marker, so that it is deleted from the table.
     """
-    rows = evaluated_here(run.logic, [recompute.evaluation])
+    if recompute.evaluation is None:
+        rows = evaluated_here(run.logic, run.evaluations).filter(pl.col(WEIGHT) > 0)
+    else:
+        rows = evaluated_here(run.logic, [recompute.evaluation])
     full = by_keys(rows, recompute.keys, run.plan.key_names, "semi").with_columns(pl.lit(False).alias(KEY_ONLY))
     marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]
     return with_bucket(run.job.layout, run.plan, pl.concat(marked, how="diagonal"))

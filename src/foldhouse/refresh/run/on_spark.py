@@ -101,7 +101,9 @@ def _routed(route: Route, signed: DataFrame) -> DataFrame:
 def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:
     """Return all rows of the unresolved keys, and one marker row per key; see `recomputed_here`."""
     wanted = frame_of_arrow(run.logic.session(), recompute.keys.to_arrow().combine_chunks())
-    (rows,) = evaluated_on_spark(run.logic, [recompute.evaluation])
+    present = [one for one in run.evaluations if one.weight > 0] if recompute.evaluation is None else []
+    evaluations = [recompute.evaluation] if recompute.evaluation else present
+    rows = functools.reduce(DataFrame.unionByName, evaluated_on_spark(run.logic, evaluations))
     full = rows.join(F.broadcast(wanted), on=run.plan.key_names, how="left_semi").withColumn(KEY_ONLY, F.lit(False))
     marks = wanted
     for column in run.plan.delta_schema:
@@ -118,7 +120,8 @@ def _spark_text(kind: pa.DataType) -> str:
 
 def rows_of_run(run: Run) -> int:
     """Estimate how many rows are folded: all rows of the files."""
-    evaluations = [*run.evaluations, *([run.recompute.evaluation] if run.recompute else [])]
+    again = None if run.recompute is None else run.recompute.evaluation
+    evaluations = [*run.evaluations, *([] if again is None else [again])]
     return sum(piece.file.rows for one in evaluations for source in one.pieces for piece in source)
 
 

@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
-from foldhouse.refresh.rows.evaluate import Choice, Evaluation, Logic, admitted, chosen
+from foldhouse.refresh.rows.choices import Choice, chosen
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece, Slice, pieces_of
@@ -81,9 +82,8 @@ def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evalua
         if plain:
             choices[0] = (_renamed(keys, {name: origin.column for name, origin in plain.items()}),)
     elif compiled.shape.cells:
-        cells = compiled.shape.cells
-        at = {name: cells[o.place].index(o.column) for name, o in plain.items() if o.column in cells[o.place]}
-        if at:
+        if at := _cells_of_keys(logic):
+            cells = compiled.shape.cells
             choices = [(_renamed(keys, {name: columns[i] for name, i in at.items()}),) for columns in cells]
     elif compiled.shape.spokes:
         middle = compiled.shape.middle
@@ -91,6 +91,27 @@ def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evalua
         if named:
             choices[middle] = (_renamed(keys, named),)
     return Evaluation(1, tuple(pieces), Coverage.everything(), tuple(choices), state)
+
+
+def has_all_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
+    """Whether the evaluations of a window contain all present rows of every table key that the window changes.
+
+    They do if they read the present sources in full. They also do if all sources are joined on the same columns and the
+    table's keys contain these columns: then all rows of a key come from the same join key.
+    """
+    shape, present = logic.compiled.shape, [one for one in evaluations if one.weight > 0]
+    if shape.is_linear or not present:
+        return False
+    if not any(any(one.choices) for one in present):
+        return True
+    return bool(shape.cells) and len(set(_cells_of_keys(logic).values())) == len(shape.cells[0])
+
+
+def _cells_of_keys(logic: Logic) -> dict[str, int]:
+    """Return table key -> the place, among the columns that all sources are joined on, of the column it comes from."""
+    cells = logic.compiled.shape.cells
+    plain = {name: origin for name, origin in logic.compiled.origins.items() if not origin.is_day}
+    return {name: cells[o.place].index(o.column) for name, o in plain.items() if o.column in cells[o.place]}
 
 
 def _renamed(keys: pl.DataFrame, names: Mapping[str, str]) -> Choice:

@@ -1,0 +1,102 @@
+"""Choices: which rows of a source can matter, and reading only these rows of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from foldhouse.kernel.keyed import by_keys
+from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.files import open_file
+from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.parquet import check_rows
+from foldhouse.storage.schema import Layout
+
+_ROW = "__row"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Selects the rows of a source that have one of the given values in some columns; null equals null.
+
+    Args:
+        columns: columns of the source.
+        keys: the wanted values, each once, as a frame with these columns.
+    """
+
+    columns: tuple[str, ...]
+    keys: pl.DataFrame = field(repr=False)
+
+
+Choices = tuple[Choice, ...]
+"""A row is selected if any of the choices selects it."""
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The selected rows of a file, whether deleted or not.
+
+    Args:
+        positions: their positions in the file, ascending.
+        rows: the rows, in the same order.
+    """
+
+    positions: np.ndarray
+    rows: pl.DataFrame
+
+    def of_piece(self, layout: Layout, piece: Piece) -> pl.DataFrame:
+        """Return the selected rows that belong to a piece of the file."""
+        kept = np.ones(len(self.positions), np.bool_)
+        path = piece.file.path
+        if piece.only is not None:
+            kept &= _are_among(self.positions, deleted_positions(layout, piece.only, path))
+        if piece.without:
+            kept &= ~_are_among(self.positions, deleted_positions(layout, piece.without, path))
+        return self.rows if kept.all() else self.rows.filter(pl.Series(kept))
+
+
+def picked(layout: Layout, ref: FileRef, columns: Sequence[str], choices: Choices) -> Picked:
+    """Read the rows of a file that choices select.
+
+    The compared columns are read first. The other columns are read only from row groups with a selected row.
+
+    Args:
+        layout: of the source.
+        ref: the file.
+        columns: the columns to return.
+        choices: one or more.
+    """
+    compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
+    file = open_file(layout, ref.path)
+    check_rows(file.path, file.footer.num_rows, ref.rows)
+    keys = pl.from_arrow(file.read(layout, compared).select(compared))
+    assert isinstance(keys, pl.DataFrame)
+    positions = _selected(keys, choices)
+    if set(columns) <= set(compared):
+        return Picked(positions, keys[positions].select(columns))
+    rows = pl.from_arrow(file.read_at(layout, columns, positions)[0].select(list(columns)))
+    assert isinstance(rows, pl.DataFrame)
+    return Picked(positions, rows)
+
+
+def chosen(rows: pl.DataFrame, choices: Choices) -> pl.DataFrame:
+    """Return the rows that any of the choices selects; all rows without a choice."""
+    return rows[_selected(rows, choices)] if choices else rows
+
+
+def _selected(rows: pl.DataFrame, choices: Choices) -> np.ndarray:
+    """Return the places of the selected rows, ascending, each once."""
+    numbered = rows.with_row_index(_ROW)
+    found = [by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)[_ROW] for c in choices]
+    return np.unique(pl.concat(found).to_numpy()).astype(np.int64)
+
+
+def _are_among(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Whether each position is among some others; both ascend."""
+    if not len(others):
+        return np.zeros(len(positions), np.bool_)
+    places = np.searchsorted(others, positions)
+    return np.asarray(others[np.minimum(places, len(others) - 1)] == positions)
