@@ -122,9 +122,7 @@ def changed(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rou
 
 def spark(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rounds: int) -> dict[str, Any]:
     """Spark: both tables again from all rows, as Parquet."""
-    from foldhouse.spark.session import local_session
-
-    session = local_session("local[*]")
+    session = fh.Lake.local(folder / "lake").spark
     for name in ("orders", "payments"):
         whole = session.read.parquet(str(folder / f"{name}.parquet")).repartition(8)
         whole.write.parquet(str(folder / "sides" / name))
@@ -133,7 +131,6 @@ def spark(work: Path, folder: Path, steps: Steps, rows: int, changes: int, round
         for name, query in SQL.items():
             with steps(f"spark_first_{name}" if number == 0 else f"spark_{name}"):
                 session.sql(query).write.mode("overwrite").parquet(str(folder / "spark" / name))
-    session.stop()
     return {}
 
 

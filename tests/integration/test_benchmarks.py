@@ -191,6 +191,7 @@ SIZES = {
     "year": {"days": 3, "per_day": 40, "rounds": 1},
     "correction": {"days": 3, "per_day": 40, "rounds": 1},
     "recompute": {"rows": 1_000, "near": 0, "rounds": 1},
+    "joins": {"rows": 1_000, "changes": 40, "rounds": 1},
     "memory": {"rows": 1_000, "changes": 200, "events": 1_600},
 }
 

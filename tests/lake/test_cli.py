@@ -290,7 +290,7 @@ def test_a_rebuild_can_be_looked_at_before_it_is_published(shop, folder, declare
 def test_publishing_without_a_rebuild_says_how_to_come_to_one(shop, folder):
     result = call("publish", "shop.balances", "--lake", folder)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "`foldhouse rebuild --no-publish shop.balances` folds one" in result.stderr
+    assert "`foldhouse rebuild --no-publish shop.balances` to fold one" in result.stderr
 
 
 def test_compact_writes_the_files_of_all_tables_anew_and_says_what_it_came_to(shop, folder):

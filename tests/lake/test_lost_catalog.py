@@ -69,7 +69,7 @@ def test_a_lake_that_lost_its_catalog_is_refused_and_goes_on_once_registered(
 ) -> None:
     lose(folder)
     before = contents(folder)
-    with pytest.raises(fh.LostTables, match=r"s.by_key, s.ev, t.other; `foldhouse register --lake"):
+    with pytest.raises(fh.LostTables, match=r"s.by_key, s.ev, t.other; run `foldhouse register --lake"):
         fh.Lake.local(folder)
     refused = call("tables", "--lake", folder)
     assert refused.exit_code == 1

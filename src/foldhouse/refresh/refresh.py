@@ -37,10 +37,9 @@ from foldhouse.refresh.window.affected import as_frame, has_all_rows, of_keys, o
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.deleted import selected_positions
+from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import Piece, Slice, live_slices
 from foldhouse.storage.properties import write_properties
-from foldhouse.storage.schema import Layout
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
@@ -234,7 +233,7 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     return _Folded(
         results=results,
         rows_recomputed=recomputed,
-        rows_read=sum(_rows_of(work.logic.layouts[place], piece) for place, piece in read),
+        rows_read=sum(rows_of_piece(work.logic.layouts[place], piece) for place, piece in read),
         files_read=len({piece.file.path for _, piece in read}),
         rows=before + sum(r.rows_written - r.rows_deleted for r in results),
         deleted_upto=newest([deleted_upto, *(r.deleted_upto for r in results)]),
@@ -348,11 +347,6 @@ def _cost(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:
     picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
     weight = tuning.picked_rows_share
     return sum(int(p.file.rows * (weight if place in picked else 1)) for place, p in _read(evaluations))
-
-
-def _rows_of(layout: Layout, piece: Piece) -> int:
-    selected = selected_positions(layout, piece)
-    return piece.file.rows if selected is None else len(selected)
 
 
 def _nothing_new(iceberg: IcebergTable, table: Table, found: Head, asked: Coverage | None, started: float) -> Refreshed:

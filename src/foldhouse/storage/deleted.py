@@ -115,6 +115,12 @@ def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
     return whole
 
 
+def rows_of_piece(layout: Layout, piece: Piece) -> int:
+    """Return how many rows a piece has; this reads delete files, but no data files."""
+    selected = selected_positions(layout, piece)
+    return piece.file.rows if selected is None else len(selected)
+
+
 def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:
     """Return the row positions of a piece in its file, sorted; `None` for all rows."""
     if piece.only is None and not piece.without:

@@ -11,6 +11,7 @@ from foldhouse.kernel.plan import polars_type
 from foldhouse.refresh.rows.choices import Choice, chosen
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
+from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece, Slice, pieces_of
 from foldhouse.values.definition import Stream
@@ -151,7 +152,8 @@ def _linear_pieces(logic: Logic, place: int, pieces: list[Piece], coverage: Cove
 def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
     """Return, per source, choices of the rows that may differ between two states of the sources."""
     shape, places = logic.compiled.shape, range(len(deltas))
-    looked_through = sum(piece.file.rows for delta in deltas for piece in delta)
+    layouts = logic.layouts
+    looked_through = sum(rows_of_piece(layouts[p], piece) for p in places for piece in deltas[p])
     if looked_through > logic.tuning.compared_rows or not any(states[-1]):
         return _unchosen(logic)
     if shape.is_linear:
