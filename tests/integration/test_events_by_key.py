@@ -115,7 +115,7 @@ def test_an_event_that_comes_twice_is_folded_once_where_it_has_an_id(lake: fh.La
 
 
 def test_of_deliveries_that_differ_the_last_counts_and_then_the_greater_row(lake: fh.Lake) -> None:
-    """It comes twice, and differs."""
+    """An event comes twice, and differs."""
     assert in_any_order(lake, paid, payment("p", 10, at=2), payment("p", 99, at=1))[0]["amount"] == 10
     assert in_any_order(lake, paid, payment("p", 10), payment("p", 12))[0]["amount"] == 12
 
@@ -269,7 +269,7 @@ def test_with_ignore_nulls_each_column_has_its_own_latest_value_since_the_last_d
 
 
 def test_a_key_whose_last_event_is_taken_away_disappears(lake: fh.Lake) -> None:
-    """The last event of a key is taken away."""
+    """The last event of a key is removed."""
     daily = fh.stream(
         "keyed.daily", schema={"day": "date", "key": "string", "at": "long"}, keys="key", sequence_by="at",
         partition_by="day",
@@ -298,7 +298,7 @@ def test_a_key_whose_last_event_is_taken_away_disappears(lake: fh.Lake) -> None:
 
 
 def test_a_batch_that_is_delivered_again_is_appended_once_unless_it_was_rolled_back(lake: fh.Lake) -> None:
-    """A batch of them is delivered again."""
+    """A batch of events is delivered again."""
     plain = fh.stream("keyed.batches", schema={"key": "string"})
     batch = pa.table({"key": ["a"]})
     lake.append(plain, pa.table({"key": ["z"]}))
