@@ -1,1 +1,1 @@
-"""What exists, in the order data flows: one file a subject."""
+"""The assets, in the order in which data flows: one file per subject."""

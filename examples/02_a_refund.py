@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def land(lake: fh.Lake, day: date) -> None:
-    """Land what arrived on a day in each stream, in place of what was there of it."""
+    """Land the events that arrived on a day in each stream, replacing that day."""
     for stream, generated in SOURCES.items():
         lake.replace(stream, generated(day, MONDAY, shop.SEED), partitions=[day])
 

@@ -107,7 +107,7 @@ _PRICE = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 
 @dataclass(frozen=True)
 class Summary:
-    """What `write_days` wrote: the days that have a file, and numbers of lines over all of them."""
+    """The result of `write_days`: the days that have a file, and the numbers of lines in all files."""
 
     days: tuple[date, ...]
     lines: int
@@ -128,7 +128,7 @@ class Repriced:
 
 @dataclass(frozen=True)
 class Correction:
-    """What `correct_day` did: the file, the raw text by line number of what it removed, and the prices it changed.
+    """The result of `correct_day`: the file, the removed lines by number as raw text, and the changed prices.
 
     Line numbers are those of the file as it was, 1 for the first line after the header.
     """

@@ -66,14 +66,14 @@ CUSTOMERS, SELLERS = 200, 12
 PRICES = tuple(Decimal(pence) / 100 for pence in (495, 850, 1275, 1995, 2495, 3995, 5950, 12900))
 SUNDAY = 6
 LONGEST = timedelta(days=21)
-"""How long after an order, or a movement, the last event of it has arrived."""
+"""The days after which all events of an order, or of a movement, have arrived."""
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """What became known of one day's orders, or of one week's movements: events with the moment they arrived."""
+    """The events of one day's orders, or of one week's movements, with the moments of their arrival."""
 
     orders: tuple[Event, ...] = ()
     payments: tuple[Event, ...] = ()
@@ -81,7 +81,7 @@ class _Arrivals:
 
 
 def order_events(day: date, opened: date, seed: int) -> pa.Table:
-    """What happened to orders, as it arrived on a day: whole rows, but for the deleted, of which the key is known."""
+    """Return the order events that arrived on a day: whole rows, except deletes, which have only the key."""
     found = (event for placed in _days(day, opened) for event in _orders_of(placed, seed).orders)
     return _arrived(found, day, ORDER_EVENTS)
 
@@ -139,7 +139,7 @@ def _orders_of(day: date, seed: int) -> _Arrivals:
 
 
 def _life(random: Random, order: Event) -> Iterator[Event]:
-    """What happens to an order, in the order in which it happens."""
+    """Return the events of an order, in the order in which they happen."""
     at: datetime = order["ordered_at"]
     yield {**order, "status": "placed", "occurred_at": at}
     if random.random() < 0.08:

@@ -1,1 +1,1 @@
-"""What runs, when and why."""
+"""The jobs, schedules and sensors."""

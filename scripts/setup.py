@@ -3,10 +3,9 @@
     python3 scripts/setup.py            a .venv of this very Python, or of another that is installed if this will not do
     python3 scripts/setup.py --keep     the same, but a .venv that is ready stays, whatever its Python (what make does)
 
-Every make target runs it first: when all is in place it takes a fraction of a second and says nothing. It may be
-interrupted, and started twice at once: a file lock lets one run at a time, and a `.venv` that was begun and not
-finished is made anew by the next run. Packages come from the two lock files, by hash; changed lock files are installed
-again.
+Every make target runs it first; if nothing is missing, it takes a fraction of a second and prints nothing. It may be
+interrupted, and started twice at once: a file lock lets one run at a time, and the next run creates an unfinished
+`.venv` again. Packages come from the two lock files, by hash. Changed lock files are installed again.
 
 Standard library only, and no syntax newer than Python 3.8, so that an old Python gets a sentence and not a traceback.
 """

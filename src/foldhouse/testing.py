@@ -108,7 +108,7 @@ def _way(chance: random.Random, rows: int) -> _Way:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Where the ways are folded: each is a key of its own, so that all are folded together."""
+    """Folds all ways together, each as a key of its own."""
 
     fold: Fold
     rows: pa.Table
@@ -116,7 +116,7 @@ class _Bench:
 
     @property
     def _called(self) -> dict[str, str]:
-        """The kernel's name of a column -> what it is called in the rows."""
+        """The kernel's name of a column -> its name in the rows."""
         arguments = {argument_column(i): str(name) for i, name in enumerate(arguments_of(self.fold))}
         return arguments | {sequence_column(i): name for i, name in enumerate(self.sequence_by)}
 
@@ -125,7 +125,7 @@ class _Bench:
         for name in self._called.values():
             if name not in self.rows.column_names:
                 raise DefinitionError(
-                    f"{self.fold!r} goes by {name!r}; the rows have {', '.join(self.rows.column_names)}. "
+                    f"{self.fold!r} uses the column {name!r}, but the rows have {', '.join(self.rows.column_names)}. "
                     "check_fold starts no Spark, so it takes columns by name and no expressions"
                 )
         kinds = {name: self.rows.schema.field(name).type for name in self._called.values()}
@@ -133,7 +133,7 @@ class _Bench:
         return plan_of(self.fold, {_WAY: pa.int64()}, {name: kinds[name] for name in self.sequence_by}, arguments)
 
     def answers(self, ways: list[_Way]) -> list[dict[str, Any]]:
-        """What is published at the end of each way."""
+        """Return the published values at the end of each way."""
         plan = self._plan
         schema = {f.name: polars_type(f.type) for f in plan.table_schema} | {
             FILE: pl.UInt32(),
@@ -159,7 +159,7 @@ class _Bench:
     def _taken(
         self, plan: FoldPlan, held: pl.DataFrame, signed: pl.DataFrame, before: Mapping[int, list[tuple[int, int]]]
     ) -> pl.DataFrame:
-        """The rows held after a batch; keys that need it are folded again from all their rows, as a refresh does."""
+        """Return the stored rows after a batch; unresolved keys are folded again from all their rows."""
         combined = combine(plan, held, signed)
         if not combined.unresolved.is_empty():
             keys = combined.unresolved.with_columns(pl.lit(True).alias("__key_only"))
@@ -354,7 +354,7 @@ class FaultyCatalog(_PassesForAny):  # type: ignore[misc]
 
 @dataclass
 class _Fault:
-    """What happens before and after some calls of one method."""
+    """Actions before and after some calls of one method."""
 
     call: Call
     nth: int

@@ -260,7 +260,7 @@ def declared(tmp_path, monkeypatch) -> Path:
 
 def test_rebuild_folds_a_table_as_it_is_declared_now(shop, folder, declared):
     result = call("rebuild", "shop.balances", "--declared-in", "declarations", "--lake", folder)
-    assert result.stdout.startswith("shop.balances was folded anew from 3 rows: 2 rows, snapshot "), result.stderr
+    assert result.stdout.startswith("shop.balances was folded again from 3 rows: 2 rows, snapshot "), result.stderr
     rows = objects(call("show", "shop.balances", "--lake", folder, "--json"))
     assert rows == [{"customer": "ada", "balance": "12.50"}, {"customer": "bob", "balance": "5.00"}]
 

@@ -1,4 +1,4 @@
-"""How far each table is behind its sources, and the sources behind theirs, up to the streams."""
+"""The lag of each table behind its sources, and of the sources behind theirs, up to the streams."""
 
 from __future__ import annotations
 

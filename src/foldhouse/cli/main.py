@@ -21,7 +21,7 @@ from foldhouse.storage.sqlite import failure_of_catalog
 
 
 class Failure(click.ClickException):
-    """What went wrong, in one red line."""
+    """An error, printed as one red line."""
 
     def show(self, file: Any = None) -> None:
         """Print it to standard error."""

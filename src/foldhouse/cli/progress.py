@@ -18,11 +18,11 @@ from rich.text import Text
 
 @dataclass
 class Progress:
-    """What a run has committed so far, told by the run itself.
+    """The days that a run has committed so far, as the run reports them.
 
     Args:
         screen: where it is shown.
-        bars: one a table; not shown where the screen is no terminal.
+        bars: one per table; not shown if the screen is not a terminal.
         plan: table -> how many days it is to report, or 1 for a table without days, in the order of the run.
         days: table -> the days it has reported.
         done: the tables that have reported everything.

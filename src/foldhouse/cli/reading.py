@@ -113,7 +113,7 @@ def _is_text(kind: pa.DataType) -> bool:
 @click.command()
 @click.argument("name")
 @click.option("--after", help="The moment before, itself left out; 0 for the beginning. By default the last commit's.")
-@click.option("--upto", help="The last moment, itself taken in; by default now.")
+@click.option("--upto", help="The last moment, inclusive; by default now.")
 @click.option("--net", is_flag=True, help="Only the difference between the two moments, not commit by commit.")
 @lake_option
 @json_option

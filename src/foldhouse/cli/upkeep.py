@@ -32,15 +32,15 @@ _MIB = 1024 * 1024
     type=click.IntRange(min=1),
     default=DEFAULT_TUNING.compacted_files,
     show_default=True,
-    help="Fewer files of a partition are not written anew for their number alone.",
+    help="With fewer files, a partition is not rewritten for their number alone.",
 )
 @lake_option
 @json_option
 def compact(names: Sequence[str], target_mib: int | None, min_files: int, folder: Path, as_json: bool) -> None:
-    """Write small and much-deleted files anew, of some tables or of all.
+    """Rewrite small files and files with many deleted rows, of some tables or of all.
 
     No row changes, and no table folded from another sees a change. The old files are deleted once `foldhouse expire`
-    finds that no kept snapshot names them.
+    finds that no kept snapshot references them.
     """
     with opened(folder) as lake:
         rows = []

@@ -1,4 +1,4 @@
-"""The commands that write: run a job here and now, make an older snapshot the head again, fold a table anew."""
+"""The commands that write: run a job in the foreground, roll a table back, fold a table again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 @click.command()
 @click.argument("job")
 @click.option("--from", "first", type=_DAY, required=True, metavar="DATE", help="The first day.")
-@click.option("--to", "last", type=_DAY, required=True, metavar="DATE", help="The last day, itself taken in.")
+@click.option("--to", "last", type=_DAY, required=True, metavar="DATE", help="The last day, inclusive.")
 @lake_option
 def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
     """Run a Dagster job on a range of days, here and now.
@@ -149,15 +149,15 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
 def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
     """Fold a table again from the beginning, as it is declared now.
 
-    The way out where a definition changed, a source was replaced, or somebody else changed rows. Readers see the old
-    table until it becomes the head, in one step; history and coverage stay. With --no-publish that step is left to
-    `foldhouse publish`, and `foldhouse show NAME --as-of foldhouse-rebuild` shows what it would be.
+    Use it after a definition changed, a source was replaced, or another writer changed rows. Readers see the old table
+    until the new one is published in one step; history and coverage stay. With --no-publish, `foldhouse publish` does
+    that step later, and `foldhouse show NAME --as-of foldhouse-rebuild` shows the new table before.
     """
     table = _declared(name, package)
-    with opened(folder) as lake, stderr().status(f"folding {name} anew"):
+    with opened(folder) as lake, stderr().status(f"folding {name} again"):
         rebuilt = lake.rebuild(table, publish=not no_publish)
     click.echo(
-        f"{name} was folded anew from {rows_text(rebuilt.rows_read)}: "
+        f"{name} was folded again from {rows_text(rebuilt.rows_read)}: "
         f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}{' in foldhouse-rebuild' if no_publish else ''}"
     )
 

@@ -1,9 +1,9 @@
 """Cheaper commits into Dagster's SQLite files, for a run of a year's days in the foreground.
 
-Dagster opens a file anew for each event, and when the last connection to it is closed, SQLite copies its write-ahead
-log into the file. Over the 4,000 events of a year that, and waiting for the disk, is a third of the cost of the event
-log. One idle connection to each file spares the copying, `synchronous=NORMAL` the waiting. A crash of the process
-loses nothing; a power cut may lose the last events, on which nothing in the lake depends.
+Dagster opens a file again for each event. When the last connection to it is closed, SQLite copies its write-ahead log
+into the file. Over the 4,000 events of a year, this and waiting for the disk are a third of the cost of the event log.
+One idle connection to each file avoids the copying, and `synchronous=NORMAL` the waiting. A crash of the process loses
+nothing. A power cut may lose the last events, but nothing in the lake depends on them.
 """
 
 import sqlite3

@@ -80,7 +80,7 @@ def stream_asset(
 
 
 def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group: str) -> dg.AssetSpec:
-    """What the page says of a stream's asset."""
+    """Return the asset of a stream, with the metadata that the page shows."""
     return dg.AssetSpec(
         key_of(stream.name),
         group_name=group,
@@ -92,7 +92,7 @@ def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group:
 
 
 def commit_metadata(commit: Appended, day: date) -> Metadata:
-    """What the page says of one day that a commit replaced."""
+    """Return the metadata of one replaced day, as the page shows it."""
     counts = commit.partitions.get(day)
     return {
         "committed": commit.committed,

@@ -1,4 +1,4 @@
-"""Dagster's web server behind the guard: `python -m foldhouse.dagster.webserver`, in place of `dagster-webserver`.
+"""Dagster's web server behind the guard: `python -m foldhouse.dagster.webserver`, instead of `dagster-webserver`.
 
 It takes the same options. Further names of the server are in FOLDHOUSE_ALLOW_HOSTS, separated by commas.
 """

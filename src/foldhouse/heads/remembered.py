@@ -21,7 +21,7 @@ from foldhouse.values.metadata_names import COVERAGE, EXPIRED
 
 @dataclass(frozen=True)
 class Below:
-    """What is kept of the commits that were expired between a snapshot and its nearest kept ancestor.
+    """The facts kept about commits that expired between a snapshot and its nearest kept ancestor.
 
     Args:
         coverage: the text of the newest coverage among them, if the snapshot's own summary has none.

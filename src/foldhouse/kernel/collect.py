@@ -32,7 +32,7 @@ _VALUE = pl.col("value")
 
 @dataclass(frozen=True)
 class _Kept:
-    """Which values are published: all or only different ones, and how many at most."""
+    """The published values: all or only different ones, and how many at most."""
 
     names: tuple[str, ...]
     distinct: bool

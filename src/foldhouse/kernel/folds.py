@@ -137,7 +137,7 @@ def latest(
     if columns or delete_when is not None:
         raise DefinitionError(
             f"latest({value!r}) folds one column, and columns=... and delete_when=... are for whole rows: "
-            "fold=latest(delete_when=...) in place of fold=fold(...)"
+            "fold=latest(delete_when=...) instead of fold=fold(...)"
         )
     return ColumnFold(LATEST_GIVEN if ignore_nulls else LATEST, (value,), _option(ignore_nulls))
 

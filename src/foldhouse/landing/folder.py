@@ -24,7 +24,7 @@ _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")
 
 @dataclass(frozen=True)
 class Landed:
-    """What one day's file holds.
+    """The contents of one day's file.
 
     Args:
         events: the columns of the format; `source_file`, the file's name without `.gz`, so that a day that lands again

@@ -1,4 +1,4 @@
-"""What a CSV file holds, declared once: its columns, and the rule by which the text of each becomes a value."""
+"""The declared format of a CSV file: its columns, and how the text of each becomes a value."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CsvColumn:
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """What a day's file of a landing folder holds.
+    """The format of the files of a landing folder, one file per day.
 
     Args:
         columns: all columns, in the order of the header.

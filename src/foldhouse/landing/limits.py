@@ -1,4 +1,4 @@
-"""How much one landing file may ask for: bytes on disk, bytes uncompressed, memory, and bad lines."""
+"""The limits of one landing file: bytes on disk, bytes uncompressed, memory, and bad lines."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ class Record:
 
 @dataclass
 class _Way:
-    """How far the lines that reach an opening quote were read.
+    """One way to read lines up to an opening quote, and how far it has come.
 
     Args:
         at: the offset that was reached.
-        is_quoted: whether that is inside of a quoted field.
-        fault: what is wrong there; empty where the line that was followed was only too long.
+        is_quoted: whether this offset is inside a quoted field.
+        fault: the fault at the offset; empty if the line was only too long.
     """
 
     at: int

@@ -174,7 +174,7 @@ def table(
     )
     if fold.is_ordered and not sequence:
         raise DefinitionError(
-            f"table {name}: {fold!r} goes by the order of events, but no sequence_by says which of two is later"
+            f"table {name}: {fold!r} depends on the order of events, but no sequence_by says which of two is later"
         )
     return Table(
         name=name,

@@ -77,7 +77,7 @@ class ExactSum:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a delta does to the values of an accumulator, as far as can be known without reading them.
+    """The effect of a delta on the values of an accumulator, as far as it is known without reading them.
 
     Args:
         replaced: the delta certainly replaces the values.

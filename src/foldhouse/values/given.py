@@ -1,4 +1,4 @@
-"""What a caller gave, checked where it is given: texts, names and numbers."""
+"""Checks of arguments at the place where they are given: texts, names and numbers."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ REBUILT_IN_SPEC = "foldhouse.rebuilt-in-spec"
 
 REBUILD_BRANCH = "foldhouse-rebuild"
 POSITION_TAG = "foldhouse.position."
-"""The tags of consumers begin with it: after it the name of the table that stands at the tagged snapshot."""
+"""The prefix of consumers' tags; the name of the consumer, which has processed the source up to the tag, follows."""
 
 FILE_SEAL = "foldhouse.file"
 """In the footer of a data file: the random half of its name, so that two files with like contents differ."""

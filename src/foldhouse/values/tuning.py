@@ -65,7 +65,7 @@ class Tuning:
     small_file_share: float = 0.75
     """A file of this share of that size is left alone: writing it again saves hardly anything."""
 
-    # How much of a bucket is held at once
+    # How much of a bucket is in memory at once
 
     grouped_rows: int = 50_000
     """Small buckets are folded together up to so many signed rows: a call for a few rows costs more than
@@ -143,7 +143,7 @@ _BOUNDS = {
 """Field -> the least and the most; whole numbers from 1 on and shares from 0 to 1 where nothing is said."""
 
 DEFAULT = Tuning()
-"""What a lake is given if it is given nothing."""
+"""The tuning of a lake that is opened without one."""
 
 
 def tuned(tuning: Tuning, **given: int | None) -> Tuning:

@@ -10,7 +10,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown
 
 MOST_NESTED = 30
-"""How many lists, maps and structs a type may have."""
+"""The most lists, maps and structs that a type may contain."""
 _PLAIN = {
     "boolean": pa.bool_(),
     "int": pa.int32(),

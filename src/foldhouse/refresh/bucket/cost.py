@@ -34,7 +34,7 @@ class Stored:
 
     @property
     def live(self) -> int:
-        """How many rows are not deleted."""
+        """The number of rows that are not deleted."""
         return self.rows - self.deleted
 
 

@@ -33,7 +33,7 @@ _GROUP, _SUBGROUP = "__group", "__subgroup"
 
 @dataclass(frozen=True)
 class Route:
-    """How signed rows are divided among groups; it is sent to Spark tasks.
+    """The division of signed rows among groups; it is sent to Spark tasks.
 
     Args:
         plan: the compiled fold.
