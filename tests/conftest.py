@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, lakes in temporary folders, and the year of invoices."""
+"""Fixtures for all tests: one Spark session, lakes in temporary folders, and the year of invoices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the lines of a landing file are, by Python's own `csv`, `gzip`, `decimal` and `datetime`: an oracle for tests.
+"""An oracle for landing files: their lines, read with Python's own `csv`, `gzip`, `decimal` and `datetime`.
 
-Nothing of foldhouse is used here. Reading takes a time that grows with the square of the wrong lines.
+It uses no code of foldhouse. Its time grows with the square of the number of bad lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark with Iceberg's own library, as a process that is told SQL line by line: the reference implementation.
+"""Spark with Iceberg's own library, as a process that reads SQL line by line: the reference implementation.
 
 It runs in an environment of its own (`benchmarks/peers.py`). Its catalog is the JDBC catalog over the very SQLite file
 of a lake, under the same name, so that both see and move the same heads.

@@ -1,6 +1,6 @@
-"""What the retail tables must hold, computed by DuckDB from the raw CSV files, and a comparer that shows what differs.
+"""The expected rows of the retail tables, computed by DuckDB from the raw CSV files, and a readable comparison.
 
-Nothing of foldhouse is used here: the files, the rules for bad lines and the folds are said a second time, in SQL.
+It uses no code of foldhouse: the files, the rules for bad lines and the folds are written a second time, in SQL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the tables of the shop and the wallet must hold, computed by DuckDB from the raw generated events.
+"""The expected rows of the shop's and the wallet's tables, computed by DuckDB from the raw generated events.
 
-Nothing of foldhouse is used here: the order of events, the deletes and the second deliveries are said again, in SQL.
+It uses no code of foldhouse: the order of events, deletes and second deliveries are written a second time, in SQL.
 """
 
 from __future__ import annotations

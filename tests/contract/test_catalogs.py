@@ -1,4 +1,4 @@
-"""What foldhouse asks of a catalog, tried over every catalog that needs neither a server nor a jar.
+"""The requirements of foldhouse on a catalog, tried over every catalog that needs neither a server nor a jar.
 
 Covered are SQLite as `fh.Lake.local` opens it, pyiceberg's `SqlCatalog` over a SQLite file and over SQLite in memory,
 and its `InMemoryCatalog`. Not covered are REST, Glue, Hive, DynamoDB, BigQuery, and `SqlCatalog` over Postgres, because

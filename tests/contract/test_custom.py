@@ -1,4 +1,4 @@
-"""A user's own fold: what its functions are given, what they may return, and what is said where they fail."""
+"""A user's own fold: the arguments of its functions, the results they may return, and the errors if they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not fit is an error, never a wrap, and what fits is exact."""
+"""A number that does not fit is an error and never wraps; a number that fits is exact."""
 
 from __future__ import annotations
 

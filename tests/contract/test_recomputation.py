@@ -1,4 +1,4 @@
-"""What a bucket recomputes, what it writes, and what it refuses: the frame around every fold."""
+"""The frame around every fold: the keys that a bucket recomputes, the rows it writes, and the rows it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What datasketches, Polars and Python really do where foldhouse walks around it: each test says a trap."""
+"""Behaviour of datasketches, Polars and Python that foldhouse works around: one trap per test."""
 
 from __future__ import annotations
 

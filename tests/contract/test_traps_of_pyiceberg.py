@@ -1,6 +1,6 @@
-"""What pyiceberg 0.12 really does: each test says a trap, and where foldhouse walks around it, that.
+"""Behaviour of pyiceberg 0.12 that surprises: one trap per test, with foldhouse's workaround if there is one.
 
-A release that changes one of these is seen here, and the code that guards against it may go.
+If a release changes such a behaviour, a test fails here, and the workaround may go.
 """
 
 from __future__ import annotations

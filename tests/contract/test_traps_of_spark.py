@@ -1,4 +1,4 @@
-"""What Spark 4.3 really does, and the text of its analysed plans, on which pruning leans."""
+"""Behaviour of Spark 4.3 that surprises, and the text of its analysed plans, on which pruning depends."""
 
 from __future__ import annotations
 

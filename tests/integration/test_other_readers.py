@@ -1,4 +1,4 @@
-"""What foldhouse writes, other readers of Iceberg read the same: pyiceberg, Polars, and DuckDB where it can."""
+"""Other readers of Iceberg read the same rows: pyiceberg, Polars, and DuckDB where it can."""
 
 from __future__ import annotations
 

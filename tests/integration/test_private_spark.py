@@ -1,4 +1,4 @@
-"""What Spark writes while it runs is private, and gone afterwards; nothing is where a stranger could wait for it."""
+"""The files that Spark writes while it runs are private and gone afterwards; none is at a place known in advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark reads of files with deleted rows: compared with the rows that plain Python says are left."""
+"""Spark's reads of files with deleted rows, compared with the rows that plain Python leaves."""
 
 from __future__ import annotations
 

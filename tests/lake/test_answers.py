@@ -1,4 +1,4 @@
-"""What remote tasks return is data: JSON and Arrow that is checked, never a pickle."""
+"""Remote tasks return data, JSON and Arrow that is checked, and never a pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many files a table is made of, over many refreshes."""
+"""The number of files of a table, over many refreshes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a snapshot has: told exactly, also where a delete file outlives one of the data files it names."""
+"""The number of rows of a snapshot is exact, even if a delete file outlives a data file that it references."""
 
 from __future__ import annotations
 

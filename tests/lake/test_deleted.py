@@ -1,4 +1,4 @@
-"""Which rows of a file are deleted, and which of them a piece means, beside Python's sets."""
+"""The deleted rows of a file and the rows of a piece, compared with Python's sets."""
 
 from __future__ import annotations
 

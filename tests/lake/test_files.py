@@ -1,4 +1,4 @@
-"""How data files are laid out, and what of them is read: dictionaries, decimals, row groups that can hold a key."""
+"""The layout of data files, and the parts that are read: dictionaries, decimals, row groups that can hold a key."""
 
 from __future__ import annotations
 

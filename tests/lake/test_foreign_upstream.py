@@ -1,4 +1,4 @@
-"""Rows that somebody else wrote into a table go no further, however the commit is dressed up."""
+"""Rows that another writer put into a table go no further, however its commit is disguised."""
 
 from __future__ import annotations
 

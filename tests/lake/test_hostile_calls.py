@@ -1,4 +1,4 @@
-"""What nobody should give to a lake: answered, or refused with an error of ours; nothing hangs, memory stays small."""
+"""Hostile arguments of a lake are answered or refused with an error of ours; nothing hangs, and memory stays small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which group, task and subgroup a signed row belongs to: the same in every task, and the tasks about equally large."""
+"""A signed row's group, task and subgroup are the same in every task, and tasks are about equally large."""
 
 from __future__ import annotations
 

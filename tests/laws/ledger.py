@@ -1,7 +1,6 @@
-"""What every snapshot has to hold: a stream what the test put there, a table what DuckDB makes of its source.
+"""The expected rows of every snapshot: of a stream, the events that the test put there; of a table, DuckDB's fold.
 
-The oracle of a chain is DuckDB all the way down: a table over a table is folded from what DuckDB says of that one, not
-from what was read of it.
+DuckDB folds a table over a table from its own result for the source, not from the rows that foldhouse wrote.
 """
 
 from __future__ import annotations

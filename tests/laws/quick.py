@@ -1,8 +1,7 @@
-"""What makes thousands of histories quick without making them easier: nothing is parsed twice, and nobody waits.
+"""Makes thousands of histories quick without making them easier: nothing is parsed twice, and nothing waits.
 
-pyiceberg parses the Avro schema in the header of every manifest that it opens, of which there are a handful, and a
-table's metadata file at every load, which never changes once it is written. Here each is parsed once. The files, the
-catalog and the commits are the real ones.
+pyiceberg parses the Avro schema in the header of every manifest, and a table's metadata file at every load. There are
+few such schemas, and a metadata file never changes, so here each is parsed once. Files, catalog and commits are real.
 """
 
 from __future__ import annotations

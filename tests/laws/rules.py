@@ -1,4 +1,4 @@
-"""The physical choices that must not matter, forced: when files are written anew, how much is folded at once."""
+"""Forces the physical choices that must not change a row: when files are rewritten, and how much is folded at once."""
 
 from __future__ import annotations
 

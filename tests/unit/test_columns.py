@@ -1,4 +1,4 @@
-"""How columns may change, as a matter of schemas alone: widened, added, nested ones too, read by field id."""
+"""Changes of columns, on schemas alone: widened and added columns, nested ones too, read by field id."""
 
 from __future__ import annotations
 

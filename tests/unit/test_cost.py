@@ -1,4 +1,4 @@
-"""The rule that decides which files of a bucket are written anew, over many refreshes."""
+"""The rule that decides which files of a bucket are rewritten, over many refreshes."""
 
 from __future__ import annotations
 

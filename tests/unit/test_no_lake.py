@@ -1,4 +1,4 @@
-"""The tests of this folder open no lake and start no session, and one that tries is told where it belongs."""
+"""The tests of this folder open no lake and start no session; the error for one that tries names where it belongs."""
 
 from __future__ import annotations
 

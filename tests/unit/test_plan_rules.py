@@ -1,4 +1,4 @@
-"""What is decided over a plan's typed nodes, without Spark: the plans here are written as `TreeNode.toJSON` writes."""
+"""Decisions over a plan's typed nodes, without Spark: the plans here have the form of `TreeNode.toJSON`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning never leaves out a file that holds what is asked for; where it can tell, it leaves out the others."""
+"""Pruning never skips a file with a wanted row, and skips every other file that its bounds exclude."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Lags:
         if name not in self._histories:
             try:
                 self._histories[name] = self.lake.history(name) if name in self.names else []
-            except UnknownTable:  # dropped meanwhile
+            except UnknownTable:  # dropped since the names were listed
                 self._histories[name] = []
         return self._histories[name]
 
