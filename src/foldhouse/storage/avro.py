@@ -48,6 +48,7 @@ class _Kind:
     enums: Mapping[int, Callable[..., Any]] = field(default_factory=dict, compare=False)
 
 
+# -1 is the record of the file; the other numbers are field ids of Iceberg's specification.
 _ENTRIES = _Kind(
     "entries",
     ENTRY,
@@ -104,6 +105,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest, except those of deleted files."""
     return [
+        # New entries are written without snapshot id and sequence number; these are in the manifest list.
         _inherit_from_manifest(entry, manifest)
         for entry in _read(io, manifest.manifest_path, _ENTRIES)
         if entry.status != ManifestEntryStatus.DELETED

@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from foldhouse.errors import CorruptFile
 
+# Matches `5f0c2a9e-1b7d-8f1d-9a3e-0123456789ab`: version 8, `f1d` for foldhouse, and a digest at the end.
 _SEALED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8f1d-[89ab][0-9a-f]{3}-([0-9a-f]{12})")
 _DIGITS = 12
 _MAGIC = b"PAR1"
@@ -129,5 +130,6 @@ def write_whole(to: FileIO, path: str, contents: Any) -> None:
     Raises:
         OSError: the store refused. A part of the file may be at the path; nothing references it.
     """
+    # Without `overwrite`, pyiceberg first asks the store whether the file exists; names are unique anyway.
     with to.new_output(path).create(overwrite=True) as stream:
         stream.write(contents)

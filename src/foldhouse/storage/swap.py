@@ -68,8 +68,9 @@ def swap(
     """
     try:
         landed_as = catalog.commit_table(iceberg, requirements, updates)
-    except Exception as failure:
+    except Exception as failure:  # of any class: a timeout, too, may come after the commit landed
         current = _looked_at(catalog, iceberg, what, failure)
+        # Another uuid: the table was dropped, and another one was created under its name.
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
             return
         # If the head moved on and back, the requirement passes, but the commit fails: its sequence number is taken.
