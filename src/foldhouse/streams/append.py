@@ -281,11 +281,13 @@ def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
 
 
 def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
+    # safe=False: a safe cast refuses a timestamp whose time of day would be lost.
     days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
     if days is not None:
         _check_days(stream, days)
     if days is None:
         return {None: events} if events.num_rows else {}
+    # mode="all" counts a null day too, which is a partition of its own.
     if pc.count_distinct(days, mode="all").as_py() <= 1:
         return {days[0].as_py(): events} if events.num_rows else {}
     order = pc.sort_indices(days)  # a stable sort: a day's events stay in their order
@@ -313,6 +315,7 @@ def _written(
         (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches, tuning))
         for day, rows in by_day.items()
         for files in [_files(rows.num_rows, at_once, tuning)]
+        # -(-a // b) divides and rounds up.
         for size in [-(-rows.num_rows // max(files, -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
@@ -356,6 +359,7 @@ def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:
 
 def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
     rows = 0 if new is None else new.num_rows
+    # Comparing counts first avoids reading the stored events of most changed days.
     if sum(one.file.rows for one in held) != rows:
         return False
     if new is None or not held:

@@ -34,6 +34,7 @@ from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, R
 from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
 
+# A repeated summary must not contain what is true of only one commit.
 _OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
 
