@@ -78,6 +78,7 @@ def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
             process.wait()
 
 
+# Named like a function, because `with` uses it like one.
 class _stopping_on_signals:  # noqa: N801
     """Take an end from outside (SIGTERM, SIGHUP) for Ctrl-C, so that what was started ends with us."""
 
