@@ -76,6 +76,7 @@ class _Records(AvroFile[Any]):
         check(self.input_file.location, contents)
         self.decoder = new_decoder(contents)
         self.header = self._header.read(self.decoder)
+        # Files with an equal schema text can share a reader, which keeps no state of a file.
         key = self.header.meta["avro.schema"], self._kind
         if key not in self._readers:
             kind = self._kind

@@ -198,6 +198,7 @@ def _prepare(uri: str, file: Path) -> None:
     try:
         with engine.connect() as connection:
             _write_ahead(connection)
+            # Checked first, so that opening an existing lake waits for no writer.
             if not set(inspect(connection).get_table_names()) >= _TABLES:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 SqlCatalogBaseTable.metadata.create_all(connection)

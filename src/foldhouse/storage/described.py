@@ -74,6 +74,7 @@ def from_json(said: Any, layout: Layout) -> DataFile:
         split_offsets=offsets,
         **numbers,
     )
+    # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     file.spec_id = layout.spec.spec_id
     return file
 

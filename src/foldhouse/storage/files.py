@@ -81,6 +81,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     )
     places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
     fields = [
+        # Arrow's Parquet writer takes the field id from this key of the metadata.
         pa.field(f.name, kind, nullable=False, metadata={"PARQUET:field_id": str(f.field_id)})
         for f, kind in ((_PATH, pa.string()), (_POS, pa.int64()))
     ]
@@ -119,6 +120,7 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
         key_metadata=None,
         **_statistics(layout, schema, footer),
     )
+    # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     described.spec_id = layout.spec.spec_id
     return described
 

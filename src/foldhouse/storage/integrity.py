@@ -115,7 +115,7 @@ class _Contents(io.BytesIO):
         self._then = then
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed:  # a second close must not write the file again
             contents = self.getvalue()
             super().close()
             self._then(contents)

@@ -76,6 +76,7 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
 def _checked_footer(io: FileIO, path: str) -> memoryview:
     with io.new_input(path).open() as source:
         size = source.seek(0, 2)
+        # The whole file only if its footer is longer than the first try.
         for wanted in (_TAIL_BYTES, size):
             source.seek(max(size - wanted, 0))
             found = footer_of(path, memoryview(source.read(min(wanted, size))))

@@ -82,6 +82,7 @@ def _can_be_read(uri: str) -> bool:
     except sqlite3.Error:
         return False
     try:
+        # SQLite opens the file at the first query, not in `connect`.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error:
         return False

@@ -115,6 +115,7 @@ def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exce
 def branch_is(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
     """Return the update that points a branch to a snapshot; the branch keeps its retention settings."""
     held = iceberg.metadata.refs.get(branch)
+    # An update replaces the whole ref, so its retention settings are repeated.
     rules = {} if held is None else held.model_dump(by_alias=True, exclude_none=True)
     return SetSnapshotRefUpdate.model_validate(
         {**rules, "ref-name": branch, "type": "branch", "snapshot-id": snapshot_id}
