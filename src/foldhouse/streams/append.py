@@ -105,6 +105,7 @@ def append(
         InvalidData: columns are missing, unknown or of another type; nothing was written.
         CommitConflict: other writers won every race, or created the stream again; nothing was appended.
     """
+    # Checked first, so that a repeated batch writes no files.
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
         return Appended(stream.name, False, held.metadata.current_snapshot_id)
@@ -112,6 +113,7 @@ def append(
     rows = sum(f.record_count for f in written)
 
     def attempt() -> Appended:
+        # Checked again at each attempt: another writer may have appended this batch.
         if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
             return Appended(stream.name, False, iceberg.metadata.current_snapshot_id)
         properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
@@ -200,6 +202,7 @@ def replace_partitions(
     parts = {day: stamped(layout, new[day], batches[day], tuning) for day in changed if day in new}
     added = [write_data_file(layout, _partition(day), rows) for day, rows in parts.items()]
     gone = [one for day in changed for one in held.get(day, [])]
+    # `stamped` puts one id on each row, so the summary keeps the ids for which there is no row.
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
     properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | (
@@ -271,6 +274,7 @@ def _check_values(stream: Stream, events: pa.Table) -> None:
 
 def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
     """Refuse days outside of the years 1 to 9999, which Python, SQL and other readers of Iceberg cannot represent."""
+    # As numbers, because as_py raises for a day that Python's date cannot represent.
     ends = pc.min_max(days.cast(pa.int32())).as_py()
     for number in (ends["min"], ends["max"]):
         if number is not None and not _FIRST_DAY <= number <= _LAST_DAY:
