@@ -170,6 +170,7 @@ def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
 
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
+    # Dagster's implicit job of all assets is `__ASSET_JOB`.
     jobs = {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
     if name not in jobs:
         raise FoldhouseError(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")
