@@ -106,7 +106,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest, except those of deleted files."""
     return [
-        # New entries are written without snapshot id and sequence number; these are in the manifest list.
+        # New entries are written without a sequence number; the manifest list has it.
         _inherit_from_manifest(entry, manifest)
         for entry in _read(io, manifest.manifest_path, _ENTRIES)
         if entry.status != ManifestEntryStatus.DELETED

@@ -20,7 +20,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from foldhouse.errors import CorruptFile
 
-# Matches `5f0c2a9e-1b7d-8f1d-9a3e-0123456789ab`: version 8, `f1d` for foldhouse, and a digest at the end.
+# Matches `5f0c2a9e-1b7d-8f1d-9a3e-0123456789ab`: `8f1d` is the version and a fixed mark, the end a digest.
 _SEALED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8f1d-[89ab][0-9a-f]{3}-([0-9a-f]{12})")
 _DIGITS = 12
 _MAGIC = b"PAR1"
