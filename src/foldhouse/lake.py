@@ -244,7 +244,7 @@ class Lake:
             UnknownTable: the stream does not exist yet.
             DefinitionError: a change cannot be made; nothing was committed.
         """
-        names = tuple(drop)
+        names = tuple(drop)  # a retry would find an iterator empty
         return until_won(lambda: evolve(self.catalog, stream, rename or {}, names))
 
     @told
@@ -611,6 +611,7 @@ class Lake:
 
     def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
         # Compiled again each day, so that a definition that depends on the current day counts as changed.
+        # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
         if key not in self._compiled:
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
@@ -631,6 +632,7 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
 
 
 def _infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[SnapshotInfo]:
+    # Reversed, so that the earliest time wins if a snapshot was the head more than once.
     since = {one.snapshot_id: one.since_ms for one in reversed(log)}
     return [
         SnapshotInfo(

@@ -27,6 +27,7 @@ def told(method: Method) -> Method:
     A call that does not fit the signature raises `TypeError`, as everywhere in Python.
     """
     signature = inspect.signature(method)
+    # Annotations are texts, because their modules import `annotations` from `__future__`.
     checks = {name: _CHECKS[str(one.annotation)] for name, one in signature.parameters.items() if _is_checked(one)}
 
     @functools.wraps(method)

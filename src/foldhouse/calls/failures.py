@@ -23,6 +23,7 @@ from foldhouse.storage.sqlite import failure_of_catalog
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _AGAIN = "A commit is whole or absent: run it again; a commit that landed is not repeated"
+# pyiceberg's errors have no base class of their own.
 _PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, type) and issubclass(kind, Exception))
 
 
@@ -75,6 +76,7 @@ def _of_store(name: str, failure: OSError) -> FoldhouseError:
         )
     if isinstance(failure, ConnectionError) and _is_of_py4j(failure):
         return SparkLost(f"{name}: the connection to Spark's process was lost: {said}. {_AGAIN}")
+    # An error of a file has the file's name; one of a socket has none.
     if isinstance(failure, ConnectionError) and failure.filename is None:
         return StorageError(f"{name}: the connection to the catalog or the store was lost: {said}. {_AGAIN}")
     if failure.errno in _FULL:

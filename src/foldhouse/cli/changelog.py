@@ -34,6 +34,7 @@ def print_changelog(columns: Sequence[Column], changes: Sequence[Row]) -> None:
         changes: rows with `_change_type`, in the order of `Lake.changes`.
     """
     rows = [_row(columns, changes[place - 1] if place else {}, change) for place, change in enumerate(changes)]
+    # The cell is `+ insert`: the type follows the sign and a space.
     print_table([Column(CHANGE_TYPE), *columns], rows, lambda row: _STYLES[row[CHANGE_TYPE].plain[2:]])
 
 

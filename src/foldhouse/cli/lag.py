@@ -38,6 +38,7 @@ class Lags:
                 "name": source,
                 "position": None if position is None else str(position),
                 "commits_behind": self._behind(source, position),
+                # Tables folded from each other in a circle would have no end.
                 "sources": [] if source in above else self.sources(source, (*above, name)),
             }
             for source, position in (position_of(head) if head else {}).items()

@@ -39,6 +39,7 @@ def opened(folder: Path) -> Iterator[Lake]:
         FoldhouseError: there is none; nothing is created.
     """
     if not (folder / "catalog.db").is_file():
+        # If the warehouse has tables, the catalog is lost, and this raises with the way to repair it.
         check_catalog(folder.resolve(), CATALOG_NAME)
         raise FoldhouseError(
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
@@ -61,6 +62,7 @@ def known(lake: Lake, name: str) -> str:
     if name in names:
         return name
     last = {one.rpartition(".")[2]: one for one in names}
+    # By the whole name, or else by its last part: `order` is near `orders`, but not near `retail.orders`.
     near = difflib.get_close_matches(name, names, n=1) or [
         last[one] for one in difflib.get_close_matches(name.rpartition(".")[2], last, n=1)
     ]

@@ -42,6 +42,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except FoldhouseError as error:
             raise Failure(str(error)) from error
+        # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -137,7 +137,7 @@ def text_of(value: Any) -> str:
     shown = value.isoformat(sep=" ") if isinstance(value, datetime) else plain(value)
     if not isinstance(shown, str):
         return _json_text(shown)
-    return harmless(shown.replace("\\", "\\\\"))
+    return harmless(shown.replace("\\", "\\\\"))  # so that only escapes have a single one
 
 
 def harmless(text: str) -> str:

@@ -87,6 +87,7 @@ def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json:
         rows = rows.sort_by([(key, "ascending") for key in keys])
     on_terminal = stdout().is_terminal and not as_json
     shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
+    # A limit of 0 means all rows, which is `None` for Arrow.
     print_rows(_columns(rows.schema), _rows(rows.slice(0, shown or None)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
@@ -94,6 +95,7 @@ def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json:
 
 
 def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    # In batches, because to_pylist of a whole table creates all its Python objects at once.
     for batch in rows.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
 
@@ -126,6 +128,7 @@ def changes(name: str, after: str | None, upto: str | None, net: bool, folder: P
         raise click.UsageError("--upto needs --after: changes are those of (after, upto]")
     with opened(folder) as lake:
         commits = {info.id: info for info in lake.history(known(lake, name))}
+        # The second newest commit: by default, the changes of the newest are shown.
         last = next(itertools.islice(commits, 1, None), None)
         changed = lake.changes(name, after=(last or 0) if after is None else after, upto=upto, net=net)
     if as_json or not stdout().is_terminal:

@@ -53,6 +53,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, DaysNotLanded | N
     with terminal() as screen, progress_of(screen) as progress:
         try:
             run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
+        # Returned, so that the caller prints the summary of the other days before it raises.
         except DaysNotLanded as not_landed:
             return progress, not_landed
         except (FoldhouseError, KeyboardInterrupt, SystemExit):

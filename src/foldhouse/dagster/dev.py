@@ -69,7 +69,7 @@ def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-    until = time.monotonic() + _PATIENCE_SECONDS
+    until = time.monotonic() + _PATIENCE_SECONDS  # one deadline for all processes together
     for process in processes:
         try:
             process.wait(max(0, until - time.monotonic()))
@@ -78,6 +78,7 @@ def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
             process.wait()
 
 
+# Named like a function, because `with` uses it like one.
 class _stopping_on_signals:  # noqa: N801
     """Take an end from outside (SIGTERM, SIGHUP) for Ctrl-C, so that what was started ends with us."""
 

@@ -31,7 +31,9 @@ def cheaper_commits(folder: Path) -> Iterator[None]:
         if (
             path not in held and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         ):  # not yet when it is new
+            # Another thread may close the connection at the end.
             held[path] = sqlite3.connect(path, check_same_thread=False)
+            # SQLite opens the file at the first query, so the connection counts only from here on.
             held[path].execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     event.listen(Engine, "connect", opened)

@@ -105,6 +105,7 @@ def home_of(folder: Path) -> Path | None:
     home = folder / ".dagster"
     home.mkdir(exist_ok=True)
     if not (home / "dagster.yaml").exists():
+        # Dagster reads this file only from its home.
         shutil.copy(folder / "dagster.yaml", home)
     return home
 
@@ -128,6 +129,7 @@ def _instance(home: Path | None) -> Iterator[dg.DagsterInstance]:
 @contextmanager
 def _output_into(path: Path) -> Iterator[None]:
     """Send what this process, its Java process and Dagster's log tailers print into a file."""
+    # File descriptors, because child processes inherit them and ignore `sys.stdout`.
     kept = {number: os.dup(number) for number in (1, 2)}
     with (
         path.open("wb") as file,
@@ -168,6 +170,7 @@ def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
 
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
+    # Dagster's implicit job of all assets is `__ASSET_JOB`.
     jobs = {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
     if name not in jobs:
         raise FoldhouseError(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")

@@ -25,12 +25,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OURS = ("127.0.0.1", "localhost", "[::1]")
 _SCHEMES = ("http", "https")
-_PLAIN_PORTS = {80, 443}
+_PLAIN_PORTS = {80, 443}  # browsers leave these ports out of Host
 _READS = {"GET", "HEAD", "OPTIONS"}
 _SIMPLE = {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"}
 """The content types that any page can send to any server without a preflight request, by the rules of CORS."""
 _GRAPHQL = {"application/json", "application/graphql"}
-_TRUSTED_SITES = {"same-origin", "none"}
+_TRUSTED_SITES = {"same-origin", "none"}  # `none`: a typed address or a bookmark
 
 
 class Guard:
@@ -59,6 +59,7 @@ class Guard:
         given = _headers(scope)
         hosts = self._names(scope)
         host = given.get("host", [])
+        # With two Host headers, the guard and the server could look at different ones.
         if len(host) != 1 or host[0].lower() not in hosts:
             return (
                 f"the Host {', '.join(host) or '(none)'} is not a name of this server ({', '.join(sorted(hosts))}). "
@@ -101,6 +102,7 @@ def _unasked(scope: Scope, given: Mapping[str, list[str]]) -> str | None:
         return None
     kinds = {one.partition(";")[0].strip().lower() for one in given.get("content-type", [])}
     if scope["method"] in _READS:
+        # By default parse_qs drops an empty value, such as that of `?query=`.
         asks = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         if _is_graphql(scope) and "query" in asks:
             return "GraphQL is answered to POST with application/json; by GET any page could send a mutation"
@@ -119,6 +121,7 @@ def _is_graphql(scope: Scope) -> bool:
 def _headers(scope: Scope) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
+        # latin-1 decodes any bytes, so a strange header raises no error here.
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     return found
 
@@ -136,7 +139,9 @@ def _unframed(send: Send) -> Send:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, reason: str) -> None:
     if scope["type"] == "websocket":
+        # By ASGI, `websocket.connect` comes first; closing before an accept refuses the connection.
         await receive()
+        # 1008 is a policy violation; a close frame has place for 123 bytes of reason.
         await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
         return
     body = f"refused: {reason}\n".encode()

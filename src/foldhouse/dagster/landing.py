@@ -27,6 +27,7 @@ CHECK = "every_day_landed"
 
 # Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
 _REPORTED_ALREADY = {"__source_asset_observation__": True}
+# Dagster starts the steps of a higher priority first, so the check comes after the tables.
 _LAST = {"dagster/priority": "-1000000"}
 _REASONS_SHOWN = 10
 

@@ -84,6 +84,7 @@ def reporting_days(context: dg.AssetExecutionContext) -> Iterator[DayReport]:
     report = DayReport(context)
     try:
         yield report
+    # Also for Ctrl-C and an interrupted run: days that are committed are reported.
     except BaseException:
         report.write()
         raise

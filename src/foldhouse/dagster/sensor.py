@@ -94,6 +94,7 @@ def _ranges(days: list[str]) -> Iterator[list[str]]:
 
 def _request(days: list[str], fingerprints: Seen) -> dg.RunRequest:
     first, last = days[0], days[-1]
+    # Dagster starts one run per run key, so a changed file needs another key.
     state = _short("".join(fingerprints[day] for day in days))
     if first == last:
         return dg.RunRequest(run_key=f"{first}:{state}", partition_key=first)

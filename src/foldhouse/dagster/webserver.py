@@ -21,6 +21,7 @@ def main() -> None:
 
     def build_middleware(self: DagsterWebserver[Any, Any]) -> list[Middleware]:
         hosts = os.environ.get(ALLOWED, "").split(",")
+        # Starlette runs the first middleware first, so Dagster sees only accepted requests.
         return [Middleware(Guard, hosts=hosts), *unguarded(self)]
 
     DagsterWebserver.build_middleware = build_middleware  # type: ignore[method-assign]

@@ -95,7 +95,7 @@ def check_chain(catalog: Catalog, target: IcebergTable, sources: Iterable[Iceber
                 below = catalog.load_table(name)
             except NoSuchTableError:
                 continue
-            if str(below.metadata.table_uuid) == position.uuid:
+            if str(below.metadata.table_uuid) == position.uuid:  # else it was created again under that name
                 path.append((below, f"{way} <- {name}"))
 
 

@@ -132,6 +132,7 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
     )
     keys = sorted(layout.schema.identifier_field_names(), key=names.index)
     net = _net(before_rows, rows, keys)
+    # A key with two rows is an update: one row removed, one added.
     paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
     kind = (
         pl.when(pl.col(_SIGN) > 0)
@@ -144,6 +145,7 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
         pl.lit(commit, dtype=pl.Int64).alias(change.COMMIT_SNAPSHOT_ID),
     )
     order = keys or [name for name in names if not typed.schema[name].is_nested()]
+    # The sign comes last: the old row of an update (-1) precedes the new one (+1).
     return typed.sort([*order, _SIGN], nulls_last=True).drop(_SIGN)
 
 
@@ -159,6 +161,7 @@ def _net(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> pl.DataFra
         before, now = _without_common(before, now, keys)
     signed = [side.with_columns(pl.lit(sign, pl.Int64).alias(_SIGN)) for side, sign in ((before, -1), (now, 1))]
     net = pl.concat(signed).group_by(before.columns).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
+    # Usually each row occurs once, and repeating rows would copy every column.
     if net[_SIGN].abs().max() in (None, 1):
         return net
     return net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(net.columns)
@@ -172,6 +175,7 @@ def _without_common(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) ->
     then_at, there_at = (side.select(keys).with_row_index(name) for side, name in ((before, _BEFORE), (now, _NOW)))
     met = by_keys(then_at, there_at, keys, "inner", nulls_equal=True)
     then, there = before[met[_BEFORE]], now[met[_NOW]]
+    # eq_missing, because two nulls count as equal, and `==` gives null for them.
     same = met.filter(
         pl.select(pl.all_horizontal(then[name].eq_missing(there[name]) for name in before.columns)).to_series()
     )

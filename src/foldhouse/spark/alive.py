@@ -17,7 +17,7 @@ def is_alive(session: SparkSession) -> bool:
     if not hasattr(session, "_jsparkSession"):
         return not getattr(session, "is_stopped", False)
     context: Any = session.sparkContext
-    if context._jsc is None:
+    if context._jsc is None:  # `SparkContext.stop` sets it to None
         return False
     try:
         return not context._jsc.sc().isStopped()
@@ -30,6 +30,7 @@ def put_away(session: SparkSession) -> None:
     with contextlib.suppress(Exception):
         session.stop()
     holder: Any = SparkContext
+    # The Java process outlives a stopped session; if it answers, the next session uses it.
     if not hasattr(session, "_jsparkSession") or _answers(holder):
         return
     active = holder._active_spark_context
@@ -41,8 +42,10 @@ def put_away(session: SparkSession) -> None:
     process = getattr(holder._gateway, "proc", None)
     if process is not None:
         with contextlib.suppress(Exception):
+            # PySpark's Java process ends when its standard input is closed.
             process.stdin.close()
             process.wait(timeout=10)
+    # PySpark starts a Java process only if `_gateway` is None, and `stop` does not reset it.
     holder._gateway = holder._jvm = holder._active_spark_context = None
     forgotten: Any = SparkSession
     forgotten._instantiatedSession = None

@@ -24,6 +24,7 @@ _DAMAGED = re.compile(
     r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
     r"|could not read page|Could not verify dictionary page integrity|Could not verify data page integrity"
 )
+# Matches `file:/lake/warehouse/shop/orders/data/00000.parquet` in a message.
 _FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
 
 
@@ -55,6 +56,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
     said = str(failure)
     ours = _OURS.findall(said)
     if ours:
+        # A Python traceback prints causes first, so the last match is the error that was raised.
         kind, message = ours[-1]
         kind_of = getattr(errors, kind, errors.FoldhouseError)
         return _named(kind_of, name, message)
@@ -76,6 +78,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
         )
     if isinstance(failure, AnalysisException | ParseException):
         return errors.DefinitionError(f"{name}: Spark cannot analyse the declaration: {what}. Correct it")
+    # Py4J's own error, without a Java class in its text: the connection broke.
     if not isinstance(failure, PySparkException) and "org.apache.spark" not in said and "java.lang" not in said:
         return _lost(name, failure)
     return errors.InvalidData(

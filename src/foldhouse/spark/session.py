@@ -23,7 +23,9 @@ _SHOWN_LINES = 5
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.fieldId.read.enabled": "true",
+    # The digest in a file's name covers only the footer; pages have these checksums.
     "parquet.page.verify-checksum.enabled": "true",
+    # Spark cuts the text of a plan after 25 columns by default.
     "spark.sql.debug.maxToStringFields": "100000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -64,6 +66,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     folder = _own_folder(os.getpid())
     # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
+    # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
     java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem"]
     ours = {
         **_REQUIRED,
@@ -94,7 +97,7 @@ def _own_folder(process: int) -> Path:
     folder = kept.enter_context(private_folder())
 
     def remove() -> None:
-        if os.getpid() == process:
+        if os.getpid() == process:  # a fork inherits this exit handler, but not the folder
             kept.close()
 
     atexit.register(remove)
@@ -109,6 +112,7 @@ def _last_of(log: Path) -> str:
 @contextlib.contextmanager
 def _java_speaks_to(log: Path) -> Iterator[None]:
     """Redirect standard error to a file while the Java process starts: it writes there before log4j is set up."""
+    # The file descriptor is redirected, because a Java process inherits it and ignores `sys.stderr`.
     kept = os.dup(2)
     try:
         with log.open("ab") as file:
@@ -133,7 +137,7 @@ def prepared(session: SparkSession) -> SparkSession:
 
 
 def _cores(master: str) -> int:
-    inside = master.partition("[")[2].rstrip("]")
+    inside = master.partition("[")[2].rstrip("]")  # `4` of `local[4]`, `*` of `local[*]`
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1)
 
 
@@ -170,4 +174,5 @@ def settings_of(session: SparkSession) -> dict[str, str]:
     given = session.conf.getAll  # with Spark Connect one call, instead of one per name
     found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
     other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
+    # Spark has many legacy settings that change results, so all that are set count.
     return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}

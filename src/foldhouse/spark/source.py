@@ -30,10 +30,13 @@ from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
+# Matches `s3a:` of `s3a://bucket/key`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Characters that make Spark treat a path as a pattern, which may match no file or other files."""
+# Hadoop's messages if it has no class for a scheme.
 _NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
+# Weak keys, so that a session that is no longer used can be collected.
 _OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 """Session -> scheme -> whether its Spark has a connector for it."""
 

@@ -48,6 +48,7 @@ class _Kind:
     enums: Mapping[int, Callable[..., Any]] = field(default_factory=dict, compare=False)
 
 
+# -1 is the record of the file; the other numbers are field ids of Iceberg's specification.
 _ENTRIES = _Kind(
     "entries",
     ENTRY,
@@ -75,6 +76,7 @@ class _Records(AvroFile[Any]):
         check(self.input_file.location, contents)
         self.decoder = new_decoder(contents)
         self.header = self._header.read(self.decoder)
+        # Files with an equal schema text can share a reader, which keeps no state of a file.
         key = self.header.meta["avro.schema"], self._kind
         if key not in self._readers:
             kind = self._kind
@@ -104,6 +106,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest, except those of deleted files."""
     return [
+        # New entries are written without a sequence number; the manifest list has it.
         _inherit_from_manifest(entry, manifest)
         for entry in _read(io, manifest.manifest_path, _ENTRIES)
         if entry.status != ManifestEntryStatus.DELETED

@@ -118,6 +118,7 @@ class _LocalCatalog(SealedCatalog):
 
     def drop_table(self, identifier: str | Identifier) -> None:
         try:
+            # Before the drop, because the mark needs the uuid and the folder.
             dropped = super().load_table(identifier)
         except NoSuchTableError:
             raise
@@ -146,6 +147,7 @@ class _LocalCatalog(SealedCatalog):
         except CommitFailedException:
             if _WRITTEN.last is not None:  # another writer changed the row first, so no table references this file
                 io, path = _WRITTEN.last
+                # A file that stays does no harm: nothing references it.
                 with contextlib.suppress(OSError):
                     io.delete(path)
             raise
@@ -177,6 +179,7 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
             CATALOG_NAME,
             uri=address(file, _BUSY_SECONDS),
             warehouse=(lake / "warehouse").as_uri(),
+            # By default, pyiceberg creates missing tables, and a read-only file refuses that.
             init_catalog_tables="false",
         )
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
@@ -195,6 +198,7 @@ def _prepare(uri: str, file: Path) -> None:
     try:
         with engine.connect() as connection:
             _write_ahead(connection)
+            # Checked first, so that opening an existing lake waits for no writer.
             if not set(inspect(connection).get_table_names()) >= _TABLES:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 SqlCatalogBaseTable.metadata.create_all(connection)

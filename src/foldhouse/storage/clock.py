@@ -80,7 +80,7 @@ def _(update: MovesMain, base_metadata: TableMetadata, context: Any) -> TableMet
     stamp = stamp_ms(base_metadata)
     plain = SetSnapshotRefUpdate.model_validate(update.model_dump(by_alias=True))
     moved = _apply_table_update(plain, base_metadata, context)
-    if moved is base_metadata:
+    if moved is base_metadata:  # pyiceberg returns the same object if `main` is already there
         return moved
     log = [*moved.snapshot_log[:-1], SnapshotLogEntry(snapshot_id=update.snapshot_id, timestamp_ms=stamp)]
     return moved.model_copy(update={"snapshot_log": log, "last_updated_ms": stamp})
@@ -102,6 +102,7 @@ def _(update: _Mended, base_metadata: TableMetadata, context: Any) -> TableMetad
     now, log = update.now_ms, base_metadata.snapshot_log
     kept = [entry for entry in log if entry.timestamp_ms <= now]
     late = [entry for entry in log if entry.timestamp_ms > now]
+    # + 2, because `mend` adds an unknown head 1 ms after the last entry that stays.
     first = max([now - len(late) + 1, *(entry.timestamp_ms + 2 for entry in kept[-1:])])
     stamps = {(entry.snapshot_id, entry.timestamp_ms): first + place for place, entry in enumerate(late)}
     last = max(now, first + len(late) - 1)

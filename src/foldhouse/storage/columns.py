@@ -119,6 +119,7 @@ def widens(stored: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _is_same(one: IcebergType, other: IcebergType) -> bool:
+    # The text of a type includes field ids, so both types get equal ids first.
     return str(_renumbered(one, count(1))) == str(_renumbered(other, count(1)))
 
 

@@ -53,6 +53,7 @@ from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
 from foldhouse.values.metadata_names import COMMIT
 
 CODEC: Literal["deflate"] = "deflate"
+# Matches `815 on 814 at 7` (a snapshot, its parent, the sequence number), or `815 on nothing at 1`.
 _BOUND = re.compile(r"(\d+) on (\d+|nothing) at (\d+)")
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
@@ -111,6 +112,7 @@ class _Producer:
         older = {field.field_id: field for schema in self.iceberg.schemas().values() for field in schema.fields}
         gone = [field.source_id for field in spec.fields if field.source_id not in held]
         names = {field.name for field in current.fields}
+        # A newer column may have the name of the dropped one, and names in a schema are unique.
         fields = [
             older[i].model_copy(update={"name": f"{older[i].name}_{i}"} if older[i].name in names else {}) for i in gone
         ]
@@ -141,7 +143,7 @@ class _Producer:
         rewritten: list[tuple[ManifestFile, list[ManifestEntry]]] = []
         open_paths = set(self.changes.removed)
         for manifest in manifests:
-            if not open_paths:
+            if not open_paths:  # every removed file was found, so later manifests need not be read
                 kept.append(manifest)
                 continue
             entries = live_entries(self.iceberg.io, manifest)
@@ -168,6 +170,7 @@ class _Producer:
         if merge_from is None or len(manifests) < merge_from:
             return manifests, []
         io = self.iceberg.io
+        # Manifests of only deleted files are dropped.
         live = [m for m in manifests if m.has_added_files() or m.has_existing_files()]
         return [], [(m, live_entries(io, m)) for m in live]
 

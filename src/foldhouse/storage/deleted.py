@@ -48,12 +48,15 @@ def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _distinct(positions: np.ndarray) -> np.ndarray:
     """Sort positions and remove duplicates; for a few sorted runs, this takes 1/20 of the time of `np.unique`."""
     ascending = np.sort(positions, kind="stable")
+    # No position is -1, so the prepended -1 keeps the first one.
     return np.asarray(ascending[np.diff(ascending, prepend=-1) != 0])
 
 
 def _without(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the positions that are not among `others`; both are sorted, each once."""
+    # np.setdiff1d would sort both arrays again.
     places = np.searchsorted(positions, others)
+    # searchsorted returns len(positions), which is no index, for anything beyond the last position.
     inside = places < len(positions)
     places, others = places[inside], others[inside]
     left = np.ones(len(positions), np.bool_)
@@ -76,7 +79,7 @@ class _ReadDeletes:
             if path in self._held:
                 self._held.move_to_end(path)
                 return self._held[path]
-        found = _read_deletes(layout, path)
+        found = _read_deletes(layout, path)  # without the lock, so that threads read different files at once
         with self._lock:
             if path not in self._held:
                 self._held[path] = found
@@ -104,6 +107,7 @@ def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
     positions, begin = deletes["pos"].to_numpy(), 0
     for paths in deletes["file_path"].chunks:  # each chunk has its own dictionary; `pos` has other chunks
         codes = paths.indices.to_numpy()
+        # A stable sort keeps the positions of a file in order, and `_distinct` is fast on sorted runs.
         order = np.argsort(codes, kind="stable")
         numbers, starts = np.unique(codes[order], return_index=True)
         for number, part in zip(numbers, np.split(order, starts[1:]), strict=True):

@@ -74,6 +74,7 @@ def from_json(said: Any, layout: Layout) -> DataFile:
         split_offsets=offsets,
         **numbers,
     )
+    # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     file.spec_id = layout.spec.spec_id
     return file
 
@@ -92,7 +93,7 @@ def parsed(text: Any) -> Any:
 
 def is_count(value: Any) -> bool:
     """Whether a value of JSON is a whole number from 0 to the greatest `long`."""
-    return type(value) is int and 0 <= value < 2**63
+    return type(value) is int and 0 <= value < 2**63  # isinstance would accept true and false of JSON
 
 
 def checked(is_right: bool, value: Any, what: str) -> bool:
@@ -117,6 +118,7 @@ def _is_inside(path: str, location: str) -> bool:
 
 def _by_column(name: str, said: Any, is_right: Any) -> dict[int, Any]:
     checked(isinstance(said, dict) and all(map(is_right, said.values())), said, name)
+    # Field ids have 32 bits, so at most 10 digits; isdigit alone accepts digits such as `²`, which int refuses.
     checked(all(isinstance(i, str) and i.isascii() and i.isdigit() and len(i) < 11 for i in said), said, name)
     return {int(i): value for i, value in said.items()}
 

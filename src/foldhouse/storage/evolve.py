@@ -14,7 +14,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-_LAST_ADDED = -1
+_LAST_ADDED = -1  # in Iceberg's updates: the schema or spec that the same commit adds
 
 
 def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tuple[TableUpdate, ...]:
@@ -77,6 +77,7 @@ def partitioning(schema: Schema, spec: PartitionSpec) -> list[tuple[str | None, 
 def _numbered(current: Schema, wanted: Schema, last_column_id: int, schema_id: int) -> Schema:
     counter = iter(range(last_column_id + 1, 2**31))
     fresh = assign_fresh_schema_ids(wanted, lambda: next(counter))
+    # The text of a nested type contains field ids, so types are compared with fresh ids.
     held = {(f.name, str(p.field_type)): f for f, p in zip(current.fields, _plain(current), strict=True)}
     fields = []
     for given, plain in zip(fresh.fields, _plain(wanted), strict=True):

@@ -38,6 +38,7 @@ from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import FILE_SEAL
 
+# Iceberg's specification reserves these two field ids for position delete files.
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
@@ -80,6 +81,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     )
     places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
     fields = [
+        # Arrow's Parquet writer takes the field id from this key of the metadata.
         pa.field(f.name, kind, nullable=False, metadata={"PARQUET:field_id": str(f.field_id)})
         for f, kind in ((_PATH, pa.string()), (_POS, pa.int64()))
     ]
@@ -118,6 +120,7 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
         key_metadata=None,
         **_statistics(layout, schema, footer),
     )
+    # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     described.spec_id = layout.spec.spec_id
     return described
 
@@ -131,8 +134,8 @@ def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffe
         "compression": said.codec,
         "compression_level": said.level,
         "store_schema": False,
-        "store_decimal_as_integer": True,
-        "write_page_checksum": True,
+        "store_decimal_as_integer": True,  # DELTA_BINARY_PACKED encodes no byte arrays, Arrow's default for decimals
+        "write_page_checksum": True,  # the digest in the file's name covers only the footer
     }
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **options) as writer:
@@ -214,11 +217,13 @@ class OpenedFile:
             places: ascending; 0 is the first row of the first of the row groups.
         """
         starts = self._starts
+        # All row groups are read, so places already are positions in the file.
         if len(row_groups) == len(starts) - 1:
             return places
         groups = np.array(row_groups, np.int64)
         sizes = starts[groups + 1] - starts[groups]
         before = np.cumsum(sizes) - sizes
+        # side="right" minus 1 finds the last row group that begins at or before a place.
         within = np.searchsorted(before, places, side="right") - 1
         return np.asarray(places - before[within] + starts[groups[within]])
 
@@ -235,9 +240,11 @@ class OpenedFile:
         """
         everything = list(range(self.footer.num_row_groups))
         bounds = self._bounds(layout.schema.find_field(column).field_id)
+        # type(), because isinstance also accepts a bool as an int, and a datetime as a date.
         if bounds is None or not values or type(values[0]) not in (int, str, date):
             return everything
         pairs = enumerate(zip(*bounds, strict=True))
+        # Two binary searches find whether any value is between the bounds, however many values there are.
         return [number for number, (least, most) in pairs if bisect_left(values, least) < bisect_right(values, most)]
 
     def _bounds(self, field_id: int) -> tuple[list[Any], list[Any]] | None:

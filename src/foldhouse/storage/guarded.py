@@ -49,6 +49,7 @@ class _Guarded(Catalog):
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return super()._load_file_io({}, location)
 
+    # safe-super: these methods are abstract in Catalog, but a concrete class always follows in the order.
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         check_stored(Catalog.identifier_to_tuple(identifier))
         return super().create_table(identifier, *args, **kwargs)  # type: ignore[safe-super]

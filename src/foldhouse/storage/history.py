@@ -110,6 +110,7 @@ def heads(metadata: TableMetadata) -> list[HeadSince]:
     for one in thinned(metadata).heads:
         _add(found, one if one.snapshot_id in listed else HeadSince(one.since_ms, None))
     begins_ms = found[-1].since_ms if found else -1
+    # Clocks of machines differ, so the log of another tool may go back in time a little.
     for entry in sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms):
         if entry.timestamp_ms <= begins_ms:
             continue

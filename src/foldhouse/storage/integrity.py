@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from foldhouse.errors import CorruptFile
 
+# Matches `5f0c2a9e-1b7d-8f1d-9a3e-0123456789ab`: `8f1d` is the version and a fixed mark, the end a digest.
 _SEALED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8f1d-[89ab][0-9a-f]{3}-([0-9a-f]{12})")
 _DIGITS = 12
 _MAGIC = b"PAR1"
@@ -114,7 +115,7 @@ class _Contents(io.BytesIO):
         self._then = then
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed:  # a second close must not write the file again
             contents = self.getvalue()
             super().close()
             self._then(contents)
@@ -129,5 +130,6 @@ def write_whole(to: FileIO, path: str, contents: Any) -> None:
     Raises:
         OSError: the store refused. A part of the file may be at the path; nothing references it.
     """
+    # Without `overwrite`, pyiceberg first asks the store whether the file exists; names are unique anyway.
     with to.new_output(path).create(overwrite=True) as stream:
         stream.write(contents)

@@ -23,7 +23,7 @@ from foldhouse.errors import UnknownSnapshot, Unsupported
 from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.history import snapshot_of
 
-_PATH_FIELD_ID = 2147483546
+_PATH_FIELD_ID = 2147483546  # reserved by Iceberg for the column `file_path` of position delete files
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ class _Snapshot:
     snapshot: Snapshot = field(compare=False)
 
 
+# The files of a snapshot never change.
 @lru_cache(maxsize=32)
 def _slices(uuid: str, snapshot_id: int, given: _Snapshot) -> dict[str, Slice]:
     iceberg, snapshot = given.iceberg, given.snapshot
@@ -188,10 +189,12 @@ def file_ref(data_file: DataFile) -> FileRef:
 
 def _deletes_for(data_file: DataFile, sequence: int, deletes: dict[Any, list[tuple[DataFile, int]]]) -> tuple[str, ...]:
     candidates = deletes.get(_partition_key(data_file), [])
+    # By Iceberg's rules, position deletes apply to files of the same or an earlier commit.
     return tuple(sorted(d.file_path for d, s in candidates if s >= sequence and _may_name(d, data_file.file_path)))
 
 
 def _may_name(delete_file: DataFile, path: str) -> bool:
+    # Another writer may truncate these bounds, and truncated bounds still enclose the path.
     lower, upper = (
         bounds.get(_PATH_FIELD_ID) for bounds in (delete_file.lower_bounds or {}, delete_file.upper_bounds or {})
     )
@@ -216,6 +219,7 @@ def difference(before: dict[str, Slice], after: dict[str, Slice]) -> list[Piece]
         if new is None:
             pieces.append(Piece(old.file, -1, without=old.deletes))
         elif new.deletes != old.deletes:
+            # If delete files were only merged, both pieces have no rows.
             if set(new.deletes) - set(old.deletes):
                 pieces.append(Piece(old.file, -1, only=new.deletes, without=old.deletes))
             if set(old.deletes) - set(new.deletes):

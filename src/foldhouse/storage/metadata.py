@@ -26,6 +26,7 @@ from foldhouse.storage.updated import contents
 _GZIP = ".gz.metadata.json"
 UNPACKED_BYTES = 256 * 2**20
 """The limit of a compressed metadata file once unpacked; a gzip of zeros grows a thousandfold."""
+# Matches the UUID in a name such as `00003-5f0c2a9e-1b7d-4c1d-9a3e-0123456789ab.gz.metadata.json`.
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
 
@@ -82,6 +83,7 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
     pyiceberg chooses the name of a metadata file before its bytes are known, so the name is replaced afterwards.
     """
 
+    # Per thread: pyiceberg stages and writes a file in two calls, and threads share the catalog.
     _prepared = threading.local()
 
     def _update_and_stage_table(self, *given: Any, **named: Any) -> StagedTable:
@@ -99,9 +101,10 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
         self._prepared.file = (staged.metadata_location, written)
         return staged
 
+    # The type is ignored because pyiceberg declares a static method; it calls it on the instance.
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
         location, written = getattr(self._prepared, "file", (None, b""))
-        self._prepared.file = (None, b"")
+        self._prepared.file = (None, b"")  # frees the memory, and no later commit can take these bytes
         if location == metadata_path:
             write_whole(io, metadata_path, written)
         else:  # the first metadata of a table, whose name pyiceberg chooses without calling the method above

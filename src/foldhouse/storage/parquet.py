@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
 
-_TAIL_BYTES = 64 * 1024
+_TAIL_BYTES = 64 * 1024  # most footers fit, so that one read is enough
 _AT_ONCE = 16
 
 
@@ -52,6 +52,7 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
         CorruptFile, StorageError: see `reading`.
     """
     with reading(path):
+        # pyarrow wants a whole file; the magic and a footer are one without pages.
         return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io, path))))
 
 
@@ -68,12 +69,14 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
 
     ours = [path for path in paths if digest_in(path) is not None]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
+        # list() waits for all threads, and raises the error of the first file that fails.
         list(threads.map(check_one, ours))
 
 
 def _checked_footer(io: FileIO, path: str) -> memoryview:
     with io.new_input(path).open() as source:
         size = source.seek(0, 2)
+        # The whole file only if its footer is longer than the first try.
         for wanted in (_TAIL_BYTES, size):
             source.seek(max(size - wanted, 0))
             found = footer_of(path, memoryview(source.read(min(wanted, size))))

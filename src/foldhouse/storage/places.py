@@ -58,6 +58,7 @@ def places_of(location: str, properties: Mapping[str, str], configuration: Mappi
         )
     for name in _PATHS:
         path = properties.get(name)
+        # `/x` stands for a file in the folder: the folder may be the location too.
         if path and not is_below(f"{path.rstrip('/')}/x", location):
             raise Unsupported(
                 f"{name}={path!r} is not below the table's location {location}, and foldhouse writes nothing outside "
@@ -94,6 +95,7 @@ def _is_local(warehouse: str) -> bool:
 
 def _parts(path: str, *, is_folder: bool = False) -> tuple[str, ...] | None:
     """Return the scheme and names of a path, after following local symbolic links; `None` if it is not a path."""
+    # os.path.realpath raises ValueError for a NUL.
     if not path or "\0" in path:
         return None
     try:

@@ -44,6 +44,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def _made() -> tuple[Path, int]:
+    # Another process may remove the new folder before it is locked.
     for _ in range(_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _locked(path)
@@ -62,6 +63,7 @@ def _locked(path: Path) -> int | None:
     except OSError:
         return None
     try:
+        # fstat describes the opened folder; the name may lead elsewhere by now.
         held = os.fstat(opened)
         if held.st_uid == os.geteuid() and stat.S_IMODE(held.st_mode) == 0o700:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -180,10 +180,11 @@ def _done(catalog: SqlCatalog, one: Registered, now: str | None) -> None:
                 IcebergTables.catalog_name == CATALOG_NAME,
                 IcebergTables.table_namespace == namespace,
                 IcebergTables.table_name == table,
-                IcebergTables.metadata_location == now,
+                IcebergTables.metadata_location == now,  # a compare-and-swap on the row
             )
             .values(metadata_location=location, previous_metadata_location=now)
         )
+        # SQLAlchemy's types declare `rowcount` only for a subclass of the result.
         if getattr(moved, "rowcount", 0) < 1:
             raise CommitConflict(f"{one.table} was committed to by another writer meanwhile; run it again")
         session.commit()

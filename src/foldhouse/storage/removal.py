@@ -16,6 +16,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.storage.places import is_its_own
 
+# Matches the beginning of `/w/t`, `file:/w/t` and `file:///w/t`.
 _ON_DISK = re.compile(r"^(file:)?/+")
 
 

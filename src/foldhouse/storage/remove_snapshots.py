@@ -91,6 +91,7 @@ class _RefsUnmoved(AssertTableUUID):
     Iceberg has no such requirement; a catalog in another process checks only the uuid.
     """
 
+    # Excluded from the JSON, so that a catalog server receives a plain assertion of the uuid.
     refs: dict[str, int] = Field(exclude=True)
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]

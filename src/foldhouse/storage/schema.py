@@ -84,7 +84,7 @@ def _storable(schema: Schema) -> Schema:
 
 def _type_of(name: str, text: str) -> IcebergType:
     try:
-        if "<" not in text:
+        if "<" not in text:  # pyiceberg parses only primitive types from text
             kind = NestedField.model_validate({"id": 1, "name": name, "type": text, "required": False}).field_type
             if isinstance(kind, FixedType) and not 0 < len(kind) <= MOST_FIXED_BYTES:
                 raise ValueError("too long")
@@ -108,6 +108,7 @@ def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
         ) from failure
     fields = [f.model_copy(update={"required": f.name in keys}) for f in plain.fields]
     by_name = {f.name: f for f in fields}
+    # Iceberg's specification allows no float or double as an identifier field.
     identifier = [] if any(isinstance(by_name[k].field_type, FloatType | DoubleType) for k in keys) else keys
     return Schema(*fields, identifier_field_ids=[by_name[k].field_id for k in identifier])
 
@@ -234,6 +235,7 @@ class Layout:
         return places_of(self.location, dict(self.properties), dict(self.io_properties))
 
     def __getstate__(self) -> dict[str, Any]:
+        # Without the cached properties: each task computes those that it needs.
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 

@@ -12,11 +12,13 @@ from sqlalchemy import URL, Connection
 from foldhouse.errors import CorruptFile, FoldhouseError, StorageError
 
 _MAGIC = b"SQLite format 3\x00"
+# A lock and a missing table raise the same class, OperationalError, so the messages tell them apart.
 _NOT_A_DATABASE = ("not a database", "malformed", "no such table", "no such column", "unsupported file format")
 
 
 def is_read_only(file: Path) -> bool:
     """Whether a file exists and cannot be written, because of its permissions or a read-only disk."""
+    # SQLite creates its -wal and -shm files in the folder, so the folder must be writable too.
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
@@ -57,6 +59,7 @@ def address(file: Path, busy_seconds: int) -> str:
         return _rendered(str(file), timeout=busy_seconds)
     plain = f"file:{quote(str(file))}?mode=ro"
     if not _can_be_read(plain):
+        # The way out, `immutable=1`, ignores the write-ahead log and would hide the commits in it.
         if (log := file.with_name(f"{file.name}-wal")).exists() and log.stat().st_size:
             raise StorageError(
                 f"{file} is read-only, and its newest commits are still in {log.name}, which SQLite cannot read "
@@ -79,6 +82,7 @@ def _can_be_read(uri: str) -> bool:
     except sqlite3.Error:
         return False
     try:
+        # SQLite opens the file at the first query, not in `connect`.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error:
         return False
@@ -121,6 +125,7 @@ def check_whole(connection: Connection, location: str, table: tuple[str, str]) -
     found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
     if found != "ok":
         raise CorruptFile(f"the catalog is damaged: {found}. Nothing was written; restore `catalog.db` from a backup")
+    # NOT INDEXED reads the rows of the table, and a damaged index cannot hide one.
     rows = connection.exec_driver_sql(
         "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
     )

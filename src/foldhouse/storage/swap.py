@@ -68,8 +68,9 @@ def swap(
     """
     try:
         landed_as = catalog.commit_table(iceberg, requirements, updates)
-    except Exception as failure:
+    except Exception as failure:  # of any class: a timeout, too, may come after the commit landed
         current = _looked_at(catalog, iceberg, what, failure)
+        # Another uuid: the table was dropped, and another one was created under its name.
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
             return
         # If the head moved on and back, the requirement passes, but the commit fails: its sequence number is taken.
@@ -114,6 +115,7 @@ def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exce
 def branch_is(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> SetSnapshotRefUpdate:
     """Return the update that points a branch to a snapshot; the branch keeps its retention settings."""
     held = iceberg.metadata.refs.get(branch)
+    # An update replaces the whole ref, so its retention settings are repeated.
     rules = {} if held is None else held.model_dump(by_alias=True, exclude_none=True)
     return SetSnapshotRefUpdate.model_validate(
         {**rules, "ref-name": branch, "type": "branch", "snapshot-id": snapshot_id}

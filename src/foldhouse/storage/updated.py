@@ -63,10 +63,12 @@ def _texts(metadata: TableMetadata) -> list[str]:
     made: dict[int, tuple[Snapshot, str]] = {}
     for snapshot in metadata.snapshots:
         held = known.get(snapshot.snapshot_id)
+        # Identity first: it is the usual case, and comparing two snapshots takes far longer.
         if held is None or not (held[0] is snapshot or held[0] == snapshot):
             held = (snapshot, snapshot.model_dump_json(exclude_none=True))
         made[snapshot.snapshot_id] = held
     with _LOCK:
+        # Removed and inserted again, so that the table used longest ago is first in the dict.
         _WRITTEN.pop(metadata.table_uuid, None)
         if len(_WRITTEN) >= _MOST_TABLES:
             _WRITTEN.pop(next(iter(_WRITTEN)))

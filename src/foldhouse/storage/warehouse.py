@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from foldhouse.storage.metadata import read_metadata
 
+# Matches `00003-<uuid>.metadata.json`, also with `.gz`, and other writers' `v3.metadata.json` and `.json.gz`.
 _METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _DROPPED = "dropped-"
 

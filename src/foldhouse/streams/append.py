@@ -105,6 +105,7 @@ def append(
         InvalidData: columns are missing, unknown or of another type; nothing was written.
         CommitConflict: other writers won every race, or created the stream again; nothing was appended.
     """
+    # Checked first, so that a repeated batch writes no files.
     held = _stored(catalog, stream) if batch_id is not None else None
     if held is not None and batch_id is not None and holds_batch(held, batch_id):
         return Appended(stream.name, False, held.metadata.current_snapshot_id)
@@ -112,6 +113,7 @@ def append(
     rows = sum(f.record_count for f in written)
 
     def attempt() -> Appended:
+        # Checked again at each attempt: another writer may have appended this batch.
         if not written or (batch_id is not None and holds_batch(iceberg, batch_id)):
             return Appended(stream.name, False, iceberg.metadata.current_snapshot_id)
         properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))} | ({BATCH: batch_id} if batch_id else {})
@@ -200,6 +202,7 @@ def replace_partitions(
     parts = {day: stamped(layout, new[day], batches[day], tuning) for day in changed if day in new}
     added = [write_data_file(layout, _partition(day), rows) for day, rows in parts.items()]
     gone = [one for day in changed for one in held.get(day, [])]
+    # `stamped` puts one id on each row, so the summary keeps the ids for which there is no row.
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
     properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | (
@@ -271,6 +274,7 @@ def _check_values(stream: Stream, events: pa.Table) -> None:
 
 def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
     """Refuse days outside of the years 1 to 9999, which Python, SQL and other readers of Iceberg cannot represent."""
+    # As numbers, because as_py raises for a day that Python's date cannot represent.
     ends = pc.min_max(days.cast(pa.int32())).as_py()
     for number in (ends["min"], ends["max"]):
         if number is not None and not _FIRST_DAY <= number <= _LAST_DAY:
@@ -281,11 +285,13 @@ def _check_days(stream: Stream, days: pa.ChunkedArray) -> None:
 
 
 def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
+    # safe=False: a safe cast refuses a timestamp whose time of day would be lost.
     days = pc.cast(events[stream.partition_column], pa.date32(), safe=False) if stream.partition_column else None
     if days is not None:
         _check_days(stream, days)
     if days is None:
         return {None: events} if events.num_rows else {}
+    # mode="all" counts a null day too, which is a partition of its own.
     if pc.count_distinct(days, mode="all").as_py() <= 1:
         return {days[0].as_py(): events} if events.num_rows else {}
     order = pc.sort_indices(days)  # a stable sort: a day's events stay in their order
@@ -313,6 +319,7 @@ def _written(
         (_partition(day) if has_days else Partition(()), stamped(layout, rows.slice(begin, size), batches, tuning))
         for day, rows in by_day.items()
         for files in [_files(rows.num_rows, at_once, tuning)]
+        # -(-a // b) divides and rounds up.
         for size in [-(-rows.num_rows // max(files, -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
@@ -356,6 +363,7 @@ def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:
 
 def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
     rows = 0 if new is None else new.num_rows
+    # Comparing counts first avoids reading the stored events of most changed days.
     if sum(one.file.rows for one in held) != rows:
         return False
     if new is None or not held:

@@ -91,6 +91,7 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
     head = iceberg.current_snapshot()
     if head is None:
         return False
+    # Iceberg's bounds of texts are UTF-8, whose bytes have the order of the characters.
     wanted = batch_id.encode()
     unsure: list[tuple[int, Layout, Slice]] = []
     for number, layout in _columns(iceberg).items():
@@ -142,6 +143,7 @@ def _in_files(slices: Iterable[Slice], number: int) -> _Found:
     alone, unsure = set(), []
     for one in slices:
         lower = one.file.lower.get(number)
+        # Equal bounds: one batch. With deleted rows, none of its events may be left.
         if lower is not None and lower == one.file.upper.get(number) and not one.deletes:
             alone.add(lower)
         elif number not in one.file.nulls:

@@ -74,6 +74,7 @@ def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Se
             f"{stream.name} does not exist in the lake yet; append to it, which creates it as declared"
         ) from None
     _check_declared(stream, rename, drop)
+    # Before the checks below, so that a repeated call passes them and changes nothing.
     rename = {old: new for old, new in rename.items() if not _is_renamed(iceberg, old, new)}
     drop = [name for name in drop if not _has_left(iceberg, name)]
     _check_stored(iceberg, stream, rename, drop)

@@ -34,6 +34,7 @@ from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, R
 from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
 
+# A repeated summary must not contain what is true of only one commit.
 _OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
 
 
@@ -71,7 +72,7 @@ def compact(
     """
     started = time.monotonic()
     iceberg = load()
-    _properties(iceberg, run_id)
+    _properties(iceberg, run_id)  # raises for a foreign commit, before any file is written
     layout = Layout.of(iceberg)
     target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
     done = [
@@ -189,9 +190,11 @@ def _written(iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], targ
 
 
 def _by_key(layout: Layout, rows: pa.Table) -> pa.Table:
+    # Required columns, because a key of floats is no identifier field.
     keys = [field.name for field in layout.schema.fields if field.required]
     order = pl.from_arrow(rows.select(keys))
     assert isinstance(order, pl.DataFrame)
+    # Polars sorts only the keys; Arrow copies the other columns once.
     return rows.take(order.with_row_index("__place").sort(keys)["__place"].to_arrow())
 
 

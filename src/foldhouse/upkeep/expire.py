@@ -56,6 +56,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
     if expiry != Expiry():
         expire(catalog, iceberg, expiry)
     after = load()
+    # Another uuid: the table was dropped, and another one was created under its name.
     is_same = after.metadata.table_uuid == iceberg.metadata.table_uuid
     deleted = delete_unnamed(iceberg, after) if is_same else Deleted()
     return Expired(

@@ -111,7 +111,9 @@ def _listed(iceberg: IcebergTable) -> Iterator[Orphan]:
     scheme, netloc, path = iceberg.io.parse_location(location)
     for one in iceberg.io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, recursive=True)):
         if one.type == FileType.File:
+            # Arrow's S3 paths begin with the bucket; its HDFS paths do not begin with the host.
             prefix = f"{scheme}://" + ("" if one.path.startswith(f"{netloc}/") else netloc)
+            # A file without a time counts as new, so it is never an orphan.
             yield Orphan(prefix + one.path, one.size, one.mtime or datetime.now(UTC))
 
 

@@ -89,6 +89,7 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
     text = properties.get(name)
     if text is None:
         return None
+    # isdigit alone accepts digits such as `²`, which int refuses.
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise InvalidProperty(f"the property {name} is {text!r}; set it to a whole number above 0")
     return int(text)
