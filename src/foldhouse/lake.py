@@ -47,6 +47,7 @@ from foldhouse.upkeep.orphans import find_orphans
 from foldhouse.upkeep.retention import Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
 from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
@@ -589,14 +590,17 @@ class Lake:
         if as_of is None:
             return iceberg.metadata.current_snapshot_id
         name = ".".join(iceberg.name())
-        if isinstance(as_of, str) and as_of.isdigit():
-            as_of = int(as_of)
+        refs = iceberg.metadata.refs
+        # Ids have 64 bits; isdigit alone accepts digits such as `²`, which int refuses.
+        if isinstance(as_of, str) and as_of.isascii() and as_of.isdigit() and len(as_of) < 20:
+            is_id = as_of not in refs or snapshot_of(iceberg, int(as_of)) is not None  # before a tag, as in Spark
+            as_of = int(as_of) if is_id else as_of
         if isinstance(as_of, int):
             if snapshot_of(iceberg, as_of) is None:
                 raise UnknownSnapshot(f"{name} has no snapshot {as_of}; `foldhouse history {name}` lists its snapshots")
             return as_of
-        if isinstance(as_of, str) and as_of in iceberg.metadata.refs:
-            return iceberg.metadata.refs[as_of].snapshot_id
+        if isinstance(as_of, str) and as_of in refs:
+            return refs[as_of].snapshot_id
         moment = _moment(name, as_of)
         found = head_at(iceberg, moment.timestamp() * 1000)
         if found is None:
@@ -623,7 +627,7 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
         moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     except ValueError:
         raise UnknownSnapshot(
-            f"{name}: {as_of!r} is not a snapshot id, a tag, a branch, or a time such as 2024-03-04T12:00:00Z; "
+            f"{name}: {shown(as_of)} is not a snapshot id, a tag, a branch, or a time such as 2024-03-04T12:00:00Z; "
             f"`foldhouse history {name}` lists the snapshots"
         ) from None
     if not isinstance(moment, datetime):

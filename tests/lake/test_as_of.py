@@ -1,0 +1,32 @@
+"""The ways to name a snapshot by text: an id, a tag, a branch or a time."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import foldhouse as fh
+
+events = fh.stream("s.events", schema={"n": "long"})
+
+
+def some(*numbers: int) -> pa.Table:
+    return pa.table({"n": pa.array(numbers, pa.int64())})
+
+
+@pytest.mark.parametrize("as_of", ["²", "٣", "9" * 5_000, "12345678901234567890", ""])
+def test_text_that_only_looks_like_an_id_is_refused_by_name(lake: fh.Lake, as_of: str) -> None:
+    lake.append(events, some(1))
+    with pytest.raises(fh.UnknownSnapshot, match="is not a snapshot id, a tag, a branch, or a time"):
+        lake.to_arrow(events, as_of=as_of)
+
+
+def test_a_tag_of_digits_is_found_by_its_name_and_an_id_goes_before_a_tag(lake: fh.Lake) -> None:
+    lake.append(events, some(1))
+    lake.append(events, some(2, 3))
+    first, second = sorted(lake.history(events), key=lambda info: info.committed_at)
+    manage = lake.load(events).manage_snapshots()
+    manage.create_tag(first.id, "2024").create_tag(first.id, str(second.id)).commit()
+    assert lake.to_arrow(events, as_of="2024").num_rows == 1
+    assert lake.to_arrow(events, as_of=str(second.id)).num_rows == 3
+    assert lake.to_arrow(events, as_of=str(first.id)).num_rows == 1
