@@ -210,8 +210,7 @@ def _same(one: Any, other: Any, relative: float) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-Call = Literal["commit_table", "load_table", "any"]
-"""The calls of a catalog that a fault disturbs; `any` counts commits and loads together."""
+Call = Literal["commit_table", "load_table"]
 
 
 if TYPE_CHECKING:
@@ -263,7 +262,7 @@ class FaultyCatalog(_PassesForAny):  # type: ignore[misc]
             failure: what is raised; `CommitFailedException` is a lost race.
             nth: the first call that fails, from 1, counted from now on.
             times: how many calls fail in a row; None for all that follow.
-            call: the method that fails, or `any` of them.
+            call: the method that fails.
         """
         return self._add(call, nth, times, before=_raises(failure))
 
@@ -298,7 +297,7 @@ class FaultyCatalog(_PassesForAny):  # type: ignore[misc]
         Args:
             others: what they do; what they raise, the caller sees.
             nth: before which call, from 1, counted from now on.
-            call: the method, or `any` of them.
+            call: the method.
         """
         return self._add(call, nth, 1, before=others)
 
@@ -343,7 +342,7 @@ class FaultyCatalog(_PassesForAny):  # type: ignore[misc]
         return self
 
     def _disturbed(self, call: Call, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        due = [fault for fault in self._faults if fault.call in (call, "any") and fault.counted()]
+        due = [fault for fault in self._faults if fault.call == call and fault.counted()]
         for fault in due:
             fault.before()
         answer = getattr(self._catalog, call)(*given, **named)

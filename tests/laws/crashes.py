@@ -104,20 +104,23 @@ def _dies(real: Callable[..., Any], nth: int, notice: Callable[[], None]) -> Cal
 
 @contextlib.contextmanager
 def meanwhile(lake: fh.Lake, call: int, others: Callable[[], None]) -> Iterator[None]:
-    """Before the n-th load or commit of a table within the block, let others act, and finish.
+    """Before the n-th load of a table within the block, but before the first commit at the latest, let others act.
 
     Args:
         lake: whose catalog is watched.
-        call: the number of the load or commit, from 0; `-1` stands for the first commit.
+        call: the number of the load, from 0; `-1` stands for the first commit.
         others: what they do.
     """
     with pytest.MonkeyPatch.context() as patch:
+        acted = itertools.count()
 
         def act() -> None:
-            patch.undo()
-            others()
+            if next(acted) == 0:
+                patch.undo()
+                others()
 
-        faulty = FaultyCatalog(lake.catalog)
-        faulty.lets_act(act) if call == -1 else faulty.lets_act(act, nth=call + 1, call="any")
+        faulty = FaultyCatalog(lake.catalog).lets_act(act)
+        if call >= 0:
+            faulty.lets_act(act, nth=call + 1, call="load_table")
         patch.setattr(lake, "catalog", faulty)
         yield

@@ -122,11 +122,3 @@ def test_a_fault_may_be_asked_for_by_others_who_act() -> None:
 def test_calls_are_counted_from_one(wrong: dict[str, int]) -> None:
     with pytest.raises(fh.DefinitionError, match="calls are counted from 1"):
         FaultyCatalog(Counting()).denies(**wrong)
-
-
-def test_loads_and_commits_are_counted_together_on_request() -> None:
-    catalog = Counting()
-    faulty = FaultyCatalog(catalog).lets_act(lambda: catalog.calls.append("others"), nth=2, call="any")
-    faulty.load_table("a.b")
-    answers(faulty, 2)
-    assert catalog.calls == ["load", "others", "commit", "commit"]
