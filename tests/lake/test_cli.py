@@ -9,12 +9,14 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 import foldhouse as fh
 from foldhouse.cli import main
+from foldhouse.cli.main import SUBCOMMANDS
 from foldhouse.cli.output import Column, _widths, moment_of, plain, text_of
 from foldhouse.cli.progress import progress_of
 
@@ -357,6 +359,22 @@ def test_reading_imports_neither_dagster_nor_starts_a_jvm(shop, folder):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_list_of_commands_is_printed_without_importing_them():
+    code = (
+        "import sys; from foldhouse.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "assert not {'pyiceberg', 'pyarrow', 'polars', 'pyspark', 'sqlalchemy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help(name):
+    command = main.get_command(click.Context(main), name)
+    assert (command.name, command.get_short_help_str(limit=200)) == (name, SUBCOMMANDS[name][1])
 
 
 def test_a_catalog_that_is_no_catalog_is_one_line(tmp_path):

@@ -8,16 +8,32 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 import click
-from sqlalchemy.exc import SQLAlchemyError
 
 import foldhouse
-from foldhouse.cli import reading, upkeep, writing
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.storage.sqlite import failure_of_catalog
+
+SUBCOMMANDS = {
+    "tables": ("reading", "List the tables and streams of the lake."),
+    "show": ("reading", "Show the rows of a table, now or as they were."),
+    "changes": ("reading", "Show what changed in a table between two moments."),
+    "history": ("reading", "List the commits of a table, newest first."),
+    "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
+    "dev": ("writing", "Serve the Dagster page of the code location, and run its schedules and sensors."),
+    "rollback": ("writing", "Make an older snapshot of a table its head again."),
+    "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
+    "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
+    "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),
+    "mend-clock": ("upkeep", "Move commit times of a table that lie ahead of this machine's clock back to now."),
+    "publish": ("upkeep", "Make what `foldhouse rebuild --no-publish` folded the head of its table."),
+    "register": ("upkeep", "Have the catalog know the tables of the warehouse again."),
+}
+"""Subcommand -> its module and its line of help, in the order of the help; a module is imported to run its commands."""
 
 
 class Failure(click.ClickException):
@@ -30,11 +46,24 @@ class Failure(click.ClickException):
 
 
 class Program(click.Group):
-    """Subcommands in the order in which they are declared, with errors as lines instead of tracebacks."""
+    """Subcommands that are imported when they run, with errors as lines instead of tracebacks."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the subcommands."""
-        return list(self.commands)
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a subcommand."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        module = importlib.import_module(f"foldhouse.cli.{SUBCOMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in SUBCOMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
@@ -47,18 +76,24 @@ class Program(click.Group):
             raise
         except OSError as error:
             raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-        except SQLAlchemyError as error:
-            raise Failure(str(failure_of_catalog("catalog.db", error))) from error
         except KeyboardInterrupt:
             stderr().print("stopped", style="red")
             raise click.exceptions.Exit(130) from None
+        except Exception as error:
+            if _is_of_catalog(error):
+                from foldhouse.storage.sqlite import failure_of_catalog
+
+                raise Failure(str(failure_of_catalog("catalog.db", error))) from error
+            raise
+
+
+def _is_of_catalog(error: Exception) -> bool:
+    """Whether SQLAlchemy raised an error; if nothing has imported SQLAlchemy, it did not."""
+    there = sys.modules.get("sqlalchemy.exc")
+    return there is not None and isinstance(error, there.SQLAlchemyError)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foldhouse.__version__, prog_name="foldhouse", message="%(prog)s %(version)s")
 def main() -> None:
     """Tables that are the folds of streams, on Iceberg: read them, ask what changed, run their jobs, go back."""
-
-
-for command in (*reading.COMMANDS, *writing.COMMANDS, *upkeep.COMMANDS):
-    main.add_command(command)

@@ -217,6 +217,3 @@ def _positions(position: Row) -> str:
 def _id(snapshot_id: int | None) -> str | None:
     """A snapshot id as text: many readers of JSON count in doubles, which cannot hold it."""
     return None if snapshot_id is None else str(snapshot_id)
-
-
-COMMANDS = (tables, show, changes, history)

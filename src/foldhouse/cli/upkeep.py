@@ -37,10 +37,10 @@ _MIB = 1024 * 1024
 @lake_option
 @json_option
 def compact(names: Sequence[str], target_mib: int | None, min_files: int, folder: Path, as_json: bool) -> None:
-    """Rewrite small files and files with many deleted rows, of some tables or of all.
+    """Rewrite small files and files with many deleted rows.
 
-    No row changes, and no table folded from another sees a change. The old files are deleted once `foldhouse expire`
-    finds that no kept snapshot references them.
+    Without names, it compacts all tables. No row changes, and no table folded from another sees a change. The old
+    files are deleted once `foldhouse expire` finds that no kept snapshot references them.
     """
     with opened(folder) as lake:
         rows = []
@@ -88,11 +88,11 @@ def expire(
     folder: Path,
     as_json: bool,
 ) -> None:
-    """Remove old snapshots, of some tables or of all, and delete the files that only they name.
+    """Remove old snapshots, and delete the files that only they reference.
 
-    What stays, the table's properties say: foldhouse.history.keep and Iceberg's history.expire.*. However old, the
-    head, every tag and branch, and the snapshots that the tables folded from it need stay. Time travel to what is
-    removed is gone for good.
+    Without names, it expires snapshots of all tables. The table's properties foldhouse.history.keep and Iceberg's
+    history.expire.* say what stays. The head, every tag and branch, and the snapshots that the tables folded from it
+    need stay however old they are. Time travel to a removed snapshot is not possible afterwards.
     """
     if orphans:
         if keep_last is not None or keep is not None:
@@ -145,7 +145,7 @@ def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder:
 @click.argument("name")
 @lake_option
 def mend_clock(name: str, folder: Path) -> None:
-    """Take the times of a table that are ahead of this machine's clock back to now.
+    """Move commit times of a table that lie ahead of this machine's clock back to now.
 
     The way out after a commit by a machine whose clock was wrong. See to it that the clock of this machine is right.
     No row and no snapshot changes. Time travel to the time since the last right commit is refused, because nobody knows
@@ -160,7 +160,7 @@ def mend_clock(name: str, folder: Path) -> None:
 @click.argument("name")
 @lake_option
 def publish(name: str, folder: Path) -> None:
-    """Make what `foldhouse rebuild --no-publish` folded the head of its table, in one step.
+    """Make what `foldhouse rebuild --no-publish` folded the head of its table.
 
     Refused where anybody committed to the table since: rebuild it again then.
     """
@@ -225,6 +225,3 @@ def _chosen(lake: Lake, names: Sequence[str]) -> list[str]:
 
 def _print(rows: Sequence[dict[str, Any]], *numbers: str, as_json: bool) -> None:
     print_rows([Column("table"), *(Column(name, is_number=True) for name in numbers)], rows, as_json=as_json)
-
-
-COMMANDS = (compact, expire, mend_clock, publish, register)

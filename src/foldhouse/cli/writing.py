@@ -100,10 +100,10 @@ def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
 @click.option("--port", "-p", type=int, default=3000, show_default=True, help="The port of the page.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name of this server.")
 def dev(port: int, hosts: tuple[str, ...]) -> None:
-    """Serve the Dagster page of the code location on 127.0.0.1, and run its schedules and sensors.
+    """Serve the Dagster page of the code location, and run its schedules and sensors.
 
-    What `dagster dev` does, behind a guard: the page has no log-in, and without it any web page in your browser could
-    run and delete things. --allow-host names this server as a proxy in front of it does.
+    It runs `dagster dev` on 127.0.0.1, behind a guard: the page has no log-in, and without the guard any web page in
+    your browser could run and delete things. --allow-host names this server as a proxy in front of it does.
     """
     try:
         from foldhouse.dagster.dev import serve
@@ -181,6 +181,3 @@ def _declared(name: str, package: str) -> Table:
     if name not in tables:
         raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(sorted(tables)) or 'none'}")
     return tables[name]
-
-
-COMMANDS = (backfill, dev, rollback, rebuild)
