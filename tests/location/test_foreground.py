@@ -1,17 +1,13 @@
 import os
 import signal
-import sqlite3
 from datetime import date
-from pathlib import Path
 from textwrap import dedent
 
 import dagster as dg
 import pytest
-from sqlalchemy import create_engine, text
 
 import foldhouse as fh
 from foldhouse.dagster import run_in_foreground
-from foldhouse.dagster.event_log import cheaper_commits
 from tests.location.fakes import days
 
 CODE = """
@@ -140,22 +136,3 @@ def test_days_that_are_no_partitions_are_answered_with_the_range_that_is(locatio
 def test_a_folder_without_a_workspace_is_a_clear_error(tmp_path):
     with pytest.raises(fh.FoldhouseError, match=r"there is no workspace\.yaml in"):
         run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=tmp_path)
-
-
-def synchronous(path: Path) -> int:
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        found = connection.execute(text("PRAGMA synchronous")).scalar()
-    engine.dispose()
-    return int(found)
-
-
-def test_commits_are_cheaper_inside_of_the_folder_alone_and_only_meanwhile(tmp_path):
-    inside, outside = tmp_path / "home" / "index.db", tmp_path / "catalog.db"
-    inside.parent.mkdir()
-    with sqlite3.connect(inside) as connection:
-        full = connection.execute("PRAGMA synchronous").fetchone()[0]
-    connection.close()
-    with cheaper_commits(inside.parent):
-        assert (synchronous(inside), synchronous(outside)) == (1, full)
-    assert synchronous(inside) == full

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
 from foldhouse.dagster.foreground import home_of
 from foldhouse.dagster.webserver import ALLOWED
 from foldhouse.errors import FoldhouseError
@@ -40,7 +41,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
             f"there is no dagster.yaml in {folder}, so there is no place for Dagster's records; set DAGSTER_HOME to a "
             "folder, or copy dagster.yaml from foldhouse's repository"
         )
-    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    environment = {BATCH_SIZE: EVENTS_AT_ONCE, **os.environ, "DAGSTER_HOME": str(home)}
     if allow_hosts:
         environment[ALLOWED] = ",".join(allow_hosts)
     commands = {

@@ -16,7 +16,7 @@ from typing import TextIO
 import dagster as dg
 import yaml
 
-from foldhouse.dagster.event_log import cheaper_commits
+from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.report import OnPartition, listening
 from foldhouse.errors import FoldhouseError
 
@@ -73,9 +73,8 @@ def run_in_foreground(
     started = time.monotonic()
     with ExitStack() as stack:
         home = home_of(folder)
-        if home is not None:
-            stack.enter_context(cheaper_commits(home))
         instance = stack.enter_context(_instance(home))
+        stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
         location = _location(folder)
         definitions = _definitions(folder, location)

@@ -1,0 +1,141 @@
+"""The event log of foldhouse: Dagster's own files with the same records in them, whoever wrote and whoever reads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from foldhouse.dagster.event_log import BATCH_SIZE, EventLog, quick_events
+
+DAYS = dg.StaticPartitionsDefinition([f"2024-01-{day:02}" for day in range(1, 21)])
+
+
+@dg.asset(partitions_def=DAYS, backfill_policy=dg.BackfillPolicy.single_run())
+def by_day(context):
+    for key in context.partition_keys:
+        context.add_asset_metadata({"rows": int(key[-2:])}, partition_key=key)
+    return dg.MaterializeResult(tags={"kind": "test"})
+
+
+@dg.asset(deps=[by_day])
+def whole():
+    return dg.MaterializeResult(metadata={"rows": 3})
+
+
+@dg.asset_check(asset=whole)
+def is_right():
+    return dg.AssetCheckResult(passed=True)
+
+
+@dg.asset(deps=[whole])
+def broken():
+    raise ValueError("broken on purpose")
+
+
+DEFINITIONS = dg.Definitions(assets=[by_day, whole, broken], asset_checks=[is_right])
+OURS = """
+event_log_storage:
+  module: foldhouse.dagster.event_log
+  class: EventLog
+"""
+
+
+def run(instance: dg.DagsterInstance) -> str:
+    tags = {"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-20"}
+    job = DEFINITIONS.resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).run_id
+
+
+def instance_in(folder: Path, config: str, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:
+    folder.mkdir(exist_ok=True)
+    (folder / "dagster.yaml").write_text(f"telemetry: {{enabled: false}}\n{config}")
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    return dg.DagsterInstance.get()
+
+
+def records(instance: dg.DagsterInstance, run_id: str) -> dict[str, object]:
+    """What the page asks for: a run's events, the events of each asset, assets, checks and materialized days."""
+    storage = instance.event_log_storage
+    events = [(one.dagster_event_type, one.step_key) for one in instance.all_logs(run_id)]
+    found: dict[str, object] = {"events": sorted(map(repr, events))}
+    for asset in (by_day, whole, broken):
+        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
+            listed = storage.get_event_records(dg.EventRecordsFilter(kind, asset_key=asset.key))
+            found[f"{asset.key} {kind}"] = sorted(
+                (str(one.partition_key), repr(one.asset_materialization and one.asset_materialization.metadata))
+                for one in listed
+            )
+        ((entry,),) = [[one.asset_entry for one in storage.get_asset_records([asset.key])]]
+        found[f"{asset.key} entry"] = (entry.last_run_id == run_id, entry.last_materialization is not None)
+    found["days"] = sorted(storage.get_materialized_partitions(by_day.key))
+    found["tags"] = sorted(map(sorted, storage.get_event_tags_for_asset(by_day.key)))
+    found["check"] = [str(one.status) for one in storage.get_asset_check_execution_history(is_right.check_key, limit=9)]
+    found["run"] = str(instance.get_run_by_id(run_id).status)
+    return found
+
+
+@pytest.mark.parametrize("batch", ["0", "1", "7", "1000"])
+def test_the_records_of_a_run_are_those_of_dagster(tmp_path, monkeypatch, batch):
+    with instance_in(tmp_path / "theirs", "", monkeypatch) as theirs:
+        expected = records(theirs, run(theirs))
+    monkeypatch.setenv(BATCH_SIZE, batch)
+    with instance_in(tmp_path / "ours", OURS, monkeypatch) as ours:
+        assert type(ours.event_log_storage) is EventLog
+        run_id = run(ours)
+        found = records(ours, run_id)
+    assert {name: found[name] for name in expected} == expected
+    assert len(found["days"]) == 20
+    with instance_in(tmp_path / "ours", "", monkeypatch) as read_by_theirs:
+        assert type(read_by_theirs.event_log_storage) is SqliteEventLogStorage
+        assert records(read_by_theirs, run_id) == expected
+
+
+def test_it_continues_what_dagster_began_and_the_other_way_round(tmp_path, monkeypatch):
+    with instance_in(tmp_path / "home", "", monkeypatch) as theirs:
+        first = run(theirs)
+        with quick_events(theirs):
+            second = run(theirs)
+        third = run(theirs)
+        one, two, three = (records(theirs, each) for each in (first, second, third))
+        assert one["events"] == two["events"] == three["events"]
+        assert len(one[f"{by_day.key} {dg.DagsterEventType.ASSET_MATERIALIZATION}"]) == 60
+
+
+def test_files_do_not_stay_open_without_end_and_threads_share_them(tmp_path):
+    log = EventLog(str(tmp_path))
+    done = []
+
+    def write(number: int) -> None:
+        for _ in range(20):
+            with log.run_connection(f"run{number}") as connection:
+                connection.exec_driver_sql("SELECT count(*) FROM event_logs").fetchone()
+            with log.index_connection() as connection:
+                connection.exec_driver_sql("SELECT count(*) FROM event_logs").fetchone()
+        done.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(12)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(done) == list(range(12))
+    open_files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_there(fd)]
+    assert len({one for one in open_files if one.endswith(".db") and str(tmp_path) in one}) <= 8
+    log.dispose()
+
+
+def _is_there(fd: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{fd}")
+
+
+def test_after_a_wipe_it_writes_into_new_files(tmp_path, monkeypatch):
+    with instance_in(tmp_path / "home", OURS, monkeypatch) as ours:
+        run(ours)
+        ours.event_log_storage.wipe()
+        again = run(ours)
+        assert len(records(ours, again)["days"]) == 20
