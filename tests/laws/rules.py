@@ -67,6 +67,9 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
             forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20}
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
             name += ", as a large window"
+        if seed // len(RULES) // 4 % 2:
+            forced["direct_rows"] = 0
+            name += ", evaluated by Spark"
         for lake in lakes:
             lake.tuning = replace(lake.tuning, **forced)
         try:

@@ -194,6 +194,11 @@ CASES = {
     ),
 }
 STREAMS = (orders, payments, customers)
+MODES = {
+    "in this process": fh.Tuning(),
+    "evaluated by Spark": fh.Tuning(direct_rows=0),
+    "in Spark's tasks": fh.Tuning(in_process_rows=-1),
+}
 
 
 def a_batch(chance: random.Random, stream: fh.Stream, day: datetime | None = None) -> pa.Table:
@@ -262,9 +267,9 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.heavy)])
-@pytest.mark.parametrize("in_process_rows", [fh.lake.IN_PROCESS_ROWS, -1], ids=["in process", "in tasks"])
-def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, in_process_rows: int) -> None:
-    run_histories(spark_lake(in_process_rows=in_process_rows), seed, list(CASES.values()), steps=3)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, mode: str) -> None:
+    run_histories(spark_lake(tuning=MODES[mode]), seed, list(CASES.values()), steps=3)
 
 
 @pytest.mark.parametrize("seed", range(20))

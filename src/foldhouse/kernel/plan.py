@@ -100,9 +100,14 @@ class FoldPlan:
     @property
     def delta_schema(self) -> pa.Schema:
         """The columns of the signed rows: keys, arguments, sequence, weight."""
+        return self.row_schema.append(pa.field(WEIGHT, pa.int64()))
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The columns that logic returns: keys, arguments, sequence."""
         arguments = [(argument_column(i), kind) for i, kind in enumerate(self.argument_types)]
         sequence = [(sequence_column(i), kind) for i, (_, kind) in enumerate(self.sequence)]
-        return pa.schema([*self.keys, *arguments, *sequence, (WEIGHT, pa.int64())])
+        return pa.schema([*self.keys, *arguments, *sequence])
 
     @property
     def table_schema(self) -> pa.Schema:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.logic.declaration import declaration
+from foldhouse.logic.direct import Direct, direct_of
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
@@ -41,6 +42,7 @@ class Compiled:
         declaration: a digest of the declaration itself; see `foldhouse.logic.declaration`. Empty for plain logic, or if
             a part of the declaration cannot be digested.
         is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
+        direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
     """
 
     table: Table
@@ -52,6 +54,7 @@ class Compiled:
     declaration: str = ""
     is_plain: bool = False
     shape: Shape = LINEAR
+    direct: Direct | None = None
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Apply `rows` to the rows of each source."""
@@ -109,7 +112,11 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     settings = settings_of(session())
     bound = _hash(table, text, logic.literal_rows, settings)
     itself = declaration(table, engine_of(session()), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
-    return Compiled(table, fold, plan, inputs, logic.origins, bound, itself, shape=logic.shape)
+    direct = None
+    if logic.plan is not None and not settings:  # other settings may change what an expression means
+        arrow = [[one.arrow.field(name) for name in names] for one, names in zip(sources, inputs, strict=True)]
+        direct = direct_of(logic.plan, [pa.schema(fields) for fields in arrow], plan.row_schema)
+    return Compiled(table, fold, plan, inputs, logic.origins, bound, itself, shape=logic.shape, direct=direct)
 
 
 def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:

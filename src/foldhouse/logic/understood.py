@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed, is_classic, literal_rows, says_deterministic
 from foldhouse.logic.asked import asked_origins, asked_rows, asked_shape, check_asked
+from foldhouse.logic.plan import Node
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
@@ -29,11 +30,13 @@ class Understood:
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of.
         literal_rows: a digest of the literal rows in the logic; empty if there are none.
+        plan: the analysed plan; `None` over Spark Connect, where only its text is known.
     """
 
     shape: Shape
     origins: dict[str, Origin] = field(repr=False)
     literal_rows: str = ""
+    plan: Node | None = field(default=None, repr=False)
 
 
 def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]) -> Understood:
@@ -73,7 +76,7 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
         found = {}
     if not shape.is_linear:
         found = {name: origin for name, origin in found.items() if not origin.is_day}
-    return Understood(shape, found, literal_rows(plan, logic))
+    return Understood(shape, found, literal_rows(plan, logic), plan)
 
 
 def _of_connect(table: Table, logic: DataFrame, columns: Sequence[str]) -> Understood:

@@ -322,6 +322,12 @@ def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[Buc
     if run.logic.compiled.is_plain:
         if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
             return fold_in_process
+    elif run.logic.compiled.direct is not None and tuning.direct_rows:
+        if (
+            rows <= tuning.in_process_rows * tuning.plain_rows_factor
+            and picked_rows(run.logic, run.evaluations) <= tuning.direct_rows
+        ):
+            return fold_in_process
     elif rows <= tuning.in_process_rows and picked_rows(run.logic, run.evaluations) <= tuning.evaluated_rows:
         return fold_in_process
     most = tuning.in_process_rows * tuning.spilled_rows_factor

@@ -34,6 +34,9 @@ class Tuning:
     """Reading a row's key to see that it is not wanted costs this share of folding it."""
     evaluated_rows: int = 1_000_000
     """Selected rows that are passed from this process to Spark's evaluation of `rows`: Spark reads more by itself."""
+    direct_rows: int = 4_000_000
+    """Selected rows for which direct logic is evaluated in this process: they are in memory at once. With 0, Spark
+    evaluates them."""
     compared_rows: int = 2_000_000
     """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
 
@@ -132,6 +135,7 @@ _BOUNDS = {
     "in_process_rows": (-1, _MOST),
     "plain_rows_factor": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
+    "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),
     "deleted_share": (-1, 2),
     "patience_spread_share": (0, 2),

@@ -8,6 +8,7 @@ rows that may differ.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ from foldhouse.values.definition import Stream
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
 
+_LOG = logging.getLogger("foldhouse")
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -52,6 +55,10 @@ class Evaluation:
     coverage: Coverage
     choices: tuple[Choices, ...]
     deliveries: tuple[Sequence[Piece], ...]
+
+
+_Given = tuple[Evaluation, list[pl.DataFrame]]
+"""An evaluation, and per source the rows that it reads."""
 
 
 @dataclass(frozen=True)
@@ -166,22 +173,49 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
             frames.append(_covered(compiled, rows, evaluation.coverage).with_columns(_weight(evaluation.weight)))
         return pl.concat(frames)
     label = tuple(map(id, evaluations))
-    if label in logic._evaluated:
-        return logic._evaluated[label][1]
-    signed = []
-    for evaluation in evaluations:
-        sources = [events_here(logic, place, evaluation) for place in range(len(compiled.inputs))]
-        if compiled.shape.is_known and all(one.is_empty() for one in sources):
-            continue  # logic of a known shape makes no rows from no rows
-        given = [_frame(logic, place, rows) for place, rows in enumerate(sources)]
-        signed.append(_signed(compiled, given, evaluation))
-    if signed:
-        with translating_spark_errors(compiled.table.name):
-            projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
-        assert isinstance(projected, pl.DataFrame)
-        frames.append(projected.cast(dict(frames[0].schema)))  # type: ignore[arg-type]
-    logic._evaluated[label] = (list(evaluations), pl.concat(frames))
+    if label not in logic._evaluated:
+        sources = [[events_here(logic, place, one) for place in range(len(compiled.inputs))] for one in evaluations]
+        # Logic of a known shape makes no rows from no rows.
+        given = [
+            (one, rows)
+            for one, rows in zip(evaluations, sources, strict=True)
+            if not (compiled.shape.is_known and all(frame.is_empty() for frame in rows))
+        ]
+        found = _evaluated_directly(logic, given)
+        frames += _evaluated_by_spark(logic, given) if found is None else found
+        logic._evaluated[label] = (list(evaluations), pl.concat(frames))
     return logic._evaluated[label][1]
+
+
+def _evaluated_directly(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame] | None:
+    """Evaluate direct logic in this process; `None` if it is not direct, or a value cannot be computed here."""
+    compiled, height = logic.compiled, sum(rows.height for _, sources in given for rows in sources)
+    if compiled.direct is None or height > logic.tuning.direct_rows:
+        return None
+    try:
+        made = [(one, compiled.direct.rows(sources)) for one, sources in given]
+    except (pl.exceptions.PolarsError, pa.ArrowException) as failure:
+        _LOG.debug("%s: Spark evaluates its logic, because this process cannot: %s", compiled.table.name, failure)
+        return None
+    return [
+        _covered(compiled, rows, one.coverage).with_columns(_weight(one.weight)).select(empty_rows(logic.plan).columns)
+        for one, rows in made
+    ]
+
+
+def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame]:
+    """Evaluate logic in one Spark job."""
+    if not given:
+        return []
+    compiled = logic.compiled
+    signed = [
+        _signed(compiled, [_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
+        for one, sources in given
+    ]
+    with translating_spark_errors(compiled.table.name):
+        projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
+    assert isinstance(projected, pl.DataFrame)
+    return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
 
 
 def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
