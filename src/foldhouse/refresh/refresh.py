@@ -33,7 +33,7 @@ from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
 from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded
-from foldhouse.refresh.window.affected import as_frame, has_all_rows, of_keys, of_state, of_window
+from foldhouse.refresh.window.affected import as_frame, has_all_rows, keys_in_full, of_keys, of_state, of_window
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
@@ -300,6 +300,11 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
 def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
     """Fold, then fold again the buckets that have unresolved keys; return the results and the rows read again."""
     window = _cost(run.evaluations, workshop.tuning)
+    if (keys := keys_in_full(run.logic, run.evaluations)) is not None:
+        present = [one for one in run.evaluations if one.weight > 0]
+        alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
+        if _runner(workshop, alone, window) is fold_in_process:
+            return fold_in_process(alone), 0
     runner = _runner(workshop, run, window)
     results = runner(run)
     unresolved = [r for r in results if r.unresolved is not None]

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,7 +26,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.rows.choices import Choice, Choices, Picked, chosen, picked
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
-from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.files import read_piece
@@ -125,11 +126,21 @@ def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices
         return list(pieces)
     kept: dict[Piece, None] = {}
     for choice in choices:
-        values = {name: choice.keys[name].unique() for name in choice.columns}
-        known = {name: column.to_list() for name, column in values.items() if column.null_count() == 0}
-        origins = {name: Origin(name) for name in known}
-        kept |= dict.fromkeys(pieces_with_keys(pieces, logic.layouts[place].schema, origins, known))
+        kept |= dict.fromkeys(_admitted(logic, logic.layouts[place].schema, pieces, choice))
     return [piece for piece in pieces if piece in kept]
+
+
+def _admitted(logic: Logic, schema: Schema, pieces: Sequence[Piece], choice: Choice) -> list[Piece]:
+    """Return the pieces that can hold rows of one choice."""
+    columns = [choice.keys[name] for name in choice.columns if choice.keys[name].null_count() == 0]
+    if choice.keys.height <= logic.tuning.pruning_keys:
+        known = {column.name: column.unique().to_list() for column in columns}
+        return pieces_with_keys(pieces, schema, {name: Origin(name) for name in known}, known)
+    kept = list(pieces)
+    for column in columns:
+        if not column.dtype.is_nested():
+            kept = pieces_in_span(kept, schema, column.name, column.min(), column.max())
+    return kept
 
 
 def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFrame:

@@ -30,18 +30,20 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
 
 @dataclass(frozen=True)
 class Recompute:
-    """The input of the second run of a fold whose first run left unresolved keys.
+    """The keys that are computed again from all their rows: mostly those that a first run left unresolved.
 
     Args:
-        keys: the unresolved keys.
+        keys: the keys.
         evaluation: gives all rows of these keys, and possibly rows of other keys; `None` if the run's own evaluations
             do.
         buckets: the buckets of these keys; the other buckets are done.
+        is_alone: whether this is the first run, and nothing but these keys changes; then `buckets` is not needed.
     """
 
     keys: pl.DataFrame
     evaluation: Evaluation | None
     buckets: frozenset[str] = field(default_factory=frozenset)
+    is_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ class Run:
 
 def fold_in_process(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, evaluate logic that is not plain in Spark, and fold in this process."""
+    if run.recompute is not None and run.recompute.is_alone:
+        full = recomputed_here(run, run.recompute)
+        return folded_here(run, full.drop(KEY_ONLY).clear(), full)
     rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
     recomputed = None
     if run.recompute is not None:

@@ -108,6 +108,31 @@ def has_all_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     return bool(shape.cells) and len(set(_cells_of_keys(logic).values())) == len(shape.cells[0])
 
 
+def keys_in_full(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame | None:
+    """Return the table keys that a window can change, if they can be computed from the present rows it selects alone.
+
+    So it is if all sources are joined on the keys of the table: the join keys that the window selects are these keys,
+    and no row of them is outside. The rows as they were are not needed then. They are needed to count rows that are
+    left out for a null, and for folds in which the order of events counts.
+
+    Returns:
+        Each key once; `None` if the earlier rows are needed.
+    """
+    compiled, plan = logic.compiled, logic.plan
+    present = [one for one in evaluations if one.weight > 0]
+    if len(present) != 1 or plan.sequence or compiled.fold.delete_when:
+        return None
+    if not compiled.shape.cells or not has_all_rows(logic, evaluations):
+        return None
+    choices, at = present[0].choices[0], _cells_of_keys(logic)
+    if len(choices) != 1 or set(at) != set(plan.key_names) or not present[0].coverage.is_everything:
+        return None
+    columns = choices[0].columns
+    keys = choices[0].keys.select([pl.col(columns[at[name]]).alias(name) for name in plan.key_names]).unique()
+    types = [polars_type(kind) for _, kind in plan.keys]
+    return keys if keys.dtypes == types and not any(one.null_count() for one in keys) else None
+
+
 def _cells_of_keys(logic: Logic) -> dict[str, int]:
     """Return table key -> the place, among the columns that all sources are joined on, of the column it comes from."""
     cells = logic.compiled.shape.cells
