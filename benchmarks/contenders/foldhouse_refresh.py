@@ -45,7 +45,7 @@ TABLES = {
 class Foldhouse:
     """A local lake. Windows of up to 200,000 rows are folded in process, larger ones in Spark: the default."""
 
-    in_process_rows = fh.lake.IN_PROCESS_ROWS
+    in_process_rows = fh.Tuning().in_process_rows
 
     def __init__(self, folder: Path, workload: str) -> None:
         self.table = TABLES[workload]

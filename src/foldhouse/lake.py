@@ -56,7 +56,6 @@ from foldhouse.values.window import Coverage, positions_from_json
 
 T = TypeVar("T")
 
-IN_PROCESS_ROWS = DEFAULT.in_process_rows
 IN_USE = timedelta(hours=1)
 ORPHANS_AFTER = timedelta(days=1)
 ORPHANS_LEAST = timedelta(hours=1)

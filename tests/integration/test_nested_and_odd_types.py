@@ -74,7 +74,7 @@ def test_nested_columns_are_folded_changed_and_read_as_they_came(lake: fh.Lake) 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("in_process_rows", [fh.lake.IN_PROCESS_ROWS, -1], ids=["in process", "in tasks"])
+@pytest.mark.parametrize("in_process_rows", [fh.Tuning().in_process_rows, -1], ids=["in process", "in tasks"])
 def test_nested_columns_go_through_spark(spark_lake, in_process_rows: int) -> None:
     lake = spark_lake(in_process_rows=in_process_rows)
     lake.append(visits, events(visit(1, 1, "Rome", ["a"]), visit(2, 1, "Oslo", ["a"]), visit(3, 1, "Bern", ["b"])))

@@ -71,7 +71,7 @@ def test_in_process_rows_goes_before_the_tuning(tmp_path: Path) -> None:
     assert lake.tuning == replace(tuning, in_process_rows=-1)
     assert lake.in_process_rows == -1
     assert fh.Lake.local(tmp_path / "lake", tuning=tuning).in_process_rows == 5
-    assert fh.Lake.local(tmp_path / "lake").in_process_rows == fh.lake.IN_PROCESS_ROWS == 200_000
+    assert fh.Lake.local(tmp_path / "lake").in_process_rows == fh.Tuning().in_process_rows == 200_000
     lake.close()
 
 

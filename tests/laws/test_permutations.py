@@ -20,6 +20,7 @@ from contract.cases import longest, spread
 from contract.orders import permuted, sizes
 
 import foldhouse as fh
+from foldhouse.kernel import folds
 from foldhouse.values.metadata_names import STATE
 
 PERMUTATIONS = 200
@@ -154,5 +155,5 @@ def test_the_permutations_are_not_one_and_the_same_order() -> None:
 
 def test_every_stock_fold_is_permuted() -> None:
     named = {repr(fold).partition("(")[0] for fold in EXACT}
-    stock = set(fh.kernel.folds.__all__)
+    stock = set(folds.__all__)
     assert named == stock
