@@ -120,6 +120,19 @@ HISTORIES = {
         },
         also={"changes": 100_000},
     ),
+    "files": History(
+        "files",
+        "One old day corrected among {days:,} days, a file each",
+        ("load", "corrected", "read", "deltalake", "iceberg"),
+        {"days": 10_000, "rounds": 5},
+        {"days": 365, "rounds": 3},
+        {
+            "refresh_vs_deltalake": ("refresh_seconds", "deltalake_merge_seconds"),
+            "refresh_vs_iceberg": ("refresh_seconds", "jvm_merge_seconds"),
+            "first_fold_vs_deltalake": ("first_fold_seconds", "deltalake_load_seconds"),
+        },
+        also={"days": 365},
+    ),
     "memory": History(
         "memory",
         "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",
@@ -173,7 +186,8 @@ def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
                 found.setdefault(figure, []).append(value)
     figures = {figure: statistics.median(values) for figure, values in found.items()}
     for figure, (one, other) in history.ratios.items():
-        figures[figure] = figures[one] / figures[other]
+        if one in figures and other in figures:  # a peer that could not be had has none
+            figures[figure] = figures[one] / figures[other]
     return {**sizes, "load_average": round(load_average, 1), **figures}
 
 

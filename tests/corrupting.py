@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 
 import foldhouse as fh
-from foldhouse.storage import deleted, files, live, metadata
+from foldhouse.storage import deleted, files, listed, live, metadata
 from foldhouse.storage.avro import manifests_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.live import live_slices
@@ -61,9 +61,9 @@ def _no_spark() -> Any:
 def forget() -> None:
     """What a process remembers of files, which never change unless somebody damages them."""
     files._FOOTERS.clear()
-    deleted._DELETES = deleted._ReadDeletes(64 * 1024 * 1024)
-    live._entries.cache_clear()
-    live._slices.cache_clear()
+    deleted._DELETES.clear()
+    listed._PARSED.clear()
+    live._live.cache_clear()
     metadata.check_home.cache_clear()
 
 

@@ -33,8 +33,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 import foldhouse as fh
 from foldhouse.heads.refresh_state import REFRESH_STATE
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
-from foldhouse.storage.live import live_slices
+from foldhouse.storage.files import write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition, live_slices
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_types, table_spec
 from foldhouse.testing import FaultyCatalog
 

@@ -23,8 +23,9 @@ import foldhouse as fh
 from foldhouse.spark.source import _opens, frame_of
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.files import write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.schema import Layout, schema_of_types
 from tests.integration import test_other_readers as others
 

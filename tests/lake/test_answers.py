@@ -20,8 +20,8 @@ import foldhouse as fh
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.run.answers import answered, results_of
 from foldhouse.storage import described
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
-from foldhouse.storage.live import live_slices
+from foldhouse.storage.files import write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition, live_slices
 from foldhouse.storage.schema import Layout
 
 LONG = pa.int64()

@@ -10,8 +10,9 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.storage.deleted import deleted_by_file, deleted_positions, selected_positions
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.files import write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.schema import Layout
 
 ROWS = 200

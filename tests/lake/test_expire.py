@@ -35,8 +35,8 @@ import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.append import stream_coverage
 from foldhouse.testing import FaultyCatalog

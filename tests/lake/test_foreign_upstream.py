@@ -11,8 +11,8 @@ import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.storage.commit import FileChanges, commit, is_bound
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import COMMIT
 

@@ -15,7 +15,8 @@ from expiring import COLUMNS, DAYS, a_batch, by_day, by_key, events, named, on_d
 
 import foldhouse as fh
 from foldhouse.cli import main
-from foldhouse.storage.files import Partition, write_data_file
+from foldhouse.storage.files import write_data_file
+from foldhouse.storage.live import Partition
 from foldhouse.storage.schema import Layout
 from foldhouse.upkeep.orphans import named_files
 

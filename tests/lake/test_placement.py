@@ -14,8 +14,8 @@ import foldhouse as fh
 from foldhouse.kernel.plan import FoldPlan, plan_of
 from foldhouse.refresh.bucket.fold import BucketJob
 from foldhouse.refresh.run.placement import Placement, placed
-from foldhouse.storage.files import Partition
-from foldhouse.storage.live import FileRef, Slice
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
 
 events = fh.stream("p.events", schema={"key": "long", "day": "date", "n": "int"}, keys="key")

@@ -15,8 +15,9 @@ from foldhouse.kernel.plan import WEIGHT, plan_of
 from foldhouse.refresh.bucket.fold import BUCKET
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, split_among
-from foldhouse.storage.files import Partition, open_file, write_data_file, write_position_deletes
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.files import open_file, write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.schema import Layout
 
 events = fh.stream("r.events", schema={"key": "long", "word": "string", "day": "date"}, keys="key")

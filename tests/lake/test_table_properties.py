@@ -232,7 +232,7 @@ def _set_by_force(lake: fh.Lake, name: str, value: str) -> None:
 
 
 def test_without_properties_the_defaults_are_those_of_the_documentation() -> None:
-    assert write_properties({}) == WriteProperties("zstd", None, None, None, 8, ".metadata.json")
+    assert write_properties({}) == WriteProperties("zstd", None, None, None, 8, None, ".metadata.json")
 
 
 def test_every_commit_of_a_table_says_its_refresh_state_by_the_draft(shop: fh.Lake) -> None:

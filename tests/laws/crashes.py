@@ -79,7 +79,7 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
 
 _IN_THE_ENGINE = {
     Moment.BEFORE_WRITE: (files_module, "_write"),
-    Moment.AFTER_FILES: (commit_module._Producer, "snapshot"),
+    Moment.AFTER_FILES: (commit_module, "_written"),
 }
 _FAILURES = {
     Moment.BEFORE_COMMIT: Crash(),

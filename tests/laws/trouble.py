@@ -16,8 +16,8 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 
 

@@ -23,8 +23,9 @@ from pyiceberg.types import (
 )
 
 from foldhouse.storage.columns import continues, followed, widens
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.schema import Layout
 
 

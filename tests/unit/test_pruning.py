@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
-from foldhouse.storage.files import Partition, write_data_file
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.files import write_data_file
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.schema import Layout, schema_of_types
 from foldhouse.values.window import Coverage
 

@@ -8,9 +8,6 @@ Any history between the two (rollback, expiry, a moved branch) gives the same ne
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -20,8 +17,9 @@ from foldhouse.errors import UnknownSnapshot
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage, snapshot_of
-from foldhouse.storage.live import Piece, difference, live_slices, pieces_of
+from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import in_threads
 from foldhouse.values import change
 
 _SIGN = "__sign"
@@ -53,12 +51,11 @@ def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
     def read(piece: Piece) -> pa.Table:
         return read_piece(layout, piece, names).select(names).cast(target)
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-        # The largest first, so that none of them is read alone at the end; rows stay in the order of the pieces.
-        begun = {piece: threads.submit(read, piece) for piece in sorted(pieces, key=lambda piece: -piece.file.rows)}
-        found = [begun[piece].result() for piece in pieces]
+    # The largest first, so that none of them is read alone at the end; rows stay in the order of the pieces.
+    order = sorted(range(len(pieces)), key=lambda place: -pieces[place].file.rows)
+    found = dict(zip(order, in_threads(lambda place: read(pieces[place]), order), strict=True))
     # No empty chunk: a DataFrame that Spark creates from the table would end at it.
-    tables = [rows for rows in found if rows.num_rows]
+    tables = [found[place] for place in range(len(pieces)) if found[place].num_rows]
     return pa.concat_tables(tables) if tables else target.empty_table()
 
 
@@ -126,7 +123,7 @@ def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
 def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: int | None, ordinal: int) -> pl.DataFrame:
     layout = Layout.of_head(iceberg)
     names = published(layout)
-    pieces = difference(live_slices(iceberg, before), live_slices(iceberg, now))
+    pieces = changed_pieces(live_of(iceberg, before), live_of(iceberg, now))
     before_rows, rows = (
         _frame(_rows(layout, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
     )

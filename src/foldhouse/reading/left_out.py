@@ -14,7 +14,7 @@ from foldhouse.heads.head import last_head
 from foldhouse.refresh.rows.evaluate import Logic, any_of, events_here, sources_on_spark
 from foldhouse.refresh.window.affected import of_state
 from foldhouse.spark.failures import translating_spark_errors
-from foldhouse.storage.live import live_slices
+from foldhouse.storage.live import live_of
 from foldhouse.values.window import Coverage
 
 
@@ -31,11 +31,11 @@ def quarantined(iceberg: IcebergTable, sources: list[IcebergTable], logic: Logic
     """
     table = logic.compiled.table
     positions = last_head(iceberg).positions
-    slices = [
-        live_slices(source, positions[one.name].snapshot_id) if one.name in positions else {}
+    live = [
+        live_of(source, positions[one.name].snapshot_id if one.name in positions else None)
         for one, source in zip(table.sources, sources, strict=True)
     ]
-    state = of_state(logic, slices, Coverage.everything())
+    state = of_state(logic, live, Coverage.everything())
     columns = [*table.keys, *table.sequence_by]
     if logic.compiled.is_plain:
         rows = events_here(logic, 0, state)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from typing import Any
 
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.storage.deleted import live_rows
-from foldhouse.storage.files import Partition
-from foldhouse.storage.live import Slice, live_slices
+from foldhouse.storage.live import live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.results import PartitionCounts
@@ -31,25 +31,17 @@ def partition_counts(
     written: dict[date, tuple[int, int]] = {}
     for result in results:
         if result.partition.values and (result.rows_written or result.rows_deleted):
-            day = _day(result.partition)
+            day = _day(result.partition.values)
             one, other = written.get(day, (0, 0))
             written[day] = (one + result.rows_written, other + result.rows_deleted)
     days = set(written) | (set(asked.days()) if asked is not None and not asked.is_everything else set())
     layout = Layout.of(iceberg)
     rows = dict.fromkeys(days, 0)
-    for partition, slices in by_partition(live_slices(iceberg, snapshot_id)).items():
-        if (day := _day(partition)) in rows:
-            rows[day] += live_rows(layout, slices)
+    live = live_of(iceberg, snapshot_id)
+    for found in live.of_partitions([((day - _EPOCH).days,) for day in days]):
+        rows[_day(found.file.partition)] += live_rows(layout, [found])
     return {day: PartitionCounts(rows[day], *written.get(day, (0, 0))) for day in sorted(days)}
 
 
-def _day(partition: Partition) -> date:
-    return _EPOCH + timedelta(days=int(partition.values[0] or 0))
-
-
-def by_partition(slices: dict[str, Slice]) -> dict[Partition, tuple[Slice, ...]]:
-    """Group slices by their partition; each group is sorted by path."""
-    grouped: dict[Partition, list[Slice]] = {}
-    for one in slices.values():
-        grouped.setdefault(Partition(one.file.partition), []).append(one)
-    return {partition: tuple(sorted(group, key=lambda s: s.file.path)) for partition, group in grouped.items()}
+def _day(partition: tuple[Any, ...]) -> date:
+    return _EPOCH + timedelta(days=int(partition[0] or 0))

@@ -25,7 +25,7 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
-from foldhouse.refresh.by_day import by_partition, partition_counts
+from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.publish import publish
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, picked_rows
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
@@ -38,7 +38,7 @@ from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import rows_of_piece
-from foldhouse.storage.live import Piece, Slice, live_slices
+from foldhouse.storage.live import ByPartition, Live, Piece, live_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
@@ -55,7 +55,7 @@ class _Work:
     table: Table
     compiled: Compiled
     target: Target
-    stored: dict[str, Slice]
+    stored: Live
     found: Head
     sources: tuple[PinnedSource, ...]
     logic: Logic
@@ -133,7 +133,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
-    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
     work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
     return _folded_and_committed(workshop, work, started)
@@ -166,11 +166,11 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     evaluations = _evaluations(logic, sources, Head(), None, coverage)
-    stored = live_slices(target.iceberg, target.iceberg.metadata.current_snapshot_id)
-    dropped = frozenset(path for one in stored.values() for path in (one.file.path, *one.deletes))
+    stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id).slices()
+    dropped = frozenset(path for one in stored for path in (one.file.path, *one.deletes))
     found = Head()
     work = _Work(
-        table, compiled, target, {}, found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
+        table, compiled, target, Live(), found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
     )
     rebuilt = _folded_and_committed(workshop, work, started)
     if and_publish:
@@ -192,12 +192,10 @@ def _evaluations(
     logic: Logic, sources: Sequence[PinnedSource], found: Head, before: list[Position] | None, added: Coverage
 ) -> list[Evaluation]:
     """Return what to fold: the window for covered partitions, and the whole sources for added partitions."""
-    after = [source.slices for source in sources]
+    after = [source.live for source in sources]
     evaluations = []
     if before is not None:
-        then = [
-            live_slices(source.iceberg, position.snapshot_id) for source, position in zip(sources, before, strict=True)
-        ]
+        then = [live_of(source.iceberg, position.snapshot_id) for source, position in zip(sources, before, strict=True)]
         deltas = [
             pieces_between(source.iceberg, position.snapshot_id, source.position.snapshot_id)
             for source, position in zip(sources, before, strict=True)
@@ -223,9 +221,7 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
     if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
-        job = BucketJob(
-            work.compiled.plan, work.target.layout, by_partition(work.stored), workshop.tuning, deleted_upto
-        )
+        job = BucketJob(work.compiled.plan, work.target.layout, ByPartition(work.stored), workshop.tuning, deleted_upto)
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
     read = _read(work.evaluations)
     iceberg = work.target.iceberg
@@ -316,7 +312,7 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tupl
     if has_all_rows(run.logic, run.evaluations):
         again = replace(run, recompute=Recompute(keys, None, buckets))
         return [*done, *runner(again)], 0
-    evaluation = of_keys(run.logic, [source.slices for source in sources], keys)
+    evaluation = of_keys(run.logic, [source.live for source in sources], keys)
     again = replace(run, recompute=Recompute(keys, evaluation, buckets))
     scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
     return [*done, *_runner(workshop, run, window + _cost([evaluation], workshop.tuning))(again)], scanned
@@ -328,10 +324,9 @@ def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[Buc
         if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
             return fold_in_process
     elif run.logic.compiled.direct is not None and tuning.direct_rows:
-        if (
-            rows <= tuning.in_process_rows * tuning.plain_rows_factor
-            and picked_rows(run.logic, run.evaluations) <= tuning.direct_rows
-        ):
+        # With in_process_rows=0 or less, everything goes to Spark's tasks.
+        most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
+        if rows <= most and picked_rows(run.logic, run.evaluations) <= most:
             return fold_in_process
     elif rows <= tuning.in_process_rows and picked_rows(run.logic, run.evaluations) <= tuning.evaluated_rows:
         return fold_in_process

@@ -23,7 +23,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.source_columns import check_definition, check_names, columns_since, explained
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.history import lineage, snapshot_of
-from foldhouse.storage.live import Slice, live_slices
+from foldhouse.storage.live import Live, live_of
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Source, Table
@@ -37,7 +37,7 @@ class PinnedSource:
     name: str
     iceberg: IcebergTable
     layout: Layout
-    slices: dict[str, Slice]
+    live: Live
     position: Position
 
 
@@ -68,7 +68,7 @@ def _pinned_source(catalog: Catalog, table: Table, source: Source) -> PinnedSour
     head = iceberg.metadata.current_snapshot_id
     layout = Layout.of_head(iceberg)
     position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)
-    return PinnedSource(name, iceberg, layout, live_slices(iceberg, head), position)
+    return PinnedSource(name, iceberg, layout, live_of(iceberg, head), position)
 
 
 def compiled_over(workshop: Workshop, table: Table, sources: Sequence[PinnedSource]) -> Compiled:

@@ -17,7 +17,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.storage.columns import continues, followed
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
-from foldhouse.storage.live import live_slices
+from foldhouse.storage.live import live_of
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, schema_of_arrow, table_spec
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import KIND
@@ -111,9 +111,8 @@ def _spec_of_head(iceberg: IcebergTable) -> int | None:
     Position deletes for these files must be written in their spec. It differs from the table's default spec if the
     head was rolled back to a snapshot before a rebuild.
     """
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
-    specs = {one.file.spec_id for one in slices} or {iceberg.spec().spec_id}
-    return specs.pop() if len(specs) == 1 else None
+    specs = live_of(iceberg, iceberg.metadata.current_snapshot_id).spec_ids or {iceberg.spec().spec_id}
+    return next(iter(specs)) if len(specs) == 1 else None
 
 
 def _shape(compiled: Compiled) -> tuple[Schema, PartitionSpec]:

@@ -77,7 +77,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
     if sys.platform == "linux":  # elsewhere, libraries of the system may not survive a fork
-        ours["spark.python.daemon.module"] = "foldhouse.spark.daemon"
+        ours["spark.python.daemon.module"] = "foldhouse.refresh.run.daemon"
     for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(name, value)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises

@@ -5,12 +5,11 @@ Caching them is safe, because a delete file is never written again under the sam
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from foldhouse.storage.cache import WeightedCache
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.schema import Layout
@@ -20,14 +19,14 @@ def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np
     """Return data file -> the positions in it that any of the delete files deletes: sorted int64, each once."""
     found: dict[str, list[np.ndarray]] = {}
     for delete_file in delete_files:
-        for path, positions in _DELETES.of(layout, delete_file).items():
+        for path, positions in _of(layout, delete_file).items():
             found.setdefault(path, []).append(positions)
     return {path: _together(parts) for path, parts in found.items()}
 
 
 def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
     """Return the positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
-    of_path = [_DELETES.of(layout, delete_file).get(path) for delete_file in delete_files]
+    of_path = [_of(layout, delete_file).get(path) for delete_file in delete_files]
     parts = [positions for positions in of_path if positions is not None]
     return _together(parts) if parts else np.empty(0, np.int64)
 
@@ -64,36 +63,17 @@ def _without(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
     return positions[left]
 
 
-class _ReadDeletes:
-    """A cache of the delete files that were used last, up to a number of bytes; such a file never changes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._held: OrderedDict[str, dict[str, np.ndarray]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def of(self, layout: Layout, path: str) -> dict[str, np.ndarray]:
-        """Return data file -> the positions in it that a delete file deletes: sorted int64, each once."""
-        with self._lock:
-            if path in self._held:
-                self._held.move_to_end(path)
-                return self._held[path]
-        found = _read_deletes(layout, path)  # without the lock, so that threads read different files at once
-        with self._lock:
-            if path not in self._held:
-                self._held[path] = found
-                self._bytes += _size(found)
-            while self._bytes > self._most_bytes:
-                self._bytes -= _size(self._held.popitem(last=False)[1])
-        return found
-
-
 def _size(deletes: dict[str, np.ndarray]) -> int:
     return sum(positions.nbytes for positions in deletes.values())
 
 
-_DELETES = _ReadDeletes(64 * 1024 * 1024)
+# Bytes of positions that are kept in memory; a delete file never changes.
+_DELETES: WeightedCache[dict[str, np.ndarray]] = WeightedCache(64 * 1024 * 1024, _size)
+
+
+def _of(layout: Layout, path: str) -> dict[str, np.ndarray]:
+    """Return data file -> the positions in it that a delete file deletes: sorted int64, each once."""
+    return _DELETES.of(path, lambda: _read_deletes(layout, path))
 
 
 def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache
 from typing import Any
+from urllib.parse import quote_plus
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.encoding import encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
-from foldhouse.storage.live import Piece
+from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import projected
 from foldhouse.storage.properties import WriteProperties, write_properties
@@ -43,13 +44,6 @@ _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
 _ROW_GROUP_ROWS = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Partition:
-    """One Iceberg partition: the transformed values of the spec's fields, in its order (dates as days since 1970)."""
-
-    values: tuple[int | str | None, ...]
 
 
 def write_data_file(layout: Layout, partition: Partition, rows: pa.Table) -> DataFile:
@@ -99,7 +93,11 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
 
 
 def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition, content: DataFileContent) -> DataFile:
-    folder = layout.spec.partition_to_path(Record(*partition.values), layout.schema) if partition.values else ""
+    folder = "/".join(
+        # The names that Iceberg's own writers give to folders.
+        f"{quote_plus(one.name, safe='')}={quote_plus(one.transform.to_human_string(kind, value), safe='')}"
+        for one, kind, value in zip(layout.spec.fields, layout.partition_types, partition.values, strict=True)
+    )
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
     contents, footer = _encoded(rows, seal, write_properties(dict(layout.properties)))
@@ -289,7 +287,8 @@ def open_file(layout: Layout, path: str) -> OpenedFile:
     if found is None:
         footer = read_footer(layout.io, path)
         with reading(path):
-            schema = _schema_of(footer.schema.to_arrow_schema().serialize().to_pybytes())
+            # Without its metadata, which has the seal of one file: files with equal columns share a schema.
+            schema = _schema_of(footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
         found = OpenedFile(path, footer, schema)
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()

@@ -1,47 +1,25 @@
 """The live rows of a snapshot as slices of files, and the difference of two snapshots.
 
 A slice is a data file and the delete files that apply to it. Two snapshots are compared only by their slices. The
-changes can therefore be computed in either direction and across any history: rollback, expiry, a moved branch.
+changes can therefore be computed in either direction and across any history: rollback, expiry, a moved branch. A
+manifest that both snapshots list is not read for that.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, overload
 
-from pyiceberg.conversions import from_bytes
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import StringType
+from pyiceberg.transforms import DayTransform, IdentityTransform
 
-from foldhouse.errors import UnknownSnapshot, Unsupported
-from foldhouse.storage.avro import live_entries, manifests_of
+from foldhouse.errors import UnknownSnapshot
+from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
-
-_PATH_FIELD_ID = 2147483546  # reserved by Iceberg for the column `file_path` of position delete files
-
-
-@dataclass(frozen=True)
-class FileRef:
-    """The facts about a data file that planning needs; two are equal if their paths are.
-
-    `lower` and `upper` are Iceberg's serialised bounds by field id. Text may be truncated, but they remain bounds.
-    `nulls` are the ids of columns that are known to contain only nulls.
-    """
-
-    path: str
-    rows: int = field(compare=False)
-    size_bytes: int = field(compare=False)
-    spec_id: int = field(compare=False)
-    partition: tuple[Any, ...] = field(compare=False)
-    lower: dict[int, bytes] = field(compare=False, repr=False)
-    upper: dict[int, bytes] = field(compare=False, repr=False)
-    nulls: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, listed
 
 
 @dataclass(frozen=True)
@@ -50,6 +28,13 @@ class Slice:
 
     file: FileRef
     deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One Iceberg partition: the transformed values of the spec's fields, in its order (dates as days since 1970)."""
+
+    values: tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -79,48 +64,109 @@ def without_bounds(piece: Piece) -> Piece:
     return replace(piece, file=replace(piece.file, lower={}, upper={}))
 
 
-@lru_cache(maxsize=4096)
-def _entries(key: str, manifest: _Manifest) -> tuple[tuple[DataFile, int], ...]:
-    entries = live_entries(manifest.io, manifest.file)
-    return tuple((entry.data_file, entry.sequence_number or 0) for entry in entries)
-
-
 @dataclass(frozen=True)
-class _Manifest:
-    """A manifest with its file system; all are equal, so that the cache uses only the path."""
+class Live:
+    """The live files of one snapshot. A method reads only the manifests that may have the files it returns.
 
-    file: ManifestFile = field(compare=False)
-    io: FileIO = field(compare=False)
-
-
-def data_manifests(iceberg: IcebergTable, snapshot: Snapshot) -> dict[str, Callable[[], list[DataFile]]] | None:
-    """Return manifest path -> a function that reads its live data files; `None` if there are delete files.
-
-    Callers can cache results by manifest: manifests never change, and a commit adds few of them.
+    Args:
+        manifests: of the snapshot, without those that have no live files.
+        day_fields: spec id -> the column whose day is the first partition field of that spec, by its id.
     """
-    manifests = [one for one in manifests_of(iceberg.io, snapshot) if one.has_added_files() or one.has_existing_files()]
-    if any(one.content == ManifestContent.DELETES for one in manifests):
-        return None
-    return {one.manifest_path: functools.partial(_data_files, _Manifest(one, iceberg.io)) for one in manifests}
+
+    manifests: tuple[ListedManifest, ...] = ()
+    day_fields: Mapping[int, int] = field(default_factory=dict, repr=False)
+
+    def __bool__(self) -> bool:
+        return any(not one.has_deletes for one in self.manifests)
+
+    @property
+    def spec_ids(self) -> frozenset[int]:
+        """The partition specs of the data files."""
+        return frozenset(one.spec_id for one in self.manifests if not one.has_deletes)
+
+    def slices(self) -> list[Slice]:
+        """Return all slices, in the order of the manifests."""
+        return self._slices(None, self.manifests)
+
+    def of_partitions(self, partitions: Iterable[Values], spec_id: int | None = None) -> list[Slice]:
+        """Return the slices of some partitions, or of all partitions that begin with some values.
+
+        Args:
+            partitions: with equally many values each.
+            spec_id: of the partitions; `None` for any.
+        """
+        wanted = Wanted(list(partitions))
+        manifests = (one for one in self.manifests if spec_id is None or one.spec_id == spec_id)
+        return self._slices(wanted, [one for one in manifests if wanted.may_be_in(one)])
+
+    def of_days(self, column_id: int, overlaps: Callable[[int, int], bool]) -> list[Slice]:
+        """Return the slices that may have rows of certain days, and possibly others.
+
+        Args:
+            column_id: the id of the column that has the days; nothing is left out if no spec begins with it.
+            overlaps: whether any of the days is from one day to another, both included, as days since 1970.
+        """
+
+        def may_have(manifest: ListedManifest) -> bool:
+            if self.day_fields.get(manifest.spec_id) != column_id or not manifest.ranges:
+                return True
+            days = manifest.ranges[0]
+            # A null is no day, so a manifest with nothing but nulls has no row of any.
+            return days is None or (days.least is not None and overlaps(days.least, days.most))
+
+        return self._slices(None, [one for one in self.manifests if one.has_deletes or may_have(one)])
+
+    def _slices(self, wanted: Wanted | None, manifests: Sequence[ListedManifest]) -> list[Slice]:
+        found: dict[str, Slice] = {}
+        deletes = self._deletes(wanted, [one for one in manifests if one.has_deletes])
+        for manifest in manifests:
+            if manifest.has_deletes:
+                continue
+            data = manifest.parsed().data
+            for values in data if wanted is None else wanted.among(data):
+                candidates = deletes.get((manifest.spec_id, values), ())
+                for file, sequence in data[values]:
+                    applying = (one.path for one in candidates if one.applies_to(file.path, sequence))
+                    found[file.path] = Slice(file, tuple(sorted(applying)) if candidates else ())
+        return list(found.values())
+
+    def _deletes(
+        self, wanted: Wanted | None, manifests: Sequence[ListedManifest]
+    ) -> dict[tuple[int, Values], list[DeleteFile]]:
+        for manifest in self.manifests:
+            # Equality deletes without a partition apply to all partitions; parsing refuses them.
+            if manifest.has_deletes and not manifest.ranges:
+                manifest.parsed()
+        found: dict[tuple[int, Values], list[DeleteFile]] = {}
+        for manifest in manifests:
+            deletes = manifest.parsed().deletes
+            for values in deletes if wanted is None else wanted.among(deletes):
+                found.setdefault((manifest.spec_id, values), []).extend(deletes[values])
+        return found
 
 
-def _data_files(manifest: _Manifest) -> list[DataFile]:
-    return [data_file for data_file, _ in _entries(manifest.file.manifest_path, manifest)]
+def live_of(iceberg: IcebergTable, snapshot_id: int | None) -> Live:
+    """Return the live files of a snapshot; of the empty table for `None`.
+
+    Raises:
+        UnknownSnapshot: the table has no such snapshot (it may have been expired).
+    """
+    if snapshot_id is None:
+        return Live()
+    snapshot = snapshot_of(iceberg, snapshot_id)
+    if snapshot is None:
+        raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot {snapshot_id}; it may have been expired")
+    return _live(str(iceberg.metadata.table_uuid), snapshot_id, _Snapshot(iceberg, snapshot))
 
 
 def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Slice]:
-    """Return the slices of a snapshot by data file path; an empty dict for `None`.
+    """Return all slices of a snapshot by data file path; an empty dict for `None`.
 
     Raises:
         UnknownSnapshot: the table has no such snapshot (it may have been expired).
         Unsupported: equality deletes or deletion vectors.
     """
-    if snapshot_id is None:
-        return {}
-    snapshot = snapshot_of(iceberg, snapshot_id)
-    if snapshot is None:
-        raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot {snapshot_id}; it may have been expired")
-    return _slices(str(iceberg.metadata.table_uuid), snapshot_id, _Snapshot(iceberg, snapshot))
+    return {one.file.path: one for one in live_of(iceberg, snapshot_id).slices()}
 
 
 @dataclass(frozen=True)
@@ -131,76 +177,79 @@ class _Snapshot:
     snapshot: Snapshot = field(compare=False)
 
 
-# The files of a snapshot never change.
+# The manifests of a snapshot never change.
 @lru_cache(maxsize=32)
-def _slices(uuid: str, snapshot_id: int, given: _Snapshot) -> dict[str, Slice]:
-    iceberg, snapshot = given.iceberg, given.snapshot
-    files: dict[str, tuple[DataFile, int]] = {}
-    deletes: dict[tuple[int, tuple[Any, ...]], list[tuple[DataFile, int]]] = {}
-    for manifest in manifests_of(iceberg.io, snapshot):
-        for data_file, sequence in _entries(manifest.manifest_path, _Manifest(manifest, iceberg.io)):
-            if data_file.content == DataFileContent.DATA:
-                files[data_file.file_path] = (data_file, sequence)
-            else:
-                _check_supported(iceberg, data_file)
-                deletes.setdefault(_partition_key(data_file), []).append((data_file, sequence))
-    return {path: Slice(file_ref(f), _deletes_for(f, sequence, deletes)) for path, (f, sequence) in files.items()}
+def _live(uuid: str, snapshot_id: int, given: _Snapshot) -> Live:
+    return Live(listed(given.iceberg, given.snapshot), _day_fields(given.iceberg))
 
 
-def _check_supported(iceberg: IcebergTable, delete_file: DataFile) -> None:
-    name = ".".join(iceberg.name())
-    if delete_file.content == DataFileContent.EQUALITY_DELETES:
-        raise Unsupported(
-            f"{name} contains equality deletes ({delete_file.file_path}), which foldhouse does not read; "
-            "rewrite the table's data files with the engine that wrote them (Spark: rewrite_data_files)"
-        )
-    if delete_file.file_format != FileFormat.PARQUET:
-        raise Unsupported(
-            f"{name} contains deletes as {delete_file.file_format.value} ({delete_file.file_path}), and foldhouse "
-            "reads only position deletes in Parquet (format version 2); rewrite the table's data files with the engine "
-            "that wrote them"
-        )
+def _day_fields(iceberg: IcebergTable) -> dict[int, int]:
+    return {
+        number: spec.fields[0].source_id
+        for number, spec in iceberg.specs().items()
+        if spec.fields and isinstance(spec.fields[0].transform, IdentityTransform | DayTransform)
+    }
 
 
-def _partition_key(data_file: DataFile) -> tuple[int, tuple[Any, ...]]:
-    return data_file.spec_id, partition_values(data_file)
+class ByPartition(Mapping[Partition, tuple[Slice, ...]]):
+    """Partition -> its slices, sorted by path. Only the manifests of partitions that are asked for are read."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._known: dict[Partition, tuple[Slice, ...]] = {}
+
+    def __getitem__(self, partition: Partition) -> tuple[Slice, ...]:
+        if partition not in self._known:
+            found = self._live.of_partitions([partition.values])
+            same = [one for one in found if one.file.partition == partition.values]
+            self._known[partition] = tuple(sorted(same, key=lambda one: one.file.path))
+        if not self._known[partition]:
+            raise KeyError(partition)
+        return self._known[partition]
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self._live)
+
+    @cached_property
+    def _all(self) -> dict[Partition, tuple[Slice, ...]]:
+        grouped: dict[Partition, list[Slice]] = {}
+        for one in self._live.slices():
+            grouped.setdefault(Partition(one.file.partition), []).append(one)
+        return {key: tuple(sorted(group, key=lambda one: one.file.path)) for key, group in grouped.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A Spark task gets the files themselves: it has no catalog to read manifests with.
+        return dict, (self._all,)
 
 
-def partition_values(data_file: DataFile) -> tuple[Any, ...]:
-    """Return the partition of a file, as a tuple in the order of its spec."""
-    return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
+class LivePieces(Sequence[Piece]):
+    """All live rows of a snapshot, as pieces of weight +1 that are planned when they are first used."""
 
+    def __init__(self, live: Live) -> None:
+        self.live = live
 
-def file_ref(data_file: DataFile) -> FileRef:
-    """Return the facts about a data file of a manifest that planning needs."""
-    return FileRef(
-        path=data_file.file_path,
-        rows=data_file.record_count,
-        size_bytes=data_file.file_size_in_bytes,
-        spec_id=data_file.spec_id,
-        partition=partition_values(data_file),
-        lower=data_file.lower_bounds or {},
-        upper=data_file.upper_bounds or {},
-        nulls=frozenset(
-            number for number, count in (data_file.null_value_counts or {}).items() if count == data_file.record_count
-        ),
-    )
+    @cached_property
+    def _all(self) -> list[Piece]:
+        return pieces_of(self.live.slices())
 
+    @overload
+    def __getitem__(self, index: int) -> Piece: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Piece]: ...
+    def __getitem__(self, index: int | slice) -> Piece | list[Piece]:
+        return self._all[index]
 
-def _deletes_for(data_file: DataFile, sequence: int, deletes: dict[Any, list[tuple[DataFile, int]]]) -> tuple[str, ...]:
-    candidates = deletes.get(_partition_key(data_file), [])
-    # By Iceberg's rules, position deletes apply to files of the same or an earlier commit.
-    return tuple(sorted(d.file_path for d, s in candidates if s >= sequence and _may_name(d, data_file.file_path)))
+    def __len__(self) -> int:
+        return len(self._all)
 
-
-def _may_name(delete_file: DataFile, path: str) -> bool:
-    # Another writer may truncate these bounds, and truncated bounds still enclose the path.
-    lower, upper = (
-        bounds.get(_PATH_FIELD_ID) for bounds in (delete_file.lower_bounds or {}, delete_file.upper_bounds or {})
-    )
-    if lower is not None and path < from_bytes(StringType(), lower):
-        return False
-    return upper is None or path <= from_bytes(StringType(), upper)
+    def __bool__(self) -> bool:
+        return bool(self.live)
 
 
 def pieces_of(slices: Iterable[Slice]) -> list[Piece]:
@@ -208,7 +257,37 @@ def pieces_of(slices: Iterable[Slice]) -> list[Piece]:
     return [Piece(s.file, without=s.deletes) for s in slices]
 
 
-def difference(before: dict[str, Slice], after: dict[str, Slice]) -> list[Piece]:
+def changed_pieces(before: Live, after: Live) -> list[Piece]:
+    """Return the removed (-1) and the added (+1) rows between two snapshots, as pieces; see `difference`.
+
+    Only partitions with another file than before are compared, and manifests that both snapshots list are read only
+    for these partitions.
+    """
+    both = frozenset(before.manifests) & frozenset(after.manifests)
+    files = _files_outside(before, both) ^ _files_outside(after, both)
+    found: list[Piece] = []
+    for spec_id in sorted({spec for spec, _, _, _ in files}):
+        partitions = {values for spec, values, _, _ in files if spec == spec_id}
+        then, now = (
+            {one.file.path: one for one in live.of_partitions(partitions, spec_id)} for live in (before, after)
+        )
+        found += difference(then, now)
+    return found
+
+
+def _files_outside(live: Live, both: frozenset[ListedManifest]) -> set[tuple[int, Values, str, int]]:
+    """Return the files of the manifests that only one snapshot lists: spec, partition, path and sequence number."""
+    found: set[tuple[int, Values, str, int]] = set()
+    for manifest in live.manifests:
+        if manifest in both:
+            continue
+        parsed, spec = manifest.parsed(), manifest.spec_id
+        found.update((spec, values, f.path, s) for values, files in parsed.data.items() for f, s in files)
+        found.update((spec, values, f.path, f.sequence) for values, files in parsed.deletes.items() for f in files)
+    return found
+
+
+def difference(before: Mapping[str, Slice], after: Mapping[str, Slice]) -> list[Piece]:
     """Return the removed (-1) and the added (+1) rows between two sets of slices, as pieces.
 
     A row that only moved to another file is both removed and added; the caller must cancel equal rows.

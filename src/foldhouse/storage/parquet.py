@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyiceberg.io import FileIO
 
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.threads import in_threads
 
 _TAIL_BYTES = 64 * 1024  # most footers fit, so that one read is enough
 _AT_ONCE = 16
@@ -68,9 +68,7 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
             _checked_footer(io, path)
 
     ours = [path for path in paths if digest_in(path) is not None]
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
-        # list() waits for all threads, and raises the error of the first file that fails.
-        list(threads.map(check_one, ours))
+    in_threads(check_one, ours, _AT_ONCE)
 
 
 def _checked_footer(io: FileIO, path: str) -> memoryview:

@@ -14,6 +14,7 @@ ROW_GROUP_BYTES = "write.parquet.row-group-size-bytes"
 TARGET_BYTES = "write.target-file-size-bytes"
 MERGE_FROM = "commit.manifest.min-count-to-merge"
 MERGES = "commit.manifest-merge.enabled"
+MANIFEST_BYTES = "commit.manifest.target-size-bytes"
 METADATA_CODEC = "write.metadata.compression-codec"
 _LEVELS = {
     "zstd": (1, 22),
@@ -35,7 +36,8 @@ class WriteProperties:
         level: the compression level; `None` for the codec's default.
         row_group_bytes: the size of a row group, measured in memory; `None` for groups of 65,536 rows.
         target_bytes: the size that a data file should not exceed; `None` for the default of the operation.
-        merge_from: the number of manifests from which a commit merges them; `None` for never.
+        merge_from: the number of small manifests from which a commit merges them; `None` for never.
+        manifest_bytes: the size that a manifest should not exceed; `None` for a number of files.
         metadata_suffix: the end of the names of metadata files.
     """
 
@@ -44,6 +46,7 @@ class WriteProperties:
     row_group_bytes: int | None = None
     target_bytes: int | None = None
     merge_from: int | None = _MERGE_FROM_MANIFESTS
+    manifest_bytes: int | None = None
     metadata_suffix: str = ".metadata.json"
 
 
@@ -53,7 +56,7 @@ def write_properties(properties: Mapping[str, str]) -> WriteProperties:
     Raises:
         InvalidProperty: a value is not valid; the message names the property.
     """
-    names = (CODEC, LEVEL, ROW_GROUP_BYTES, TARGET_BYTES, MERGE_FROM, MERGES, METADATA_CODEC)
+    names = (CODEC, LEVEL, ROW_GROUP_BYTES, TARGET_BYTES, MERGE_FROM, MERGES, MANIFEST_BYTES, METADATA_CODEC)
     return _read(tuple((name, properties[name]) for name in names if name in properties))
 
 
@@ -69,6 +72,7 @@ def _read(given: tuple[tuple[str, str], ...]) -> WriteProperties:
         row_group_bytes=_whole(said, ROW_GROUP_BYTES),
         target_bytes=_whole(said, TARGET_BYTES),
         merge_from=(_whole(said, MERGE_FROM) or _MERGE_FROM_MANIFESTS) if merges else None,
+        manifest_bytes=_whole(said, MANIFEST_BYTES),
         metadata_suffix=".gz.metadata.json" if metadata_codec == "gzip" else ".metadata.json",
     )
 

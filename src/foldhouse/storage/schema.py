@@ -197,7 +197,7 @@ class Layout:
     @cached_property
     def schema(self) -> Schema:
         """The Iceberg schema."""
-        return Schema.model_validate_json(self.schema_json)
+        return _schema(self.schema_json)
 
     @cached_property
     def visible(self) -> list[str]:
@@ -213,12 +213,17 @@ class Layout:
     @cached_property
     def spec(self) -> PartitionSpec:
         """The partition spec."""
-        return PartitionSpec.model_validate_json(self.spec_json)
+        return _spec(self.spec_json)
+
+    @cached_property
+    def partition_types(self) -> list[IcebergType]:
+        """The types of the partition fields."""
+        return [field.field_type for field in self.spec.partition_type(self.schema).fields]
 
     @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with field ids in its metadata."""
-        return schema_to_pyarrow(self.schema)
+        return _arrow(self.schema_json)
 
     @cached_property
     def io(self) -> FileIO:
@@ -239,6 +244,22 @@ class Layout:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
+# Many layouts are made of few schemas, and parsing one takes as long as reading a small file.
+@lru_cache(maxsize=256)
+def _schema(schema_json: str) -> Schema:
+    return Schema.model_validate_json(schema_json)
+
+
+@lru_cache(maxsize=256)
+def _spec(spec_json: str) -> PartitionSpec:
+    return PartitionSpec.model_validate_json(spec_json)
+
+
+@lru_cache(maxsize=256)
+def _arrow(schema_json: str) -> pa.Schema:
+    return schema_to_pyarrow(_schema(schema_json))
+
+
 @lru_cache(maxsize=256)
 def _selected(schema_json: str, columns: tuple[str, ...]) -> Schema:
-    return Schema.model_validate_json(schema_json).select(*columns)
+    return _schema(schema_json).select(*columns)

@@ -10,7 +10,6 @@ import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 
 import pyarrow as pa
@@ -30,11 +29,12 @@ from foldhouse.storage import described
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, Slice, live_of, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
+from foldhouse.storage.threads import in_threads
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.values.definition import Stream
@@ -191,7 +191,7 @@ def replace_partitions(
             "replace; name that day too, or leave out its events"
         )
     iceberg = commit_columns(catalog, iceberg, updates)
-    held = _held_by_day(iceberg)
+    held = _held_by_day(iceberg, days)
     covered = stream_coverage(iceberg)
     coverage = covered.union(Coverage.of(days))
     changed = [day for day in days if not _same(layout, held.get(day, []), new.get(day))]
@@ -323,10 +323,9 @@ def _written(
         for size in [-(-rows.num_rows // max(files, -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
-    if at_once == 1 or len(parts) == 1:
+    if at_once == 1:
         return [write_data_file(layout, partition, rows) for partition, rows in parts]
-    with ThreadPoolExecutor(max_workers=at_once) as threads:
-        return list(threads.map(lambda part: write_data_file(layout, *part), parts))
+    return in_threads(lambda part: write_data_file(layout, *part), parts, at_once)
 
 
 def _files(rows: int, at_once: int, tuning: Tuning) -> int:
@@ -353,11 +352,11 @@ def _write_task(
         yield pa.record_batch({"file": pa.array([json.dumps(described.to_json(f)) for f in files], pa.string())})
 
 
-def _held_by_day(iceberg: IcebergTable) -> dict[date, list[Slice]]:
+def _held_by_day(iceberg: IcebergTable, days: Sequence[date]) -> dict[date, list[Slice]]:
     held: dict[date, list[Slice]] = {}
-    for one in live_slices(iceberg, iceberg.metadata.current_snapshot_id).values():
-        if one.file.partition and one.file.partition[0] is not None:
-            held.setdefault(_EPOCH + timedelta(days=int(one.file.partition[0])), []).append(one)
+    live = live_of(iceberg, iceberg.metadata.current_snapshot_id)
+    for one in live.of_partitions([((day - _EPOCH).days,) for day in days]):
+        held.setdefault(_EPOCH + timedelta(days=int(one.file.partition[0])), []).append(one)
     return held
 
 

@@ -7,13 +7,12 @@ removed is no longer known, and may be appended again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
@@ -21,9 +20,11 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.types import NestedField, StringType
 
 from foldhouse.errors import DefinitionError
+from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage
-from foldhouse.storage.live import FileRef, Piece, Slice, data_manifests, file_ref, live_slices
+from foldhouse.storage.listed import ListedManifest
+from foldhouse.storage.live import Piece, Slice, live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED
 from foldhouse.values.tuning import Tuning
@@ -120,23 +121,16 @@ class _Found:
 
 
 def _found(iceberg: IcebergTable, head: Snapshot, number: int) -> list[_Found]:
-    manifests = data_manifests(iceberg, head)
-    if manifests is not None:
-        return [_in_manifest(path, number, _Files(files)) for path, files in manifests.items()]
-    return [_in_files(live_slices(iceberg, head.snapshot_id).values(), number)]
+    live = live_of(iceberg, head.snapshot_id)
+    if not any(one.has_deletes for one in live.manifests):
+        return [_in_manifest(one, number) for one in live.manifests]
+    return [_in_files(live.slices(), number)]
 
 
-@dataclass(frozen=True)
-class _Files:
-    """A function that returns the files of a manifest; all are equal, so that the cache uses the manifest's path."""
-
-    given: Callable[[], list[DataFile]] = field(compare=False)
-
-
-@lru_cache(maxsize=32)
-def _in_manifest(path: str, number: int, files: _Files) -> _Found:
+@lru_cache(maxsize=4096)
+def _in_manifest(manifest: ListedManifest, number: int) -> _Found:
     """Return the batch ids of a manifest's files; cached, so that an append reads only new manifests."""
-    return _in_files([Slice(file_ref(one)) for one in files.given()], number)
+    return _in_files([Slice(one) for files in manifest.parsed().data.values() for one, _ in files], number)
 
 
 def _in_files(slices: Iterable[Slice], number: int) -> _Found:

@@ -24,8 +24,8 @@ from foldhouse.heads.head import head_properties
 from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
-from foldhouse.storage.files import Partition, read_piece, write_data_file
-from foldhouse.storage.live import Slice, live_slices, pieces_of
+from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of

@@ -32,8 +32,7 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
 from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
-from foldhouse.storage.files import Partition
-from foldhouse.storage.live import Slice
+from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
@@ -187,14 +186,21 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
     new = _by_bucket(job, combined.rows, places, list(stored))
+    nothing = combined.rows.clear()
     for bucket, one in stored.items():
-        ends = first[bucket] + len(one.slices)
-        gone = combined.replaced.filter(pl.col(FILE).is_between(first[bucket], ends, closed="left"))
-        written = new.pop(bucket, combined.rows.clear())
-        outcome = _written(job, bucket, one, written, gone.with_columns(pl.col(FILE) - first[bucket]))
+        gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
+        outcome = _written(job, bucket, one, new.pop(bucket, nothing), gone)
         results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
+
+
+def _replaced_in(replaced: pl.DataFrame, first: int, files: int) -> pl.DataFrame:
+    """Return the replaced rows of one bucket, with `__file` counted over its own files."""
+    if replaced.is_empty() or not files:  # a query for each of thousands of new buckets would take seconds
+        return replaced.clear()
+    inside = pl.col(FILE).is_between(first, first + files, closed="left")
+    return replaced.filter(inside).with_columns(pl.col(FILE) - first)
 
 
 def _by_bucket(

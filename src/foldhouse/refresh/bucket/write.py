@@ -16,7 +16,8 @@ from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.refresh.bucket.read import StoredRows, framed
-from foldhouse.storage.files import Partition, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
+from foldhouse.storage.live import Partition
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 
@@ -70,6 +71,8 @@ def write_bucket(
         gone: `__file` and `__position` of the rows to delete; `__file` is the place in `stored.slices`.
     """
     layout = stored.layout
+    if not stored.slices:
+        return Written(_data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes))
     by_file = {
         number: places[ROW_POSITION].sort().to_numpy()
         for (number,), places in gone.partition_by(FILE, as_dict=True).items()

@@ -10,8 +10,9 @@ import polars as pl
 
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import open_file
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.live import Piece
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.schema import Layout
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,6 +30,7 @@ from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
@@ -88,7 +87,7 @@ class Logic:
         return {}
 
     @cached_property
-    def _whole(self) -> dict[tuple[int, Piece], pl.DataFrame]:
+    def _whole(self) -> dict[tuple[int, Piece], pa.Table]:
         return {}
 
     @cached_property
@@ -99,20 +98,21 @@ class Logic:
         """
         return {}
 
-    def read(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
-        """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""
-        layout, columns = self.layouts[place], list(self.compiled.inputs[place])
-        if choices:
-            label = (place, piece.file.path, choices)
-            if label not in self._known:
-                self._known[label] = picked(layout, piece.file, columns, choices)
-            return self._known[label].of_piece(layout, piece)
+    def read(self, place: int, piece: Piece) -> pa.Table:
+        """Return the rows of a piece; a piece of both the earlier and the present state is read once."""
+        columns = list(self.compiled.inputs[place])
         weightless = (place, Piece(piece.file, 1, piece.only, piece.without))
         if weightless not in self._whole:
-            rows = pl.from_arrow(read_piece(layout, piece, columns).select(columns))
-            assert isinstance(rows, pl.DataFrame)
-            self._whole[weightless] = rows
+            self._whole[weightless] = read_piece(self.layouts[place], piece, columns).select(columns)
         return self._whole[weightless]
+
+    def pick(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
+        """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""
+        layout, columns = self.layouts[place], list(self.compiled.inputs[place])
+        label = (place, piece.file.path, choices)
+        if label not in self._known:
+            self._known[label] = picked(layout, piece.file, columns, choices)
+        return self._known[label].of_piece(layout, piece)
 
 
 def empty_rows(plan: FoldPlan) -> pl.DataFrame:
@@ -170,8 +170,13 @@ def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices
     schema = logic.layouts[place].arrow
     columns = logic.compiled.inputs[place]
     empty = pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in columns})
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
-        return pl.concat([empty, *threads.map(lambda piece: logic.read(place, piece, choices), pieces)])
+    if choices:
+        return pl.concat([empty, *in_threads(lambda piece: logic.pick(place, piece, choices), pieces)])
+    tables = in_threads(lambda piece: logic.read(place, piece), pieces)
+    # One conversion for all files: each costs about as much as reading a small file.
+    rows = pl.from_arrow(pa.concat_tables(tables)) if tables else empty
+    assert isinstance(rows, pl.DataFrame)
+    return rows if rows.schema == empty.schema else pl.concat([empty, rows])
 
 
 def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -26,6 +25,7 @@ from foldhouse.refresh.bucket.fold import (
     with_bucket,
 )
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
+from foldhouse.storage.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,9 @@ def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = 
         InvalidData: see `combine`; the message contains the table's name.
     """
     try:
-        at_once = os.cpu_count() or 1
-        with ThreadPoolExecutor(max_workers=at_once) as threads:
-            groups = groups_of(run.job, rows, recomputed, at_once)
-            folded = threads.map(lambda group: fold_buckets(run.job, *group), groups)
-            return [result for results in folded for result in results]
+        groups = groups_of(run.job, rows, recomputed, os.cpu_count() or 1)
+        folded = in_threads(lambda group: fold_buckets(run.job, *group), groups)
+        return [result for results in folded for result in results]
     except InvalidData as failure:
         raise InvalidData(f"{run.name}: {failure}") from failure
 

@@ -16,7 +16,7 @@ from pyiceberg.transforms import BucketTransform
 from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, partition_of
-from foldhouse.storage.files import Partition
+from foldhouse.storage.live import Partition
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,19 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.files import read_piece
-from foldhouse.storage.live import Piece, Slice, pieces_of
+from foldhouse.storage.live import Live, LivePieces, Piece
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
-Slices = Mapping[str, Slice]
-States = tuple[list[Piece], ...]
+States = tuple[Sequence[Piece], ...]
 Choices = tuple[tuple[Choice, ...], ...]
 
 
 def of_window(
     logic: Logic,
     deltas: Sequence[list[Piece]],
-    before: Sequence[Slices],
-    after: Sequence[Slices],
+    before: Sequence[Live],
+    after: Sequence[Live],
     coverage: Coverage,
 ) -> list[Evaluation]:
     """Plan the evaluations that give the changes between two states of the sources, for the covered partitions.
@@ -34,11 +33,11 @@ def of_window(
     Args:
         logic: the logic of the table.
         deltas: per source, the pieces that were added and removed.
-        before: per source, its slices at the table's position.
-        after: per source, its slices now.
+        before: per source, its files at the table's position.
+        after: per source, its files now.
         coverage: the partitions of the table.
     """
-    states = {1: tuple(pieces_of(s.values()) for s in after), -1: tuple(pieces_of(s.values()) for s in before)}
+    states = {1: tuple(map(LivePieces, after)), -1: tuple(map(LivePieces, before))}
     if not any(deltas):
         return []
     choices = _choices(logic, deltas, states)
@@ -55,9 +54,9 @@ def of_window(
     return found
 
 
-def of_state(logic: Logic, after: Sequence[Slices], coverage: Coverage) -> Evaluation:
+def of_state(logic: Logic, after: Sequence[Live], coverage: Coverage) -> Evaluation:
     """Plan the evaluation of all rows of the sources, for the partitions of a coverage."""
-    state = tuple(pieces_of(slices.values()) for slices in after)
+    state = tuple(map(LivePieces, after))
     pieces = tuple(
         _linear_pieces(logic, place, found, coverage) if logic.compiled.shape.is_linear else found
         for place, found in enumerate(state)
@@ -65,18 +64,18 @@ def of_state(logic: Logic, after: Sequence[Slices], coverage: Coverage) -> Evalu
     return Evaluation(1, pieces, coverage, _unchosen(logic), state)
 
 
-def of_keys(logic: Logic, after: Sequence[Slices], keys: pl.DataFrame) -> Evaluation:
+def of_keys(logic: Logic, after: Sequence[Live], keys: pl.DataFrame) -> Evaluation:
     """Plan the evaluation of all rows of some keys, with as few other rows as the origins of the keys allow.
 
     Args:
         logic: the logic of the table.
-        after: per source, its slices now.
+        after: per source, its files now.
         keys: the wanted keys, in the key columns of the table.
     """
-    compiled, state = logic.compiled, tuple(pieces_of(slices.values()) for slices in after)
+    compiled, state = logic.compiled, tuple(map(LivePieces, after))
     plain = {name: origin for name, origin in compiled.origins.items() if not origin.is_day}
     choices: list[tuple[Choice, ...]] = list(_unchosen(logic))
-    pieces = list(state)
+    pieces: list[Sequence[Piece]] = list(state)
     if compiled.shape.is_linear and len(state) == 1:
         values = {name: keys[name].unique().to_list() for name in keys.columns}
         pieces[0] = pieces_with_keys(state[0], logic.layouts[0].schema, compiled.origins, values)
@@ -165,7 +164,7 @@ def _is_linear(logic: Logic, place: int) -> bool:
     return logic.compiled.shape.is_linear and not event_id_of(logic, place)
 
 
-def _linear_pieces(logic: Logic, place: int, pieces: list[Piece], coverage: Coverage) -> list[Piece]:
+def _linear_pieces(logic: Logic, place: int, pieces: Sequence[Piece], coverage: Coverage) -> Sequence[Piece]:
     """Return the pieces that can hold rows of covered partitions."""
     compiled = logic.compiled
     origin = compiled.origins.get(compiled.table.partition_by or "")

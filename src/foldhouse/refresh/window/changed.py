@@ -7,7 +7,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.storage.commit import is_bound
 from foldhouse.storage.history import lineage, snapshot_of
-from foldhouse.storage.live import Piece, difference, live_slices
+from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.values.metadata_names import RUN_ID
 
 
@@ -31,9 +31,9 @@ def pieces_between(iceberg: IcebergTable, after: int | None, upto: int | None) -
     pieces: list[Piece] = []
     start = after
     for compaction in _compactions(iceberg, after, upto):
-        pieces += difference(live_slices(iceberg, start), live_slices(iceberg, compaction.parent_snapshot_id))
+        pieces += changed_pieces(live_of(iceberg, start), live_of(iceberg, compaction.parent_snapshot_id))
         start = compaction.snapshot_id
-    return pieces + difference(live_slices(iceberg, start), live_slices(iceberg, upto))
+    return pieces + changed_pieces(live_of(iceberg, start), live_of(iceberg, upto))
 
 
 def _compactions(iceberg: IcebergTable, after: int | None, upto: int | None) -> list[Snapshot]:

@@ -26,7 +26,8 @@ from pyiceberg.types import (
 )
 
 from foldhouse.logic.shape import Origin
-from foldhouse.storage.live import FileRef, Piece
+from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.live import LivePieces, Piece, pieces_of
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -38,11 +39,37 @@ def pieces_with_days(pieces: Sequence[Piece], schema: Schema, origin: Origin | N
     if origin is None or coverage.is_everything:
         return list(pieces)
     kept = []
-    for piece in pieces:
+    for piece in _in_manifests_with_days(pieces, schema, origin, coverage):
         days = _days_of(piece.file, schema, origin)
         if days is None or coverage.overlaps(*days):
             kept.append(piece)
     return kept
+
+
+def _in_manifests_with_days(
+    pieces: Sequence[Piece], schema: Schema, origin: Origin, coverage: Coverage
+) -> Sequence[Piece]:
+    """Leave out the pieces of manifests without covered days, if the source is partitioned by these days."""
+    if not isinstance(pieces, LivePieces) or not (origin.is_day or _is_date(schema, origin)):
+        return pieces
+
+    def overlaps(first: int, last: int) -> bool:
+        days = _dates(first, last)
+        return days is None or coverage.overlaps(*days)
+
+    return pieces_of(pieces.live.of_days(schema.find_field(origin.column).field_id, overlaps))
+
+
+def _is_date(schema: Schema, origin: Origin) -> bool:
+    return isinstance(schema.find_field(origin.column).field_type, DateType)
+
+
+def _dates(first: int, last: int) -> tuple[date, date] | None:
+    """Convert days since 1970; `None` outside of the years 1 to 9999 of `date`."""
+    try:
+        return date.fromordinal(_EPOCH + first), date.fromordinal(_EPOCH + last)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _days_of(file: FileRef, schema: Schema, origin: Origin) -> tuple[date, date] | None:
@@ -53,11 +80,7 @@ def _days_of(file: FileRef, schema: Schema, origin: Origin) -> tuple[date, date]
     if bounds is None:
         return None
     per_day = 1 if isinstance(field.field_type, DateType) else _DAY_US
-    try:
-        first, last = (date.fromordinal(_EPOCH + value // per_day) for value in bounds)
-    except (ValueError, OverflowError):  # outside of the years 1 to 9999 of `date`: keep the file
-        return None
-    return first, last
+    return _dates(bounds[0] // per_day, bounds[1] // per_day)  # without dates, the file is kept
 
 
 def _is_timestamp(kind: IcebergType) -> bool:
@@ -75,20 +98,25 @@ def pieces_with_keys(
         origins: key column -> source column; a key without an origin skips nothing.
         keys: key column -> its values among the wanted keys.
     """
-    kept = list(pieces)
+    kept: Sequence[Piece] = pieces
+    days = {name: values for name, values in keys.items() if _are_days(values)}
+    for name, values in days.items():  # before the other keys, because they can leave out whole manifests
+        if (origin := origins.get(name)) is not None:
+            kept = pieces_with_days(kept, schema, origin, Coverage.of(values))
     for name, values in keys.items():
         origin = origins.get(name)
-        if origin is None or not values:
-            continue
-        if all(isinstance(value, date) and not isinstance(value, datetime) for value in values):
-            kept = pieces_with_days(kept, schema, origin, Coverage.of(values))
+        if origin is None or not values or name in days:
             continue
         field = schema.find_field(origin.column)
         if origin.is_day or not _is_comparable(field.field_type):
             continue
         wanted = sorted({_comparable(value) for value in values})
         kept = [p for p in kept if _overlaps(_bounds(p.file, field.field_id, field.field_type), wanted)]
-    return kept
+    return list(kept)
+
+
+def _are_days(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, date) and not isinstance(value, datetime) for value in values)
 
 
 def pieces_in_span(pieces: Sequence[Piece], schema: Schema, column: str, least: Any, most: Any) -> list[Piece]:

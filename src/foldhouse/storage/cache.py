@@ -1,0 +1,51 @@
+"""A cache that keeps what was used last, up to a total weight."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class WeightedCache(Generic[V]):
+    """Key -> value, for values that never change under their key; threads may share it.
+
+    Args:
+        most: the total weight that is kept.
+        weigh: returns the weight of a value.
+    """
+
+    def __init__(self, most: int, weigh: Callable[[V], int]) -> None:
+        self._most, self._weigh = most, weigh
+        self._held: OrderedDict[str, V] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+
+    def peek(self, key: str) -> V | None:
+        """Return a value if it is kept; this does not count as a use."""
+        with self._lock:
+            return self._held.get(key)
+
+    def of(self, key: str, make: Callable[[], V]) -> V:
+        """Return the value of a key, and make it if it is not kept."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key]
+        found = make()  # without the lock, so that threads make different values at once
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = found
+                self._weight += self._weigh(found)
+            while self._weight > self._most:
+                self._weight -= self._weigh(self._held.popitem(last=False)[1])
+        return found
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        with self._lock:
+            self._held.clear()
+            self._weight = 0

@@ -1,0 +1,46 @@
+"""The facts about a data file that planning needs, from its entry in a manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.manifest import DataFile
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """The facts about a data file that planning needs; two are equal if their paths are.
+
+    `lower` and `upper` are Iceberg's serialised bounds by field id. Text may be truncated, but they remain bounds.
+    `nulls` are the ids of columns that are known to contain only nulls.
+    """
+
+    path: str
+    rows: int = field(compare=False)
+    size_bytes: int = field(compare=False)
+    spec_id: int = field(compare=False)
+    partition: tuple[Any, ...] = field(compare=False)
+    lower: dict[int, bytes] = field(compare=False, repr=False)
+    upper: dict[int, bytes] = field(compare=False, repr=False)
+    nulls: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+
+
+def partition_values(data_file: DataFile) -> tuple[Any, ...]:
+    """Return the partition of a file, as a tuple in the order of its spec."""
+    return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
+
+
+def file_ref(data_file: DataFile) -> FileRef:
+    """Return the facts about a data file of a manifest that planning needs."""
+    rows = data_file.record_count
+    return FileRef(
+        path=data_file.file_path,
+        rows=rows,
+        size_bytes=data_file.file_size_in_bytes,
+        spec_id=data_file.spec_id,
+        partition=partition_values(data_file),
+        lower=data_file.lower_bounds or {},
+        upper=data_file.upper_bounds or {},
+        nulls=frozenset(number for number, count in (data_file.null_value_counts or {}).items() if count == rows),
+    )
