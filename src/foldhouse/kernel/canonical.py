@@ -19,6 +19,7 @@ def canonical(value: pl.Expr, kind: pa.DataType) -> pl.Expr:
         return pl.when(value == 0).then(0.0).when(value.is_nan()).then(float("nan")).otherwise(value)
     if pa.types.is_map(kind):
         entry = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        # Polars has no maps; it reads them as lists of entries.
         return canonical(value.cast(_polars(pa.list_(entry))), pa.list_(entry)).cast(_polars(kind))
     if pa.types.is_struct(kind):
         fields = [canonical(value.struct.field(field.name), field.type).alias(field.name) for field in kind]

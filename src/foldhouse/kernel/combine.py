@@ -49,6 +49,7 @@ class Combined:
 
 def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Return each different row with its net weight, without the rows whose insertions and retractions cancel."""
+    # Without a retraction nothing cancels, and grouping costs about as much as the fold itself.
     if rows.is_empty() or rows[WEIGHT].min() > 0:  # type: ignore[operator]
         return rows
     columns = [name for name in plan.delta_schema.names if name != WEIGHT]
@@ -133,6 +134,7 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
     ]
     with _without_appended_text():
         whole = sums.group_by(plan.key_names).agg(pl.col(names).sum())
+        # Decimals carried them here, and a sum of longs needs more than 64 bits before it is checked.
         return checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
 
 
@@ -258,6 +260,7 @@ def _is_unresolved(plan: FoldPlan) -> pl.Expr:
     answer: pl.Expr = pl.lit(False)
     for unit in plan.units:
         if unit.algebra.unresolved is not None:
+            # A comparison with a null is null: nothing is stored that could be in the way.
             answer = answer | unit.algebra.unresolved(_accumulator(plan, unit), _Deltas(unit)).fill_null(False)
     if not plan.counts_rows:
         return answer

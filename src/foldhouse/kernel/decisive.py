@@ -45,6 +45,7 @@ def decisive(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
         deletes = pl.col(argument_column(plan.delete_argument)).fill_null(False)
         decides = decides | (deletes & (pl.col(at) == pl.col(at).filter(deletes).max()))
     # Null: no row of the key has a sequence. Such rows are not folded, so they are kept.
+    # The streaming engine keeps the groups of one part of the rows in memory, not of all.
     found = rows.lazy().select(decides.fill_null(True).alias(DECIDES)).collect(engine="streaming")
     if not plan.counts_rows:
         return found.with_columns(pl.lit(1, pl.Int64).alias(WEIGHT))

@@ -34,6 +34,7 @@ def distilled(parts: Doubles) -> Doubles:
         The same shape; zeros are in the first rows.
     """
     if len(parts) == 1:
+        # One double has no error to distil.
         return parts + 0.0  # -0.0 becomes 0.0
     return np.concatenate([_chunk(parts[:, at : at + _CHUNK]) for at in range(0, max(1, parts.shape[1]), _CHUNK)], 1)
 

@@ -57,6 +57,7 @@ def _furthest(rows: pl.DataFrame, keys: list[str], part: str, is_last: bool) -> 
     if kind.is_nested() or kind == pl.Binary:  # Polars has no maximum of these types, but it can rank them
         rows = rows.with_columns(rows[part].rank("dense").alias("__rank"))
         return _furthest(rows, keys, "__rank", is_last).drop("__rank")
+    # NaN is greater than every number, as in Spark. `max` ignores it, and `min` ignores nulls, which come first.
     if is_last:
         furthest = column.nan_max() if kind.is_float() else column.max()
     else:

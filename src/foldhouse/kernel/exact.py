@@ -97,6 +97,7 @@ class Exact:
 
 def _units(value: float) -> int:
     numerator, denominator = value.as_integer_ratio()
+    # The denominator of a double is a power of two, so its bit length is the exponent plus 1.
     return numerator << (_FINEST + 1 - denominator.bit_length())
 
 

@@ -57,6 +57,7 @@ def map_lists(function: Callable[..., pl.Series], like: pl.Expr, **lists: pl.Exp
 def entries(lists: pl.Series) -> pl.DataFrame:
     """Return the entries of lists of structs, one per line: `__key`, then the fields. Null is an empty list."""
     numbered = pl.DataFrame([pl.int_range(len(lists), dtype=pl.UInt32, eager=True).alias(KEY), lists.alias("__list")])
+    # explode makes a line of nulls from an empty list.
     return numbered.filter(pl.col("__list").list.len() > 0).explode("__list").unnest("__list")
 
 
@@ -70,6 +71,7 @@ def lists(of: pl.DataFrame, value: pl.Expr, keys: int) -> pl.Series:
     """
     gathered = of.lazy().group_by(KEY, maintain_order=True).agg(value.alias("__list"))
     every = pl.LazyFrame(pl.int_range(keys, dtype=pl.UInt32, eager=True).alias(KEY))
+    # group_by knows only the keys that have lines.
     joined = every.join(gathered, on=KEY, how="left", maintain_order="left").collect()["__list"]
     return joined.fill_null(pl.Series([[]], dtype=joined.dtype))
 

@@ -28,6 +28,7 @@ def extended(parts: dict[str, Any]) -> bytes:
         union.update(hll_sketch.deserialize(parts["old"]))
     for value in parts["new"] or ():
         union.update(value if isinstance(value, int | float) else str(value) or _EMPTY)
+    # The updatable form has all registers at fixed places, where `estimate` reads them.
     result: bytes = union.get_result(_KIND).serialize_updatable()
     return result
 
@@ -53,6 +54,7 @@ def _sigma(x: float) -> float:
         return math.inf
     y, z, last = 1.0, x, -1.0
     while z != last:
+        # The series ends where its terms no longer change a double.
         x *= x
         last = z
         z += x * y

@@ -54,6 +54,7 @@ def _total_delta(row: Inputs) -> dict[str, pl.Expr]:
 def _summed(stored: pl.Expr, counted: pl.Expr, delta: Delta) -> pl.Expr:
     """The new sum, in the delta's wide type; what does not fit the published type fails where it is narrowed."""
     added = delta["sum"]
+    # Without rows the sum is null, not 0, as in SQL.
     return pl.when(counted != 0).then(pl.when(stored.is_null()).then(added).otherwise(added + stored))
 
 

@@ -12,6 +12,7 @@ from foldhouse.landing.opened import refused
 
 _UTF_8_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# Lines also end with a carriage return alone, so `partition` by a newline would not do.
 _FIRST_LINE = re.compile(rb"[^\r\n]*+")
 
 

@@ -19,6 +19,7 @@ from foldhouse.landing.lines import LineReader
 from foldhouse.landing.opened import opened_folder, refused
 from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, BadLines
 
+# Matches `2011-12-09.csv` and `2011-12-09.csv.gz`.
 _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 # All repeats are possessive (++, *+): they never backtrack, so no text can make them slow.
 _PHYSICAL_LINE = re.compile(rb"[^\r\n]*+")
+# The inside of a quoted field: two quotes stand for one.
 _QUOTED = re.compile(rb'(?:[^"]++|"")*+')
 _LINE_ENDS = b"\r\n"
 _NOT_CLOSED = "a quote that is not closed"

@@ -47,6 +47,7 @@ _WITHOUT_BRACKETS = words("""
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _RAW = re.compile(r"\b[rR]['\"]")
 """A raw string literal: a backslash does not escape there, so `_QUOTED` would find its end in the wrong place."""
+# Matches the end of a function name in backquotes: it could hide the name of a function that is refused.
 _CALL_OF_QUOTED = re.compile(r"`\s*\(")
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _WORD = re.compile(rf"{_QUOTED.pattern}|([A-Za-z_]\w*)(\s*\()?", re.DOTALL)

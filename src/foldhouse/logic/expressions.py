@@ -35,10 +35,12 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+# Matches the type as Spark prints it, without a blank.
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 _COMMON = -1
 """Stands for the number of a column, where the columns include the common part of an expression."""
+# Only this form: other years and finer fractions are not the same in Python, Polars and Spark.
 _LITERAL_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 """How Spark prints a date or a timestamp of the years 0001 to 9999; it prints one without a zone as a number."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from foldhouse.errors import DefinitionError
 
 _OURS = "org.apache.spark.sql."
+# The name under which a declaration's source is registered; its number tells which one.
 _SOURCE = re.compile(r"__source_(\d+)")
 
 

@@ -24,9 +24,11 @@ _NODES = LITERAL_ROWS | words("""
     PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas FlatMapCoGroupsInArrow
 """)
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
+# Spark reads these words as moments wherever a text becomes a date or a timestamp.
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _TYPED = re.compile(r"\b(?:date|timestamp\w*)\s*r?(['\"])\s*(?!epoch\b|[+-]?\d)[^'\"]*", re.IGNORECASE)
 """A date or time literal that does not begin with a number or `epoch`: `now`, `today` and the like, in any spelling."""
+# A comment may stand between the name of a type and its text, as in `date /**/ 'now'`.
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
 _PARSERS = frozenset({"ParseToDate", "ParseToTimestamp", "TryToTimestamp", "UnixTimestamp", "ToUnixTimestamp"})

@@ -11,6 +11,7 @@ OlderThan = datetime | date | timedelta | str | None
 """A moment (UTC where no zone is given), or an age: `timedelta(days=7)`, `"7d"`, `"12h"`, `"30m"`."""
 
 _MOST_DIGITS = 6
+# Matches `90m`, `36h` and `7d`.
 _AGE = re.compile(r"(\d+)([dhm])")
 _UNIT = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
 

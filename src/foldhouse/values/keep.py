@@ -24,6 +24,7 @@ DEFAULT = "all for 1 hour, hourly for 1 week, daily for 1 year"
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _UNITS = {"minute": _MINUTE, "hour": _HOUR, "day": _DAY, "week": 7 * _DAY, "year": 365 * _DAY}
 _GRAINS = {"all": 0, "hourly": _HOUR, "daily": _DAY, "weekly": 7 * _DAY}
+# Matches `every 15 minutes`. Not `\d`, which also matches the digits of other scripts.
 _EVERY = re.compile(r"every ([0-9]{1,2}) (minute|hour)s?")
 _SPAN = re.compile(r"([0-9]{1,6}) (minute|hour|day|week|year)s?")
 _MONDAY_MS = 4 * _DAY

@@ -9,6 +9,7 @@ from typing import Any
 from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown
 
+# Matches `shop.orders` and `shop.eu.orders`: names that SQL needs no quotes for.
 _DECLARED = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+")
 # A leading dot, a control character, a character that some file system gives a meaning, nothing, or outer blanks.
 _UNSAFE = re.compile(r"^\.|[\x00-\x1f\x7f/\\:*?\"<>|%]|^$|^\s|\s$")

@@ -25,6 +25,7 @@ _PLAIN = {
     "binary": pa.binary(),
     "uuid": pa.binary(16),
 }
+# Matches `decimal(12,2)`, and a fixed type as Iceberg writes it, `fixed[16]`, or as people do, `fixed(16)`.
 _SIZED = re.compile(r"(decimal)\((\d{1,2}),(\d{1,2})\)|(fixed)[\[(](\d{1,9})[\])]")
 _NESTED = re.compile(r"(list|map|struct)<(.*)>")
 MOST_FIXED_BYTES = 2**20

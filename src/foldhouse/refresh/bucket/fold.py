@@ -247,6 +247,7 @@ def _combined(
 
 
 def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
+    # The same key is in the same piece in every frame, because the hash depends on its values alone.
     return pl.struct(plan.key_names).hash() % pieces
 
 

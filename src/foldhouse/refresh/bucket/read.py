@@ -173,6 +173,7 @@ def _is_left(positions: np.ndarray, gone: np.ndarray, tuning: Tuning) -> np.ndar
     A few positions are looked up by binary search. For many, a mask over all positions is faster.
     """
     if len(positions) < len(gone) // tuning.looked_up_rows_factor:
+        # A position beyond the last one is compared with that, and differs.
         places = np.searchsorted(gone, positions)
         return np.asarray(gone[np.minimum(places, len(gone) - 1)] != positions)
     marks = np.ones(max(gone[-1], positions[-1] if len(positions) else 0) + 1, np.bool_)

@@ -99,5 +99,6 @@ def _are_among(positions: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Whether each position is among some others; both ascend."""
     if not len(others):
         return np.zeros(len(positions), np.bool_)
+    # Both ascend, so a binary search replaces a hash table of the other positions.
     places = np.searchsorted(others, positions)
     return np.asarray(others[np.minimum(places, len(others) - 1)] == positions)

@@ -55,6 +55,7 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
         routed += [_routed(full, frame) for frame in _recomputed(run, run.recompute)]
     if not routed:
         return []
+    # By id, not by hash: a hash could send two tasks' blobs to one partition and none to another.
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
     ordered = blobs.sortWithinPartitions("group", "subgroup")
     with translating_spark_errors(run.name):

@@ -45,6 +45,7 @@ class Placement:
         if self.subgroups == 1:
             return pl.lit(0, pl.Int32)
         keys = pl.struct([canonical(pl.col(name), kind).alias(name) for name, kind in plan.keys])
+        # Not Iceberg's hash of the bucket: all keys of a bucket have equal remainders of it.
         return (keys.hash() % self.subgroups).cast(pl.Int32)
 
 
