@@ -61,8 +61,7 @@ def refresh(work: Path, folder: Path, steps: Steps, refreshes: int, expire_every
 def _measured(lake: fh.Lake, folder: Path, name: str, commits: list[float]) -> dict[str, Any]:
     plans = []
     for _ in range(_PLANS):
-        live._entries.cache_clear()
-        live._slices.cache_clear()
+        live.forget()
         avro._Records._readers.clear()
         fresh = fh.Lake.local(folder / "lake")
         fresh.tables()  # the connection to the catalog

@@ -129,8 +129,7 @@ def plan(work: Path, folder: Path, steps: Steps, **sizes: int) -> dict[str, Any]
     """Find the live files of both tables in turns, as a new process would: nothing of either was read before."""
     for number in range(_PLANS + 1):
         for name, table in (("plan_after", TABLE), ("plan_fresh", FRESH)):
-            live._entries.cache_clear()
-            live._slices.cache_clear()
+            live.forget()
             avro._Records._readers.clear()
             lake = fh.Lake.local(folder / "lake")
             lake.tables()  # the connection to the catalog

@@ -90,6 +90,11 @@ class Parsed:
 _PARSED: WeightedCache[Parsed] = WeightedCache(_KEPT_FILES, lambda parsed: parsed.files)
 
 
+def forget_parsed() -> None:
+    """Keep no parsed manifest in memory."""
+    _PARSED.clear()
+
+
 @dataclass(frozen=True)
 class Range:
     """The values of one partition field among the files of a manifest.

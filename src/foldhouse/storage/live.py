@@ -19,7 +19,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
-from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, listed
+from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,12 @@ class _Snapshot:
 @lru_cache(maxsize=32)
 def _live(uuid: str, snapshot_id: int, given: _Snapshot) -> Live:
     return Live(listed(given.iceberg, given.snapshot), _day_fields(given.iceberg))
+
+
+def forget() -> None:
+    """Keep no manifest in memory, as in a new process."""
+    forget_parsed()
+    _live.cache_clear()
 
 
 def _day_fields(iceberg: IcebergTable) -> dict[int, int]:
