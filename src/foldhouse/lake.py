@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,11 +17,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from foldhouse.calls.arguments import told
+from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.changelog import changes_between, published, read_rows
+from foldhouse.reading.frames import answered, polars_of, relation_of
 from foldhouse.reading.left_out import quarantined
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import rebuild, refresh
@@ -53,6 +55,10 @@ from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
 from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 T = TypeVar("T")
 
@@ -177,7 +183,7 @@ class Lake:
         return self._session
 
     @told
-    def append(self, stream: Stream, events: pa.Table | DataFrame, *, batch_id: str | None = None) -> Appended:
+    def append(self, stream: Stream, events: Events, *, batch_id: str | None = None) -> Appended:
         """Append events to a stream in one commit.
 
         Exactly once per `batch_id`: while an event of a batch is in the stream, the batch is not appended again, even
@@ -186,7 +192,8 @@ class Lake:
 
         Args:
             stream: the declaration.
-            events: an Arrow table or a Spark DataFrame with the stream's columns.
+            events: the stream's columns, as a Spark DataFrame, an Arrow table, a Polars or pandas frame, a relation of
+                DuckDB, a record batch reader, or a list of dicts. NaN in a pandas frame is null.
             batch_id: the caller's name for this batch.
 
         Raises:
@@ -194,11 +201,12 @@ class Lake:
             DefinitionError: the stored table of this name is not a stream of foldhouse, or has columns that contradict
                 the declaration; nothing was written.
         """
-        return streams.append(self.catalog, stream, events, batch_id, self.run_id, self.tuning)
+        given = events if is_spark(events) else as_arrow("append: events", events, dict(stream.schema))
+        return streams.append(self.catalog, stream, given, batch_id, self.run_id, self.tuning)
 
     @told
     def replace(
-        self, stream: Stream, events: pa.Table, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
+        self, stream: Stream, events: Events, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
     ) -> Appended:
         """Replace all events of whole days of a stream in one commit.
 
@@ -207,7 +215,7 @@ class Lake:
 
         Args:
             stream: the declaration, partitioned by day.
-            events: all events of these days, as an Arrow table.
+            events: all events of these days, in any form that `append` takes.
             partitions: the days.
             summary: more entries for the snapshot's summary; keys begin with `foldhouse.`.
 
@@ -215,9 +223,10 @@ class Lake:
             InvalidData: the events do not fit the stream, or are of other days; nothing was written.
         """
         days = sorted(set(partitions))
+        given = events.toArrow() if is_spark(events) else as_arrow("replace: events", events, dict(stream.schema))
         return until_won(
             lambda: streams.replace_partitions(
-                self.catalog, stream, events, days, self.run_id, summary or {}, self.tuning
+                self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning
             )
         )
 
@@ -320,6 +329,36 @@ class Lake:
         """Return the rows of a table or stream as an Arrow table, without starting Spark; see `read`."""
         iceberg = self.load(table)
         return read_rows(iceberg, None if as_of is None else self._snapshot_id(iceberg, as_of))
+
+    @told
+    def to_polars(self, table: Source | str, *, as_of: AsOf = None) -> pl.DataFrame:
+        """Return the rows of a table or stream as a Polars frame; see `read`."""
+        return polars_of(self.to_arrow(table, as_of=as_of))
+
+    @told
+    def to_pandas(self, table: Source | str, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return the rows of a table or stream as a pandas frame; see `read`."""
+        return self.to_arrow(table, as_of=as_of).to_pandas()
+
+    @told
+    def to_duckdb(self, table: Source | str, *, as_of: AsOf = None) -> Any:
+        """Return the rows of a table or stream as a relation of DuckDB, if that is installed; see `read`."""
+        return relation_of(self.to_arrow(table, as_of=as_of))
+
+    @told
+    def sql(self, query: str) -> pa.Table:
+        """Answer a query over the tables and streams of the lake with DuckDB, if that is installed.
+
+            lake.sql("SELECT country, sum(revenue) FROM shop.revenue_by_day GROUP BY ALL")
+
+        Args:
+            query: a SELECT that names tables as `namespace.table`; each is read whole, as of now.
+
+        Raises:
+            InvalidData: DuckDB refuses the query.
+            Unsupported: DuckDB is not installed.
+        """
+        return answered(query, self.tables(), self.to_arrow)
 
     @told
     def quarantined(self, table: Table) -> pa.Table:

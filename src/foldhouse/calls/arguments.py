@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-
 from foldhouse.calls.failures import translating_errors
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.values.definition import Stream, Table
@@ -67,18 +64,6 @@ def _source(what: str, value: Any) -> Any:
     return value if isinstance(value, Stream | Table) else text(f"{what}, a declaration or a name,", value)
 
 
-def _events(what: str, value: Any) -> Any:
-    if not isinstance(value, pa.Table | DataFrame) and not hasattr(value, "mapInArrow"):
-        raise _refused(InvalidData, what, value, "a pyarrow.Table or a Spark DataFrame")
-    return value
-
-
-def _rows(what: str, value: Any) -> Any:
-    if not isinstance(value, pa.Table):
-        raise _refused(InvalidData, what, value, "a pyarrow.Table")
-    return value
-
-
 def _days(what: str, values: Any) -> Any:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise _refused(InvalidData, what, values, "a list of days, such as [date(2024, 3, 4)],")
@@ -129,13 +114,12 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Table": _table,
     "Stream": _stream,
     "Source | str": _source,
-    "pa.Table | DataFrame": _events,
-    "pa.Table": _rows,
     "Iterable[date]": _days,
     "Iterable[str]": texts,
     "AsOf": _moment,
     "OlderThan": _age,
     "timedelta": _span,
+    "str": text,
     "int": _number,
     "int | None": lambda what, value: None if value is None else _number(what, value),
     "Mapping[str, str] | None": _mapping,

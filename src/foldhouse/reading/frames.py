@@ -1,0 +1,68 @@
+"""Rows for the libraries that people analyse them with."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from foldhouse.errors import InvalidData, Unsupported
+
+
+def polars_of(rows: pa.Table) -> pl.DataFrame:
+    """Return an Arrow table as a Polars frame."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def relation_of(rows: pa.Table) -> Any:
+    """Return an Arrow table as a relation of DuckDB, in a connection of its own.
+
+    Raises:
+        Unsupported: DuckDB is not installed.
+    """
+    return _duckdb().connect().from_arrow(rows)
+
+
+def answered(query: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> pa.Table:
+    """Answer a query of SQL over tables with DuckDB.
+
+    Args:
+        query: it names tables as `namespace.table`.
+        names: of the tables that there are.
+        read: returns the rows of a table; called only for those that the query names.
+
+    Raises:
+        InvalidData: DuckDB refuses the query.
+        Unsupported: DuckDB is not installed.
+    """
+    duckdb = _duckdb()
+    with duckdb.connect() as connection:
+        for number, name in enumerate(sorted(names)):
+            # A longer name may end or begin with this one, so both ends are checked.
+            if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", query):
+                continue
+            *folders, table = name.split(".")
+            schema = ".".join(folders)
+            connection.register(f"rows_{number}", read(name))
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+            connection.execute(f'CREATE VIEW "{schema}"."{table}" AS FROM rows_{number}')
+        try:
+            found: pa.Table = connection.sql(query).to_arrow_table()
+        except (duckdb.Error, AttributeError) as failure:  # a statement without rows gives no relation
+            raise InvalidData(f"sql: the query was not answered: {failure}") from failure
+        return found
+
+
+def _duckdb() -> ModuleType:
+    """Import DuckDB when it is needed: foldhouse computes nothing with it, and works without it."""
+    try:
+        return importlib.import_module("duckdb")
+    except ImportError as failure:
+        raise Unsupported("DuckDB is not installed; run `pip install duckdb`, or read with `to_arrow`") from failure
