@@ -17,6 +17,8 @@ REMOTE = "FOLDHOUSE_TEST_REMOTE"
 """The environment variable that has the tests run on a Spark Connect server."""
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
     sys.path.insert(0, str(folder))
+# Most JVMs of the tests live for seconds, and would spend most of that on optimising code for years of use.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 import foldhouse as fh  # noqa: E402
 from foldhouse.storage.catalog import open_local_catalog  # noqa: E402

@@ -56,7 +56,7 @@ def from_all_events(given: Batches, workload: str) -> list[dict[str, object]]:
     return in_order(duckdb.sql(query, params=[files]).to_arrow_table(), COLUMNS[workload])
 
 
-@pytest.mark.parametrize("keys", ["uniform", "hot"])
+@pytest.mark.parametrize("keys", ["uniform", pytest.param("hot", marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_contender_holds_the_rows_that_all_events_come_to(work: Path, workload: str, keys: str) -> None:
     given = batches(work / "data", ROWS, CHANGES, keys, ROUNDS)
@@ -214,7 +214,13 @@ def not_fetched(name: str, work: Path) -> Environment:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", histories.HISTORIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("files", "joins") else pytest.param(name, marks=pytest.mark.heavy)
+        for name in histories.HISTORIES
+    ],
+)
 def test_a_history_agrees_with_its_peers_and_shows_its_figures(
     name: str, work: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,11 @@ def _one_file(root: Path, table: fh.Stream | fh.Table) -> tuple[Path, Callable[[
     return Path(piece.file.path.removeprefix("file://")), lambda: read_piece(layout, piece)
 
 
-@pytest.mark.parametrize("table", corrupting.SOURCES, ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table",
+    [corrupting.events, *(pytest.param(table, marks=pytest.mark.heavy) for table in corrupting.SOURCES[1:])],
+    ids=lambda table: table.name,
+)
 def test_every_single_bit_of_a_data_file_is_right_or_told(table: fh.Stream | fh.Table, tmp_path: Path) -> None:
     corrupting.build(tmp_path / "lake")
     path, read = _one_file(tmp_path / "lake", table)

@@ -124,6 +124,7 @@ def test_it_reads_columns_that_came_widened_were_renamed_and_dropped(lake: fh.La
         assert others.shown(reference.rows(f"SELECT * FROM foldhouse.{name}")) == others.shown(lake.to_arrow(name))
 
 
+@pytest.mark.heavy
 def test_it_lists_every_snapshot_of_300_refreshes_and_reads_the_first_and_those_that_thinning_left(
     lake: fh.Lake, reference: Reference
 ) -> None:

@@ -138,7 +138,7 @@ def check(fold: fh.ColumnFold, batches: int) -> None:
     assert not strange, f"{len(strange)} of {PERMUTATIONS} differ: {strange[0]}, and at once {once}"
 
 
-@pytest.mark.parametrize("batches", [1, 2, 8, 64])
+@pytest.mark.parametrize("batches", [1, 2, 8, pytest.param(64, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("fold", EXACT, ids=repr)
 def test_200_permutations_in_any_number_of_batches_give_one_answer_to_the_last_bit(
     fold: fh.ColumnFold, batches: int
