@@ -20,6 +20,9 @@ LAUNCH = """mutation { launchRun(executionParams: {
   selector: {jobName: "maintenance", repositoryName: "__repository__", repositoryLocationName: "foldhouse"}
   runConfigData: {resources: {lake: {config: {path: "THEIRS", spark_remote: "sc://stranger.example:15002"}}}}
 }) { __typename } }"""
+LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError {
+  __typename ... on PythonError { message stack } } } } } }"""
+RELOAD = "mutation { reloadWorkspace { __typename } }"
 RUNS = "{ runsOrError { ... on Runs { results { runId status } } } }"
 
 
@@ -73,11 +76,27 @@ def page(tmp_path_factory):
                 break
         except OSError:
             time.sleep(0.5)
+    wait_for_location(opened, until)
     yield opened
     process.send_signal(signal.SIGTERM)
     process.wait(120)
     with pytest.raises(OSError, match="refused"):
         opened.ask("GET", "/server_info", {"Host": opened.host})
+
+
+def wait_for_location(opened: Page, until: float) -> None:
+    """Wait for the assets; Dagster gives up loading a location on a busy machine, as a person sees, and reloads."""
+    while True:
+        [entry] = opened.graphql(LOCATIONS)["workspaceOrError"]["locationEntries"]
+        loaded = entry["locationOrLoadError"] or {}
+        if entry["loadStatus"] == "LOADED" and loaded.get("__typename") == "RepositoryLocation":
+            return
+        assert time.monotonic() < until, f"{entry}\n{(opened.folder / 'log').read_text()}"
+        timed_out = any(word in str(loaded) for word in ("timed out", "Timeout", "Deadline", "DEADLINE", "Unreachable"))
+        assert not loaded or timed_out, f"{entry}\n{(opened.folder / 'log').read_text()}"
+        if timed_out:
+            opened.graphql(RELOAD)
+        time.sleep(1)
 
 
 def quoted(text: str) -> str:
