@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 from datetime import date
 from textwrap import dedent
 
@@ -8,6 +9,8 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.dagster import run_in_foreground
+from foldhouse.dagster.dev import serve
+from foldhouse.dagster.foreground import instance_of
 from tests.location.fakes import days
 
 CODE = """
@@ -131,6 +134,40 @@ def test_days_that_are_no_partitions_are_answered_with_the_range_that_is(locatio
         run_in_foreground("shop", date(2024, 2, 29), date(2024, 3, 1))
     with pytest.raises(fh.FoldhouseError, match="ends on 2024-03-01, before it begins on 2024-03-02"):
         run_in_foreground("shop", *reversed(days(1, 2)))
+
+
+@pytest.mark.parametrize("written", [None, "telemetry: [", "no_such_setting: 1"])
+def test_a_home_that_dagster_cannot_use_is_a_clear_error(tmp_path, written, monkeypatch):
+    home = tmp_path / "home"
+    if written is not None:
+        home.mkdir()
+        (home / "dagster.yaml").write_text(written)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with (
+        pytest.raises(fh.FoldhouseError, match=f"Dagster cannot use {home} as its home: ") as failure,
+        instance_of(home),
+    ):
+        pass
+    assert len(str(failure.value)) < 1_000
+    assert "DAGSTER_HOME" not in os.environ
+
+
+def test_the_databases_of_a_new_home_are_there_before_two_processes_open_them(tmp_path, monkeypatch):
+    """Dagster's processes would create them at the same time, and stamp the version of one of them twice."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    (tmp_path / "workspace.yaml").touch()
+    databases = []
+
+    def refuse(*_, **__):
+        databases.extend(path.name for path in home.rglob("*.db"))
+        raise OSError("no process")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(OSError, match="no process"):
+        serve(4999, folder=tmp_path)
+    assert {"runs.db", "index.db", "schedules.db"} <= set(databases)
 
 
 def test_a_folder_without_a_workspace_is_a_clear_error(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
-from foldhouse.dagster.foreground import home_of
+from foldhouse.dagster.foreground import home_of, instance_of
 from foldhouse.dagster.webserver import ALLOWED
 from foldhouse.errors import FoldhouseError
 
@@ -29,7 +29,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
         allow_hosts: further names of the server, see `Guard`.
 
     Raises:
-        FoldhouseError: no `workspace.yaml`, no Dagster home, or one of the two ended by itself.
+        FoldhouseError: no `workspace.yaml`, no usable Dagster home, or one of the two ended by itself.
     """
     folder = (folder or Path.cwd()).resolve()
     workspace = folder / "workspace.yaml"
@@ -41,6 +41,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
             f"there is no dagster.yaml in {folder}, so there is no place for Dagster's records; set DAGSTER_HOME to a "
             "folder, or copy dagster.yaml from foldhouse's repository"
         )
+    _create_databases(home)
     environment = {BATCH_SIZE: EVENTS_AT_ONCE, **os.environ, "DAGSTER_HOME": str(home)}
     if allow_hosts:
         environment[ALLOWED] = ",".join(allow_hosts)
@@ -56,6 +57,12 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
             _wait(started)
         finally:
             _stop(list(started.values()))
+
+
+def _create_databases(home: Path) -> None:
+    """Create the databases of a new home; two processes that do so at once leave one that Dagster cannot open."""
+    with instance_of(home):
+        pass
 
 
 def _wait(started: dict[str, "subprocess.Popen[bytes]"]) -> None:

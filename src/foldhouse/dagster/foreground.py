@@ -73,7 +73,7 @@ def run_in_foreground(
     started = time.monotonic()
     with ExitStack() as stack:
         home = home_of(folder)
-        instance = stack.enter_context(_instance(home))
+        instance = stack.enter_context(instance_of(home))
         stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
         location = _location(folder)
@@ -110,7 +110,12 @@ def home_of(folder: Path) -> Path | None:
 
 
 @contextmanager
-def _instance(home: Path | None) -> Iterator[dg.DagsterInstance]:
+def instance_of(home: Path | None) -> Iterator[dg.DagsterInstance]:
+    """Open Dagster's instance at a home; without one, an instance that keeps nothing.
+
+    Raises:
+        FoldhouseError: the home is no folder, or its `dagster.yaml` cannot be read.
+    """
     if home is None:
         with dg.DagsterInstance.ephemeral() as instance:
             yield instance
@@ -118,11 +123,19 @@ def _instance(home: Path | None) -> Iterator[dg.DagsterInstance]:
     before = os.environ.get("DAGSTER_HOME")
     os.environ["DAGSTER_HOME"] = str(home)
     try:
-        with dg.DagsterInstance.get() as instance:
+        with _opened(home) as instance:
             yield instance
     finally:
         if before is None:
             del os.environ["DAGSTER_HOME"]
+
+
+def _opened(home: Path) -> dg.DagsterInstance:
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterError, yaml.YAMLError, OSError) as failure:
+        said = str(failure).partition(" Expected:")[0]  # what follows is the schema of the whole file
+        raise FoldhouseError(f"Dagster cannot use {home} as its home: {said}") from failure
 
 
 @contextmanager
