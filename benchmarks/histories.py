@@ -120,6 +120,19 @@ HISTORIES = {
         },
         also={"changes": 100_000},
     ),
+    "tpch": History(
+        "tpch",
+        "TPC-H Q3, Q5 and Q10 over {rows:,} orders, where {changes:,} orders and four times as many lines change",
+        ("load", "changed", "spark", "duckdb"),
+        {"rows": 1_500_000, "changes": 1_500, "rounds": 3},
+        {"rows": 150_000, "changes": 150, "rounds": 3},
+        {
+            f"{query}_vs_{peer}": (f"{query}_seconds", f"{peer}_{query}_seconds")
+            for query in ("q3", "q5", "q10")
+            for peer in ("spark", "duckdb")
+        },
+        also={"changes": 15_000},
+    ),
     "files": History(
         "files",
         "One old day corrected among {days:,} days, a file each",

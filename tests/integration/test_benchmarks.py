@@ -193,6 +193,7 @@ SIZES = {
     "correction": {"days": 3, "per_day": 40, "rounds": 1},
     "recompute": {"rows": 1_000, "near": 0, "rounds": 1},
     "joins": {"rows": 1_000, "changes": 40, "rounds": 1},
+    "tpch": {"rows": 3_000, "changes": 30, "rounds": 1},
     "files": {"days": 12, "rounds": 1},
     "memory": {"rows": 1_000, "changes": 200, "events": 1_600},
 }

@@ -127,7 +127,53 @@ CASES = {
         """SELECT country, status, sum(amount)::DECIMAL(38, 2) AS amount, count(DISTINCT order_id) AS orders
            FROM current_orders LEFT JOIN current_customers ON customer = name JOIN payments_once ON order_id = paid_for
            WHERE country IS NOT NULL AND status IS NOT NULL GROUP BY country, status""",
-        "star",
+        "tree",
+    ),
+    "a chain of joins, from the dimension to the facts": Case(
+        fh.table(
+            "many.paid_by_country",
+            source=[current_customers, current_orders, payments],
+            rows=lambda customers, orders, payments: customers.join(
+                orders, customers["name"] == orders["customer"]
+            ).join(payments, orders["order_id"] == payments["paid_for"]),
+            keys="country",
+            fold=fh.fold(amount=fh.total("amount"), payments=fh.count(), largest=fh.maximum("amount")),
+        ),
+        """SELECT country, sum(amount)::DECIMAL(38, 2) AS amount, count(*) AS payments, max(amount) AS largest
+           FROM current_customers JOIN current_orders ON customer = name JOIN payments_once ON order_id = paid_for
+           WHERE country IS NOT NULL GROUP BY country""",
+        "tree",
+    ),
+    "a chain of left joins, and what is missing at each": Case(
+        fh.table(
+            "many.by_name",
+            source=[current_customers, current_orders, payments],
+            rows=lambda customers, orders, payments: customers.join(
+                orders, customers["name"] == orders["customer"], "left"
+            ).join(payments.where("amount > 0"), orders["order_id"] == payments["paid_for"], "left"),
+            keys="name",
+            fold=fh.fold(rows=fh.count(), orders=fh.distinct_exact("order_id"), least=fh.minimum("amount")),
+        ),
+        """SELECT name, count(*) AS rows, count(DISTINCT order_id) AS orders, min(amount) AS least
+           FROM current_customers LEFT JOIN current_orders ON customer = name
+           LEFT JOIN (FROM payments_once WHERE amount > 0) ON order_id = paid_for GROUP BY name""",
+        "tree",
+    ),
+    "orders of known customers that nobody paid": Case(
+        fh.table(
+            "many.unpaid",
+            source=[current_orders, current_customers, payments],
+            rows=lambda orders, customers, payments: orders.join(
+                customers.where("country = 'AU'"), orders["customer"] == customers["name"], "left_semi"
+            ).join(payments, orders["order_id"] == payments["paid_for"], "left_anti"),
+            keys="status",
+            fold=fh.fold(orders=fh.count(), last=fh.maximum("order_id")),
+        ),
+        """SELECT status, count(*) AS orders, max(order_id) AS last FROM current_orders
+           WHERE customer IN (SELECT name FROM current_customers WHERE country = 'AU')
+           AND NOT EXISTS (SELECT 1 FROM payments_once WHERE paid_for = order_id)
+           GROUP BY status""",
+        "tree",
     ),
     "a join that is no equality": Case(
         fh.table(
@@ -288,5 +334,5 @@ def test_the_engine_finds_by_itself_how_rows_meet(spark_lake, name: str) -> None
     lake.refresh(case.table)
     (compiled,) = [one for one in lake._compiled.values() if one.table is case.table]
     shape = compiled.shape
-    found = "linear" if shape.is_linear else "cells" if shape.cells else "star" if shape.spokes else "unknown"
+    found = "linear" if shape.is_linear else "cells" if shape.cells else "tree" if shape.branches else "unknown"
     assert found == case.shape

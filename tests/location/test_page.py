@@ -67,21 +67,27 @@ def page(tmp_path_factory):
     command = [sys.executable, "-c", "from foldhouse.cli import main; main()", "dev", "--port", str(opened.port)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for_page(opened, process)
+        yield opened
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+    with pytest.raises(OSError, match="refused"):
+        opened.ask("GET", "/server_info", {"Host": opened.host})
+
+
+def wait_for_page(opened: Page, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + STARTS_WITHIN_SECONDS
     while True:
-        assert process.poll() is None, (folder / "log").read_text()
-        assert time.monotonic() < until, (folder / "log").read_text()
+        assert process.poll() is None, (opened.folder / "log").read_text()
+        assert time.monotonic() < until, (opened.folder / "log").read_text()
         try:
             if opened.ask("GET", "/server_info", {"Host": opened.host})[0] == 200:
                 break
         except OSError:
             time.sleep(0.5)
     wait_for_location(opened, until)
-    yield opened
-    process.send_signal(signal.SIGTERM)
-    process.wait(120)
-    with pytest.raises(OSError, match="refused"):
-        opened.ask("GET", "/server_info", {"Host": opened.host})
 
 
 def wait_for_location(opened: Page, until: float) -> None:

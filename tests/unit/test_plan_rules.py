@@ -139,7 +139,35 @@ def test_joins_on_equal_columns_make_cells_and_stars() -> None:
     more = expression("And", both, expression("GreaterThan", N, column("n", 22)))
     assert shape(join(source(), source(1, 20), more), 2).cells == (("k",), ("k",))
     third = join(join(source(), source(1, 20), both), source(2, 40), equal(N, column("n", 42)), "LeftOuter")
-    assert {spoke.place for spoke in shape(third, 3).spokes} == {1, 2}
+    assert {branch.place for branch in shape(third, 3).branches} == {1, 2}
+
+
+def test_a_tree_is_rooted_where_each_row_needs_one_row_of_the_others() -> None:
+    """Customers (0) with orders (1) with lines (2): the lines need one order each, and the orders one customer."""
+    of_customer = equal(K, column("k", 21, "string"))
+    of_order = equal(column("n", 22), column("n", 42))
+    chain = join(join(source(), source(1, 20), of_customer), source(2, 40), of_order)
+    tree = shape_of(plan_from_json(json.dumps(chain)), 3, [("k",), ("n",), ("t",)])
+    assert (tree.root, [(one.parent, one.place) for one in tree.branches]) == (2, [(2, 1), (1, 0)])
+    assert shape(chain, 3).root == 0  # where no unique columns are known, the first source
+    left = join(join(source(), source(1, 20), of_customer, "LeftOuter"), source(2, 40), of_order)
+    assert shape_of(plan_from_json(json.dumps(left)), 3, [("k",), ("n",), ("t",)]).root == 0
+
+
+@pytest.mark.parametrize(("how", "is_tree"), [("LeftSemi", True), ("LeftAnti", True), ("FullOuter", False)])
+def test_only_joins_whose_rows_all_contain_a_left_row_make_trees(how: str, is_tree: bool) -> None:
+    one = join(source(), source(1, 20), equal(K, column("k", 21, "string")))
+    assert bool(shape(join(one, source(2, 40), equal(N, column("n", 42)), how), 3).branches) == is_tree
+
+
+def test_a_tree_on_the_right_is_joined_where_it_may_start() -> None:
+    of_third = equal(column("n", 22), column("n", 42))
+    for how, found in (("Inner", 1), ("LeftOuter", 1), ("RightOuter", 0)):
+        right = join(source(1, 20), source(2, 40), of_third, how)
+        tree = shape(join(source(), right, equal(K, column("k", 21, "string")), "LeftOuter"), 3)
+        assert (bool(tree.branches), how) == (bool(found), how)
+    right = join(source(2, 40), source(1, 20), of_third, "LeftOuter")  # rooted at 2, and joined at 1
+    assert shape(join(source(), right, equal(K, column("k", 21, "string"))), 3) == Shape()
 
 
 def test_a_subquery_makes_everything_matter() -> None:

@@ -6,7 +6,7 @@ A refresh evaluates the logic over as few rows as may differ. The plan decides w
 |---|---|
 | linear: projections, filters, unions | the output rows of that row alone |
 | cells: joins, aggregations and windows on the same columns | the output rows of the same values of these columns |
-| star: one source joined to others, each on columns of its own | the output rows of that source's joining rows |
+| tree: joins on equal columns, from one source (the root) to all others | the output rows of the root rows it joins |
 | anything else | everything |
 
 A wrong guess would make a table wrong, so a shape is returned only if the plan proves it. The plan is read as the typed
@@ -28,6 +28,8 @@ _LINEAR = words("""
 """)
 _GROUPING = words("Aggregate Window Distinct Deduplicate")
 _INNER, _LEFT = "Inner", "LeftOuter"
+_ROOTED_LEFT = (_INNER, _LEFT, "LeftSemi", "LeftAnti")
+"""Joins of which every row contains a row of the left side."""
 
 Column = tuple[int, str]
 """The place of a source, and the name of one of its columns."""
@@ -43,12 +45,25 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Spoke:
-    """One join of a star: columns of the source in the middle, and the columns of another source that they equal."""
+class Branch:
+    """One join of a tree: a source, the source that it is joined to, and the columns of both that are equal.
+
+    Args:
+        place: the source.
+        columns: its columns.
+        parent: the source that is nearer to the root.
+        parent_columns: the columns of that source, in the same order.
+    """
 
     place: int
-    middle: tuple[str, ...]
     columns: tuple[str, ...]
+    parent: int
+    parent_columns: tuple[str, ...]
+
+    @property
+    def reversed(self) -> Branch:
+        """The same join, seen from the other source."""
+        return Branch(self.parent, self.parent_columns, self.place, self.columns)
 
 
 @dataclass(frozen=True)
@@ -58,13 +73,14 @@ class Shape:
     Args:
         is_linear: whether each output row comes from one input row.
         cells: per source, the columns of which different values never meet in an output row; empty if there are none.
-        middle, spokes: for a star, the source in the middle and the joins to the others.
+        root, branches: for a tree, the source of which every output row contains a row, and the joins to the others;
+            a parent stands before its branches.
     """
 
     is_linear: bool = False
     cells: tuple[tuple[str, ...], ...] = ()
-    middle: int = 0
-    spokes: tuple[Spoke, ...] = ()
+    root: int = 0
+    branches: tuple[Branch, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -75,12 +91,13 @@ class Shape:
 LINEAR = Shape(is_linear=True)
 
 
-def shape_of(plan: Node, places: int) -> Shape:
+def shape_of(plan: Node, places: int, unique: Sequence[tuple[str, ...]] = ()) -> Shape:
     """Find the shape of an analysed plan whose sources have the aliases `source_name(place)`.
 
     Args:
         plan: Spark's analysed plan.
         places: how many sources there are.
+        unique: per source, the columns that identify a row.
     """
     nodes = list(plan.walk())
     if any(True for node in nodes for _ in node.subqueries):
@@ -101,7 +118,7 @@ def shape_of(plan: Node, places: int) -> Shape:
     cells = _cells(links, places, groupings, columns)
     if cells:
         return Shape(cells=cells)
-    return _star(plan, joins, links, groupings, columns)
+    return _tree(plan, groupings, columns, unique)
 
 
 def _is_known(node: Node) -> bool:
@@ -236,31 +253,87 @@ def _leftmost(node: Node) -> int:
     return node.place
 
 
-def _star(
-    root: Node,
-    joins: Sequence[Node],
-    links: Sequence[list[tuple[Column, Column]]],
-    groupings: Sequence[Node],
-    columns: Columns,
-) -> Shape:
-    """Return the star if one source is left of every join and each other source is joined to it; else an unknown shape.
+@dataclass(frozen=True)
+class _Joined:
+    """The joins below a node, as a tree.
 
-    Each other source may be grouped, but only by the columns on which it is joined.
+    Args:
+        root: the source of which every row contains a row.
+        branches: the joins; a parent stands before its branches.
+        is_inner: whether all joins are inner joins, so that any source can be the root.
     """
-    middle = _leftmost(root)
-    spokes = []
-    for join, pairs in zip(joins, links, strict=True):
-        right = _places(join.children[1])
-        straight = [(one, other) for one, other in pairs if one[0] == middle]
-        if join_type(join) not in (_INNER, _LEFT) or len(right) != 1 or not straight:
-            return Shape()
-        place = right.pop()
-        if any(node.kind == "Join" for node in join.children[1].walk()):
-            return Shape()
-        spokes.append(Spoke(place, tuple(one[1] for one, _ in straight), tuple(other[1] for _, other in straight)))
+
+    root: int
+    branches: tuple[Branch, ...] = ()
+    is_inner: bool = True
+
+    def rooted(self, at: int) -> _Joined | None:
+        """Return the same joins with another root; `None` if an outer join forbids it."""
+        if at == self.root or not self.is_inner:
+            return self if at == self.root else None
+        left, found, reached = list(self.branches), [], [at]
+        for parent in reached:
+            for branch in [one for one in left if parent in (one.place, one.parent)]:
+                left.remove(branch)
+                found.append(branch if branch.parent == parent else branch.reversed)
+                reached.append(found[-1].place)
+        return _Joined(at, tuple(found))
+
+
+def _tree(plan: Node, groupings: Sequence[Node], columns: Columns, unique: Sequence[tuple[str, ...]]) -> Shape:
+    """Return the tree of the joins, from the root that needs the fewest rows; an unknown shape if there is none.
+
+    Each source except the root may be grouped, but only by the columns on which it is joined to its parent.
+    """
+    joined = _joined(plan, columns)
+    if joined is None or not joined.branches:
+        return Shape()
+    places = [joined.root, *(branch.place for branch in joined.branches)]
+    rooted = [tree for place in places if (tree := joined.rooted(place)) and _may_group(tree, groupings, columns)]
+    if not rooted:
+        return Shape()
+    # Of a source that is found by its unique columns, each row of the parent needs one row and not many.
+    best = max(rooted, key=lambda tree: sum(_finds_one(branch, unique) for branch in tree.branches))
+    return Shape(root=best.root, branches=best.branches)
+
+
+def _finds_one(branch: Branch, unique: Sequence[tuple[str, ...]]) -> bool:
+    named = unique[branch.place] if branch.place < len(unique) else ()
+    return bool(named) and set(named) <= set(branch.columns)
+
+
+def _joined(node: Node, columns: Columns) -> _Joined | None:
+    """Return the tree of the joins below a node.
+
+    A left join keeps its left rows, so the root is on the left. An inner join of a source that is deeper in the tree of
+    the right side starts there; equal columns of further sources are not used, which finds too many rows at most.
+    """
+    if node.place is not None:
+        return _Joined(node.place)
+    if len(node.children) == 1:
+        return _joined(node.children[0], columns)
+    if node.kind != "Join" or join_type(node) not in _ROOTED_LEFT:
+        return None
+    left, right = (_joined(child, columns) for child in node.children)
+    if left is None or right is None:
+        return None
+    pairs: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    for one, other in _links(node, columns):
+        pairs.setdefault((one[0], other[0]), []).append((one[1], other[1]))
+    for (parent, place), equal in sorted(pairs.items(), key=lambda item: -len(item[1])):
+        below = right.rooted(place)
+        if below is not None:
+            branch = Branch(place, tuple(theirs for _, theirs in equal), parent, tuple(ours for ours, _ in equal))
+            is_inner = left.is_inner and right.is_inner and join_type(node) == _INNER
+            return _Joined(left.root, (*left.branches, branch, *below.branches), is_inner)
+    return None
+
+
+def _may_group(tree: _Joined, groupings: Sequence[Node], columns: Columns) -> bool:
+    """Whether every grouping is of one source, by the columns on which it is joined to its parent."""
     for node in groupings:
         places = _places(node)
-        spoke = next((each for each in spokes if places == {each.place}), None)
-        if spoke is None or not {(spoke.place, name) for name in spoke.columns} <= _grouping(node, columns):
-            return Shape()
-    return Shape(middle=middle, spokes=tuple(spokes)) if spokes else Shape()
+        branch = next((each for each in tree.branches if places == {each.place}), None)
+        if branch is None or not {(branch.place, name) for name in branch.columns} <= _grouping(node, columns):
+            return False
+    return True

@@ -65,12 +65,13 @@ def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
     """Read and check the typed nodes of the analysed plan."""
     plan, places = analysed(logic), len(table.sources)
-    check_repeatable(plan, [_unique(source) for source in table.sources])
+    unique = [_unique(source) for source in table.sources]
+    check_repeatable(plan, unique)
     if not says_deterministic(logic):
         raise DefinitionError(
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
         )
-    shape = shape_of(plan, places)
+    shape = shape_of(plan, places, unique)
     found = origins_of(plan, table.keys)
     if not shape.is_known or (shape.is_linear and places > 1):
         found = {}

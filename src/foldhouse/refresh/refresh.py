@@ -27,7 +27,7 @@ from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequenc
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.publish import publish
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, picked_rows
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
@@ -326,9 +326,9 @@ def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[Buc
     elif run.logic.compiled.direct is not None and tuning.direct_rows:
         # With in_process_rows=0 or less, everything goes to Spark's tasks.
         most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
-        if rows <= most and picked_rows(run.logic, run.evaluations) <= most:
+        if rows <= most and can_be_picked(run.logic, run.evaluations, most):
             return fold_in_process
-    elif rows <= tuning.in_process_rows and picked_rows(run.logic, run.evaluations) <= tuning.evaluated_rows:
+    elif rows <= tuning.in_process_rows and can_be_picked(run.logic, run.evaluations, tuning.evaluated_rows):
         return fold_in_process
     most = tuning.in_process_rows * tuning.spilled_rows_factor
     return fold_spilled if rows <= most and can_be_spilled(run) else fold_on_spark

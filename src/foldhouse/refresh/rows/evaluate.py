@@ -36,6 +36,7 @@ from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
 
 _LOG = logging.getLogger("foldhouse")
+_PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
 
 
 @dataclass(frozen=True)
@@ -146,30 +147,45 @@ def _admitted(logic: Logic, schema: Schema, pieces: Sequence[Piece], choice: Cho
 def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFrame:
     """Return the rows of one source that an evaluation reads, each event once."""
     choices = evaluation.choices[place]
-    rows = _rows_of(logic, place, admitted(logic, place, evaluation.pieces[place], choices), choices)
+    rows = rows_of(logic, place, evaluation.pieces[place], choices)
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows
     same = (Choice(source.event_id, rows.select(source.event_id).unique()),)
-    pieces = admitted(logic, place, evaluation.deliveries[place], same)
-    deliveries = _rows_of(logic, place, pieces, same)
+    deliveries = rows_of(logic, place, evaluation.deliveries[place], same)
     return chosen(last_deliveries(deliveries, source.event_id, order_of(source, deliveries.columns)), choices)
 
 
-def picked_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
-    """Read the rows that choices select, and return how many they are; an evaluation then finds them in memory."""
-    return sum(
-        _rows_of(logic, place, admitted(logic, place, one.pieces[place], choices), choices).height
-        for one in evaluations
-        for place, choices in enumerate(one.choices)
-        if choices
-    )
+def can_be_picked(logic: Logic, evaluations: Sequence[Evaluation], most: int) -> bool:
+    """Read the rows that choices select, and return whether they are at most so many.
+
+    An evaluation in this process then finds them in memory.
+    """
+    for one in evaluations:
+        for place, choices in enumerate(one.choices):
+            if choices:
+                rows = picked_rows(logic, place, one.pieces[place], choices, most)
+                if rows is None:
+                    return False
+                most -= rows.height
+    return True
 
 
-def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> pl.DataFrame:
-    schema = logic.layouts[place].arrow
-    columns = logic.compiled.inputs[place]
-    empty = pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in columns})
+def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> pl.DataFrame | None:
+    """Return the rows of a source that choices select; `None` if they are more than `most`, of which few are read."""
+    pieces = admitted(logic, place, pieces, choices)
+    found = [_no_rows(logic, place)]
+    for first in range(0, len(pieces), _PICKED_AT_ONCE):
+        found += in_threads(lambda piece: logic.pick(place, piece, choices), pieces[first : first + _PICKED_AT_ONCE])
+        if sum(frame.height for frame in found) > most:
+            logic._known.clear()
+            return None
+    return pl.concat(found)
+
+
+def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> pl.DataFrame:
+    """Return the rows of a source's pieces that choices select; they are kept for an evaluation with these choices."""
+    pieces, empty = admitted(logic, place, pieces, choices), _no_rows(logic, place)
     if choices:
         return pl.concat([empty, *in_threads(lambda piece: logic.pick(place, piece, choices), pieces)])
     tables = in_threads(lambda piece: logic.read(place, piece), pieces)
@@ -177,6 +193,11 @@ def _rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices
     rows = pl.from_arrow(pa.concat_tables(tables)) if tables else empty
     assert isinstance(rows, pl.DataFrame)
     return rows if rows.schema == empty.schema else pl.concat([empty, rows])
+
+
+def _no_rows(logic: Logic, place: int) -> pl.DataFrame:
+    schema = logic.layouts[place].arrow
+    return pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in logic.compiled.inputs[place]})
 
 
 def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:

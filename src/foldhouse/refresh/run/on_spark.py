@@ -49,10 +49,11 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     read_here = [one for one in run.evaluations if is_read_as_it_is(run.logic, one)]
     others = [one for one in run.evaluations if not is_read_as_it_is(run.logic, one)]
     routed = [_read(run, route, read_here, tasks)] if any(one.pieces[0] for one in read_here) else []
-    routed += [_routed(route, frame) for frame in evaluated_on_spark(run.logic, others)]
+    signed = evaluated_on_spark(run.logic, others)
+    routed += [_routed(run, route, signed, tasks)] if signed else []
     if run.recompute is not None:
         full = replace(route, recomputed=True)
-        routed += [_routed(full, frame) for frame in _recomputed(run, run.recompute)]
+        routed += [_routed(run, full, _recomputed(run, run.recompute), tasks)]
     if not routed:
         return []
     # By id, not by hash: a hash could send two tasks' blobs to one partition and none to another.
@@ -94,9 +95,13 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     return Reading(logic.layouts[0], columns, tuple(signed), split_among(pieces, tasks), logic.tuning.chunk_rows)
 
 
-def _routed(route: Route, signed: DataFrame) -> DataFrame:
+def _routed(run: Run, route: Route, signed: Sequence[DataFrame], tasks: int) -> DataFrame:
     """Return the blobs of signed rows that Spark computes."""
-    return signed.mapInArrow(functools.partial(route_task, route), BLOBS)
+    rows = functools.reduce(DataFrame.unionByName, signed)
+    if rows_of_run(run) <= run.job.tuning.task_rows:
+        # Each evaluation has as many partitions as a shuffle, and a task of Python costs more than a few rows.
+        rows = rows.coalesce(tasks)
+    return rows.mapInArrow(functools.partial(route_task, route), BLOBS)
 
 
 def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:

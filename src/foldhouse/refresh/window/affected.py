@@ -8,12 +8,14 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
-from foldhouse.refresh.rows.choices import Choice, chosen
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted
+from foldhouse.logic.shape import Branch, Shape
+from foldhouse.refresh.rows.choices import Choice, chosen, picked
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Live, LivePieces, Piece
+from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
@@ -40,16 +42,17 @@ def of_window(
     states = {1: tuple(map(LivePieces, after)), -1: tuple(map(LivePieces, before))}
     if not any(deltas):
         return []
-    choices = _choices(logic, deltas, states)
+    choices, shape = _choices(logic, deltas, states), logic.compiled.shape
     found = []
     for weight, state in states.items():
         pieces = tuple(
             _linear_pieces(logic, place, [p for p in delta if p.weight == weight], coverage)
-            if _is_linear(logic, place)
+            if _is_linear(logic, place, deltas)
             else state[place]
             for place, delta in enumerate(deltas)
         )
-        if any(pieces) or not logic.compiled.shape.is_known:
+        makes_rows = bool(pieces[shape.root]) if shape.branches else any(pieces)
+        if makes_rows or not shape.is_known:
             found.append(Evaluation(weight, pieces, coverage, choices, state))
     return found
 
@@ -85,11 +88,12 @@ def of_keys(logic: Logic, after: Sequence[Live], keys: pl.DataFrame) -> Evaluati
         if at := _cells_of_keys(logic):
             cells = compiled.shape.cells
             choices = [(_renamed(keys, {name: columns[i] for name, i in at.items()}),) for columns in cells]
-    elif compiled.shape.spokes:
-        middle = compiled.shape.middle
-        named = {name: origin.column for name, origin in plain.items() if origin.place == middle}
-        if named:
-            choices[middle] = (_renamed(keys, named),)
+    elif compiled.shape.branches and plain:
+        # The source with most of the key columns; of equals, the one nearest to the root.
+        order = [compiled.shape.root, *(branch.place for branch in compiled.shape.branches)]
+        place = max(order, key=lambda one: sum(origin.place == one for origin in plain.values()))
+        named = {name: origin.column for name, origin in plain.items() if origin.place == place}
+        choices = list(_tree_choices(logic, {place: [_renamed(keys, named)]}, [state]))
     return Evaluation(1, tuple(pieces), Coverage.everything(), tuple(choices), state)
 
 
@@ -103,7 +107,7 @@ def has_all_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     if shape.is_linear or not present:
         return False
     if not any(any(one.choices) for one in present):
-        return True
+        return all(pieces is state for one in present for pieces, state in zip(one.pieces, one.deliveries, strict=True))
     return bool(shape.cells) and len(set(_cells_of_keys(logic).values())) == len(shape.cells[0])
 
 
@@ -159,9 +163,14 @@ def event_id_of(logic: Logic, place: int) -> tuple[str, ...]:
     return source.event_id if isinstance(source, Stream) else ()
 
 
-def _is_linear(logic: Logic, place: int) -> bool:
-    """Whether only the added and removed rows of a source can change the table."""
-    return logic.compiled.shape.is_linear and not event_id_of(logic, place)
+def _is_linear(logic: Logic, place: int, deltas: Sequence[list[Piece]]) -> bool:
+    """Whether only the added and removed rows of a source can change the table.
+
+    Those of a tree's root can, if nothing changed but them.
+    """
+    shape = logic.compiled.shape
+    is_alone = bool(shape.branches) and place == shape.root and not any(deltas[one.place] for one in shape.branches)
+    return (shape.is_linear or is_alone) and not event_id_of(logic, place)
 
 
 def _linear_pieces(logic: Logic, place: int, pieces: Sequence[Piece], coverage: Coverage) -> Sequence[Piece]:
@@ -188,29 +197,100 @@ def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, S
         names = shape.cells[0]
         keys = pl.concat([frame.rename(dict(zip(frame.columns, names, strict=True))) for frame in found]).unique()
         return tuple((Choice(c, keys.rename(dict(zip(names, c, strict=True)))),) for c in shape.cells)
-    if shape.spokes:
-        return _star_choices(logic, deltas, states)
+    if shape.branches:
+        return _changed_branches(logic, deltas, states)
     return _unchosen(logic)
 
 
-def _star_choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
-    shape, middle = logic.compiled.shape, logic.compiled.shape.middle
-    linked = tuple(dict.fromkeys(name for spoke in shape.spokes for name in spoke.middle))
-    wanted = [_changed(logic, middle, deltas[middle], states, linked)]
-    for spoke in shape.spokes:
-        keys = _changed(logic, spoke.place, deltas[spoke.place], states, spoke.columns).keys
-        wanted.append(Choice(spoke.middle, keys.rename(dict(zip(spoke.columns, spoke.middle, strict=True)))))
-    choices = list(_unchosen(logic))
-    choices[middle] = tuple(choice for choice in wanted if not choice.keys.is_empty())
-    if not choices[middle]:  # nothing differs; an empty choice selects no row, while no choice would select all
-        choices[middle] = (wanted[0],)
-    pieces = {place: admitted(logic, middle, state[middle], choices[middle]) for place, state in states.items()}
-    if sum(piece.file.rows for state in pieces.values() for piece in state) <= logic.tuning.compared_rows:
-        rows = pl.concat([_values(logic, middle, state, linked, choices[middle]) for state in pieces.values()])
-        for spoke in shape.spokes:
-            values = rows.select([pl.col(m).alias(c) for m, c in zip(spoke.middle, spoke.columns, strict=True)])
-            choices[spoke.place] = (Choice(spoke.columns, values.unique()),)
-    return tuple(choices)
+def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
+    """Choose the rows of a tree that can meet a changed row of any source."""
+    shape = logic.compiled.shape
+    if _is_linear(logic, shape.root, deltas):
+        return _joining(logic, (), [deltas[shape.root]], list(states.values()))
+    wanted: dict[int, list[Choice]] = {}
+    for branch in shape.branches:
+        if deltas[branch.place]:
+            keys = _changed(logic, branch.place, deltas[branch.place], states, branch.columns).keys
+            wanted.setdefault(branch.parent, []).append(_other_side(branch, keys))
+    root = logic.compiled.table.sources[shape.root]
+    itself = event_id_of(logic, shape.root) or tuple(dict.fromkeys([*root.keys, *_linked(shape, shape.root)]))
+    if deltas[shape.root] or not wanted:
+        wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, deltas[shape.root], states, itself))
+    return _tree_choices(logic, wanted, list(states.values()))
+
+
+def _other_side(branch: Branch, keys: pl.DataFrame) -> Choice:
+    """Return the choice of a parent's rows that join rows with the given values of a branch's columns."""
+    return Choice(branch.parent_columns, keys.rename(dict(zip(branch.columns, branch.parent_columns, strict=True))))
+
+
+def _linked(shape: Shape, parent: int) -> tuple[str, ...]:
+    """Return the columns of a source that its branches are joined on."""
+    return tuple(dict.fromkeys(name for one in shape.branches if one.parent == parent for name in one.parent_columns))
+
+
+def _tree_choices(logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: Sequence[States]) -> Choices:
+    """Choose the rows of each source that can be in one output row with wanted rows of any source.
+
+    From the branches to the root: the rows that wanted rows join. From the root to the branches: the rows that join
+    these, each time in all states. The rows of the root alone decide which output rows there are, so all rows that join
+    a chosen row of the root are chosen, and others do no harm.
+
+    Args:
+        logic: the logic of the table; its shape is a tree.
+        wanted: place -> choices of rows of that source.
+        states: the states of the sources to look through.
+    """
+    shape = logic.compiled.shape
+    reached = {place: list(found) for place, found in wanted.items()}
+    for branch in reversed(shape.branches):
+        if branch.place in reached:
+            keys = _values_in_files(logic, branch.place, states, branch.columns, tuple(reached[branch.place]))
+            reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
+    return _joining(logic, _selecting(reached[shape.root]), [state[shape.root] for state in states], states)
+
+
+def _joining(
+    logic: Logic, chosen: tuple[Choice, ...], roots: Sequence[Sequence[Piece]], states: Sequence[States]
+) -> Choices:
+    """Choose the rows of a tree's branches that join rows of its root, in any of the states.
+
+    Args:
+        logic: the logic of the table.
+        chosen: choices of rows of the root; all rows without a choice.
+        roots: the pieces of the root to choose from.
+        states: the states of the other sources.
+    """
+    shape = logic.compiled.shape
+    found = {shape.root: chosen}
+    for parent in dict.fromkeys(branch.parent for branch in shape.branches):
+        if parent not in found:
+            continue
+        pieces = roots if parent == shape.root else [state[parent] for state in states]
+        rows = _selected(logic, parent, pieces, found[parent])
+        if rows is None:
+            continue
+        for branch in (one for one in shape.branches if one.parent == parent):
+            pairs = zip(branch.parent_columns, branch.columns, strict=True)
+            values = rows.select([pl.col(ours).alias(theirs) for ours, theirs in pairs])
+            found[branch.place] = (Choice(branch.columns, values.unique()),)
+    return tuple(found.get(place, ()) for place in range(len(logic.compiled.inputs)))
+
+
+def _selected(
+    logic: Logic, place: int, states: Sequence[Sequence[Piece]], choices: tuple[Choice, ...]
+) -> pl.DataFrame | None:
+    """Return the selected rows of a source in each of its states; `None` if there are too many to look at."""
+    if not choices:
+        return pl.concat([rows_of(logic, place, pieces, ()) for pieces in states])
+    most = logic.tuning.compared_rows
+    found = [picked_rows(logic, place, pieces, choices, most) for pieces in states]
+    return None if any(rows is None for rows in found) else pl.concat([rows for rows in found if rows is not None])
+
+
+def _selecting(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Leave out the choices that select no row, but not the last: no choice at all would select every row."""
+    return tuple(one for one in choices if not one.keys.is_empty()) or (choices[0],)
 
 
 def _changed(
@@ -240,6 +320,18 @@ def _values(
         assert isinstance(rows, pl.DataFrame)
         found.append(chosen(rows, choices).select(columns).unique())
     return pl.concat(found).unique()
+
+
+def _values_in_files(
+    logic: Logic, place: int, states: Sequence[States], columns: tuple[str, ...], choices: tuple[Choice, ...]
+) -> pl.DataFrame:
+    """Return the distinct values of some columns in the rows that choices select, among them perhaps deleted rows."""
+    layout = logic.layouts[place]
+    pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
+    files = list({piece.file.path: piece.file for piece in pieces}.values())
+    found = in_threads(lambda file: picked(layout, file, list(columns), choices).rows.unique(), files)
+    empty = pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})
+    return pl.concat([empty, *found]).unique()
 
 
 def as_frame(keys: pa.Table) -> pl.DataFrame:
