@@ -9,6 +9,7 @@ import pytest
 
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.asked import check_words
+from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import plan_from_json, source_name
 from foldhouse.logic.repeatable import check_repeatable, check_text
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
@@ -325,3 +326,36 @@ def test_a_column_wins_over_a_function_of_its_name() -> None:
     check_words("user = 'a' AND current_date > t", {"user", "current_date"})
     with pytest.raises(DefinitionError):
         check_words("user = 'a'", {"k"})
+
+
+def needed(tree: Tree, inputs: list[list[str]]) -> tuple[tuple[str, ...], ...]:
+    return needed_columns(plan_from_json(json.dumps(tree)), inputs)
+
+
+def test_only_columns_that_can_change_a_row_are_needed() -> None:
+    names = ["k", "n", "t"]
+    assert needed(source(), [names]) == (("k", "n", "t"),)
+    assert needed(project(K), [names]) == (("k",),)
+    assert needed(project(alias("m", 9, expression("Add", N, N))), [names]) == (("n",),)
+    assert needed(project(K, below=node("Filter", source(), condition=equal(N, N))), [names]) == (("k", "n"),)
+    unused = project(K, alias("u", 9, expression("Upper", T)))
+    assert needed(project(K, below=unused), [names]) == (("k",),)
+    both = equal(K, column("k", 21, "string"))
+    joined = join(source(), source(1, 20), both, "LeftOuter")
+    assert needed(project(N, below=joined), [names, names]) == (("k", "n"), ("k",))
+    stacked = node("Union", project(K, N), project(column("n", 22), column("k", 21, "string"), below=source(1, 20)))
+    assert needed(project(K, below=stacked), [names, names]) == (("k",), ("n",))
+
+
+def test_where_a_plan_is_not_understood_all_columns_are_needed() -> None:
+    names = ["k", "n", "t"]
+    for tree in (
+        node("Distinct", project(K, N)),
+        aggregate([K]),
+        window(LAG, [K], [T]),
+        node("Union", project(K), project(column("k", 21, "string"), below=source(1, 20)), byName=True),
+    ):
+        assert needed(project(K, below=tree), [names, names]) == (tuple(names), tuple(names))
+    inner = aggregate([], alias("m", 90, aggregated(expression("aggregate.Max", column("n", 22)))), below=source(0, 20))
+    with_subquery = node("Filter", source(), condition=equal(N, expression("ScalarSubquery", plan=inner)))
+    assert needed(project(K, below=with_subquery), [names]) == (tuple(names),)

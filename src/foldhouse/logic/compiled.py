@@ -15,6 +15,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.direct import Direct, direct_of
+from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
@@ -23,7 +24,7 @@ from foldhouse.spark.session import engine_of, settings_of
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.storage.schema import Layout
-from foldhouse.values.definition import Table
+from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Expression, Fold
 
 
@@ -36,6 +37,7 @@ class Compiled:
         fold: its fold with named columns; a fold of whole rows publishes the columns of the source.
         plan: the compiled fold.
         inputs: per source, the columns that `rows` receives.
+        needed: per source, the columns among them that can change a row of the table.
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of; only if the plan proves it.
         definition_hash: equal for equal logic, layout and folds.
@@ -55,6 +57,7 @@ class Compiled:
     is_plain: bool = False
     shape: Shape = LINEAR
     direct: Direct | None = None
+    needed: tuple[tuple[str, ...], ...] = ()
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Apply `rows` to the rows of each source."""
@@ -94,7 +97,9 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         arguments = [types[str(argument)] for argument in arguments_of(fold)]
         plan = plan_of(fold, keys, sequence, arguments)
         found = {name: Origin(name) for name in table.keys}
-        return Compiled(table, fold, plan, inputs, found, _hash(table, "plain"), is_plain=True)
+        wanted = {*table.keys, *table.sequence_by, *map(str, arguments_of(fold))}
+        needed = _with_event_id(table, inputs, [[name for name in columns if name in wanted]])
+        return Compiled(table, fold, plan, inputs, found, _hash(table, "plain"), is_plain=True, needed=needed)
     frames = [empty_frame(session(), one, list(names)) for one, names in zip(sources, inputs, strict=True)]
     rows = _rows(table, frames)
     fold = table.fold.over(rows.columns, table.keys)
@@ -116,7 +121,29 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     if logic.plan is not None and not settings:  # other settings may change what an expression means
         arrow = [[one.arrow.field(name) for name in names] for one, names in zip(sources, inputs, strict=True)]
         direct = direct_of(logic.plan, [pa.schema(fields) for fields in arrow], plan.row_schema)
-    return Compiled(table, fold, plan, inputs, logic.origins, bound, itself, shape=logic.shape, direct=direct)
+    needed = _with_event_id(table, inputs, inputs if logic.plan is None else needed_columns(logic.plan, inputs))
+    return Compiled(
+        table,
+        fold,
+        plan,
+        inputs,
+        logic.origins,
+        bound,
+        itself,
+        shape=logic.shape,
+        direct=direct,
+        needed=needed,
+    )
+
+
+def _with_event_id(
+    table: Table, inputs: Sequence[Sequence[str]], needed: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the needed columns; all columns of a source with an `event_id`, as they order its deliveries."""
+    return tuple(
+        tuple(names if isinstance(source, Stream) and source.event_id else some)
+        for source, names, some in zip(table.sources, inputs, needed, strict=True)
+    )
 
 
 def _is_plain(table: Table, fold: Fold, columns: list[str]) -> bool:

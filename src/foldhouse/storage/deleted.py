@@ -101,6 +101,8 @@ def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
 
 def rows_of_piece(layout: Layout, piece: Piece) -> int:
     """Return how many rows a piece has; this reads delete files, but no data files."""
+    if piece.only is None:  # without the array of all positions
+        return piece.file.rows - len(deleted_positions(layout, piece.without, piece.file.path))
     selected = selected_positions(layout, piece)
     return piece.file.rows if selected is None else len(selected)
 

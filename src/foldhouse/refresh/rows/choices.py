@@ -90,9 +90,28 @@ def chosen(rows: pl.DataFrame, choices: Choices) -> pl.DataFrame:
 
 def _selected(rows: pl.DataFrame, choices: Choices) -> np.ndarray:
     """Return the places of the selected rows, ascending, each once."""
-    numbered = rows.with_row_index(_ROW)
-    found = [by_keys(numbered, c.keys.select(c.columns), c.columns, "semi", nulls_equal=True)[_ROW] for c in choices]
-    return np.unique(pl.concat(found).to_numpy()).astype(np.int64)
+    found = [_selected_by(rows, choice) for choice in choices]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+
+def _selected_by(rows: pl.DataFrame, choice: Choice) -> np.ndarray:
+    """Return the places of the rows that one choice selects, ascending, each once."""
+    keys = choice.keys.select(choice.columns)
+    if len(choice.columns) == 1:
+        mine, wanted = rows[choice.columns[0]], keys.to_series()
+        if mine.dtype == wanted.dtype and mine.dtype.is_integer() and not mine.null_count():
+            # One bit for each whole number between the least and the most, if there are not too many: no hash table.
+            return np.flatnonzero(np.isin(mine.to_numpy(), wanted.drop_nulls().to_numpy()))
+    found = by_keys(rows.with_row_index(_ROW), keys, choice.columns, "semi", nulls_equal=True)[_ROW]
+    return np.unique(found.to_numpy()).astype(np.int64)
+
+
+def not_chosen(rows: pl.DataFrame, choices: Choices) -> pl.DataFrame:
+    """Return the rows that none of the choices selects; all rows without a choice."""
+    kept = np.ones(rows.height, np.bool_)
+    if choices:
+        kept[_selected(rows, choices)] = False
+    return rows.filter(pl.Series(kept))
 
 
 def _are_among(positions: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
-from foldhouse.refresh.rows.choices import Choice, Choices, Picked, chosen, picked
+from foldhouse.refresh.rows.choices import Choice, Choices, Picked, chosen, not_chosen, picked
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
@@ -49,6 +49,7 @@ class Evaluation:
         coverage: rows of other partitions of the table are left out.
         choices: per source, choices of its rows. A row is read if any choice selects it, or if there is no choice.
         deliveries: per source, the pieces where other deliveries of the same events may be; used with an `event_id`.
+        besides: per source, further rows to evaluate, except those that its choices select; only with choices.
     """
 
     weight: int
@@ -56,6 +57,11 @@ class Evaluation:
     coverage: Coverage
     choices: tuple[Choices, ...]
     deliveries: tuple[Sequence[Piece], ...]
+    besides: tuple[Sequence[Piece], ...] = ()
+
+    def besides_of(self, place: int) -> Sequence[Piece]:
+        """Return the further pieces of one source."""
+        return self.besides[place] if self.besides else ()
 
 
 _Given = tuple[Evaluation, list[pl.DataFrame]]
@@ -100,8 +106,8 @@ class Logic:
         return {}
 
     def read(self, place: int, piece: Piece) -> pa.Table:
-        """Return the rows of a piece; a piece of both the earlier and the present state is read once."""
-        columns = list(self.compiled.inputs[place])
+        """Return the needed columns of a piece; a piece of both the earlier and the present state is read once."""
+        columns = list(self.compiled.needed[place])
         weightless = (place, Piece(piece.file, 1, piece.only, piece.without))
         if weightless not in self._whole:
             self._whole[weightless] = read_piece(self.layouts[place], piece, columns).select(columns)
@@ -109,7 +115,7 @@ class Logic:
 
     def pick(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
         """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""
-        layout, columns = self.layouts[place], list(self.compiled.inputs[place])
+        layout, columns = self.layouts[place], list(self.compiled.needed[place])
         label = (place, piece.file.path, choices)
         if label not in self._known:
             self._known[label] = picked(layout, piece.file, columns, choices)
@@ -148,6 +154,8 @@ def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFram
     """Return the rows of one source that an evaluation reads, each event once."""
     choices = evaluation.choices[place]
     rows = rows_of(logic, place, evaluation.pieces[place], choices)
+    if further := evaluation.besides_of(place):
+        rows = pl.concat([rows, not_chosen(rows_of(logic, place, further, ()), choices)])
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows
@@ -174,30 +182,36 @@ def can_be_picked(logic: Logic, evaluations: Sequence[Evaluation], most: int) ->
 def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> pl.DataFrame | None:
     """Return the rows of a source that choices select; `None` if they are more than `most`, of which few are read."""
     pieces = admitted(logic, place, pieces, choices)
-    found = [_no_rows(logic, place)]
+    found: list[pl.DataFrame] = []
     for first in range(0, len(pieces), _PICKED_AT_ONCE):
         found += in_threads(lambda piece: logic.pick(place, piece, choices), pieces[first : first + _PICKED_AT_ONCE])
         if sum(frame.height for frame in found) > most:
             logic._known.clear()
             return None
-    return pl.concat(found)
+    return _with_all_columns(logic, place, found)
 
 
 def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> pl.DataFrame:
     """Return the rows of a source's pieces that choices select; they are kept for an evaluation with these choices."""
-    pieces, empty = admitted(logic, place, pieces, choices), _no_rows(logic, place)
+    pieces = admitted(logic, place, pieces, choices)
     if choices:
-        return pl.concat([empty, *in_threads(lambda piece: logic.pick(place, piece, choices), pieces)])
+        return _with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
     tables = in_threads(lambda piece: logic.read(place, piece), pieces)
     # One conversion for all files: each costs about as much as reading a small file.
-    rows = pl.from_arrow(pa.concat_tables(tables)) if tables else empty
+    rows = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame()
     assert isinstance(rows, pl.DataFrame)
-    return rows if rows.schema == empty.schema else pl.concat([empty, rows])
+    return _with_all_columns(logic, place, [rows] if tables else [])
 
 
-def _no_rows(logic: Logic, place: int) -> pl.DataFrame:
-    schema = logic.layouts[place].arrow
-    return pl.DataFrame(schema={name: polars_type(schema.field(name).type) for name in logic.compiled.inputs[place]})
+def _with_all_columns(logic: Logic, place: int, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return frames of the needed columns as one frame of all columns; nothing reads the nulls in the others."""
+    schema, needed = logic.layouts[place].arrow, logic.compiled.needed[place]
+    types = {name: polars_type(schema.field(name).type) for name in logic.compiled.inputs[place]}
+    empty = pl.DataFrame(schema={name: types[name] for name in needed})
+    rows = frames[0] if len(frames) == 1 and frames[0].schema == empty.schema else pl.concat([empty, *frames])
+    if len(needed) == len(types):
+        return rows
+    return rows.select(pl.col(n) if n in needed else pl.lit(None, types[n]).alias(n) for n in types)
 
 
 def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
@@ -317,6 +331,8 @@ def _events_on_spark(logic: Logic, place: int, evaluation: Evaluation) -> DataFr
     columns, choices = list(logic.compiled.inputs[place]), evaluation.choices[place]
     pieces = admitted(logic, place, evaluation.pieces[place], choices)
     rows = _chosen_on_spark(session, frame_of(session, layout, columns, pieces), choices)
+    if further := evaluation.besides_of(place):
+        rows = rows.unionByName(_frame(logic, place, not_chosen(rows_of(logic, place, further, ()), choices)))
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows

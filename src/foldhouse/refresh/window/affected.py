@@ -51,10 +51,20 @@ def of_window(
             else state[place]
             for place, delta in enumerate(deltas)
         )
-        makes_rows = bool(pieces[shape.root]) if shape.branches else any(pieces)
+        besides = _besides(logic, deltas, choices, weight)
+        makes_rows = bool(pieces[shape.root]) or any(besides) if shape.branches else any(pieces)
         if makes_rows or not shape.is_known:
-            found.append(Evaluation(weight, pieces, coverage, choices, state))
+            found.append(Evaluation(weight, pieces, coverage, choices, state, besides))
     return found
+
+
+def _besides(logic: Logic, deltas: Sequence[list[Piece]], choices: Choices, weight: int) -> tuple[Sequence[Piece], ...]:
+    """Return, per source, the rows that were added or removed and that no choice selects: those of a tree's root."""
+    root = logic.compiled.shape.root
+    if not logic.compiled.shape.branches or not choices[root] or event_id_of(logic, root):
+        return ()
+    own = [piece for piece in deltas[root] if piece.weight == weight]
+    return tuple(own if place == root else () for place in range(len(deltas)))
 
 
 def of_state(logic: Logic, after: Sequence[Live], coverage: Coverage) -> Evaluation:
@@ -212,11 +222,10 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
         if deltas[branch.place]:
             keys = _changed(logic, branch.place, deltas[branch.place], states, branch.columns).keys
             wanted.setdefault(branch.parent, []).append(_other_side(branch, keys))
-    root = logic.compiled.table.sources[shape.root]
-    itself = event_id_of(logic, shape.root) or tuple(dict.fromkeys([*root.keys, *_linked(shape, shape.root)]))
-    if deltas[shape.root] or not wanted:
-        wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, deltas[shape.root], states, itself))
-    return _tree_choices(logic, wanted, list(states.values()))
+    ids, own = event_id_of(logic, shape.root), deltas[shape.root]
+    if ids and own:
+        wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, own, states, ids))
+    return _tree_choices(logic, wanted, list(states.values()), () if ids else own)
 
 
 def _other_side(branch: Branch, keys: pl.DataFrame) -> Choice:
@@ -229,7 +238,9 @@ def _linked(shape: Shape, parent: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in shape.branches if one.parent == parent for name in one.parent_columns))
 
 
-def _tree_choices(logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: Sequence[States]) -> Choices:
+def _tree_choices(
+    logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: Sequence[States], besides: Sequence[Piece] = ()
+) -> Choices:
     """Choose the rows of each source that can be in one output row with wanted rows of any source.
 
     From the branches to the root: the rows that wanted rows join. From the root to the branches: the rows that join
@@ -240,6 +251,7 @@ def _tree_choices(logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: 
         logic: the logic of the table; its shape is a tree.
         wanted: place -> choices of rows of that source.
         states: the states of the sources to look through.
+        besides: further wanted rows of the root.
     """
     shape = logic.compiled.shape
     reached = {place: list(found) for place, found in wanted.items()}
@@ -247,11 +259,16 @@ def _tree_choices(logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: 
         if branch.place in reached:
             keys = _values_in_files(logic, branch.place, states, branch.columns, tuple(reached[branch.place]))
             reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
-    return _joining(logic, _selecting(reached[shape.root]), [state[shape.root] for state in states], states)
+    roots = [state[shape.root] for state in states]
+    return _joining(logic, _selecting(reached[shape.root]), roots, states, besides)
 
 
 def _joining(
-    logic: Logic, chosen: tuple[Choice, ...], roots: Sequence[Sequence[Piece]], states: Sequence[States]
+    logic: Logic,
+    chosen: tuple[Choice, ...],
+    roots: Sequence[Sequence[Piece]],
+    states: Sequence[States],
+    besides: Sequence[Piece] = (),
 ) -> Choices:
     """Choose the rows of a tree's branches that join rows of its root, in any of the states.
 
@@ -260,6 +277,7 @@ def _joining(
         chosen: choices of rows of the root; all rows without a choice.
         roots: the pieces of the root to choose from.
         states: the states of the other sources.
+        besides: pieces of the root of which all rows count.
     """
     shape = logic.compiled.shape
     found = {shape.root: chosen}
@@ -270,6 +288,8 @@ def _joining(
         rows = _selected(logic, parent, pieces, found[parent])
         if rows is None:
             continue
+        if besides and parent == shape.root:
+            rows = pl.concat([rows, rows_of(logic, parent, besides, ())])
         for branch in (one for one in shape.branches if one.parent == parent):
             pairs = zip(branch.parent_columns, branch.columns, strict=True)
             values = rows.select([pl.col(ours).alias(theirs) for ours, theirs in pairs])
@@ -315,11 +335,13 @@ def _values(
     layout = logic.layouts[place]
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
     found = [pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})]
-    for piece in pieces:
+
+    def values(piece: Piece) -> pl.DataFrame:
         rows = pl.from_arrow(read_piece(layout, piece, needed).select(needed))
         assert isinstance(rows, pl.DataFrame)
-        found.append(chosen(rows, choices).select(columns).unique())
-    return pl.concat(found).unique()
+        return chosen(rows, choices).select(columns).unique()
+
+    return pl.concat([*found, *in_threads(values, pieces)]).unique()
 
 
 def _values_in_files(
