@@ -15,6 +15,7 @@ from typing import TextIO
 
 import dagster as dg
 import yaml
+from yaml import YAMLError
 
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.report import OnPartition, listening
@@ -133,7 +134,7 @@ def instance_of(home: Path | None) -> Iterator[dg.DagsterInstance]:
 def _opened(home: Path) -> dg.DagsterInstance:
     try:
         return dg.DagsterInstance.get()
-    except (dg.DagsterError, yaml.YAMLError, OSError) as failure:
+    except (dg.DagsterError, YAMLError, OSError) as failure:
         said = str(failure).partition(" Expected:")[0]  # what follows is the schema of the whole file
         raise FoldhouseError(f"Dagster cannot use {home} as its home: {said}") from failure
 

@@ -271,7 +271,9 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
 
 def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
     schema = logic.layouts[place].arrow
-    target = pa.schema([schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]])
+    fields = [schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]]
+    needed = logic.compiled.needed[place]
+    target = pa.schema([one if one.name in needed else one.with_nullable(True) for one in fields])
     whole = rows.to_arrow().cast(target).combine_chunks()  # Spark drops what comes after an empty chunk
     return frame_of_arrow(logic.session(), whole)
 
