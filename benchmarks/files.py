@@ -10,6 +10,7 @@ the day, each with a condition on the day so that they can leave out the others.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import date, timedelta
 from pathlib import Path
@@ -146,8 +147,15 @@ def _peer(name: str, work: Path, folder: Path, steps: Steps, days: int, rounds: 
             )
     job = {"name": name, "folder": str(given), "first": str(folder / "daily.parquet"), "rounds": rounds}
     command = [peer.python, "-m", "benchmarks.contenders.days", json.dumps(job)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    variables = {**os.environ, **peer.variables}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{name} failed: {done.stderr[-2000:]}")
+        raise RuntimeError(f"{name} failed: {_first_of(done.stderr)}")
     steps.taken += [(f"{name}_{step}", began, ended) for step, began, ended in json.loads(done.stdout.splitlines()[-1])]
     return {}
+
+
+def _first_of(said: str) -> str:
+    """The lines of an error that say what it is: Java's stack traces have hundreds of others."""
+    told = [line for line in said.splitlines() if not line.lstrip().startswith(("at ", "File ", "..."))]
+    return "\n".join(told[-40:])[:4_000]

@@ -58,6 +58,10 @@ class Deltalake:
         write_deltalake(self.path, pq.read_table(path), mode="overwrite", predicate=f"day = '{day}'")
 
 
+LOADED_AT_ONCE = 20_000
+"""Rows of some thousand days."""
+
+
 class Iceberg:
     """Iceberg's own library in Spark, merge-on-read, with a condition on the partition."""
 
@@ -76,7 +80,9 @@ class Iceberg:
             f"CREATE TABLE {self.table} (day date, item bigint, quantity bigint, paid bigint, lines bigint) "
             f"USING iceberg PARTITIONED BY (day) TBLPROPERTIES ('format-version' = '2', {modes})"
         )
-        self.spark.createDataFrame(rows).repartition(8, "day").sortWithinPartitions("day").writeTo(self.table).append()
+        for first in range(0, rows.num_rows, LOADED_AT_ONCE):  # a task that writes ten thousand files needs more memory
+            some = self.spark.createDataFrame(rows.slice(first, LOADED_AT_ONCE))
+            some.repartition(8, "day").sortWithinPartitions("day").writeTo(self.table).append()
 
     def merge(self, path: Path, day: str) -> None:
         self.spark.read.parquet(str(path)).createOrReplaceTempView("late")

@@ -244,6 +244,7 @@ def over_connect(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.heavy
 def test_spark_connect_reads_the_same(over_connect: dict[str, Any]) -> None:
     assert [tuple(row) for row in over_connect["prices"]] == sorted(expected(900).items())
 
