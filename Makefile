@@ -7,7 +7,7 @@ KEEP := --keep
 endif
 
 BIN := .venv/bin
-TESTS := -n 2 --dist loadfile $(if $(CI),,-m "not heavy")
+TESTS := -n 2 --dist loadfile --no-loadscope-reorder $(if $(CI),,-m "not heavy")
 PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster

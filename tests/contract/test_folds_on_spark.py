@@ -17,7 +17,7 @@ from contract.cases import CASES, TIMELINES, Case, batches_of, left_of
 import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.heavy]
 
 DAY = date(2024, 3, 4)
 ROUNDS = (1, 2)

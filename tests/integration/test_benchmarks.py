@@ -217,10 +217,7 @@ def not_fetched(name: str, work: Path) -> Environment:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in ("files", "joins") else pytest.param(name, marks=pytest.mark.heavy)
-        for name in histories.HISTORIES
-    ],
+    [name if name == "files" else pytest.param(name, marks=pytest.mark.heavy) for name in histories.HISTORIES],
 )
 def test_a_history_agrees_with_its_peers_and_shows_its_figures(
     name: str, work: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

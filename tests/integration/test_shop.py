@@ -62,7 +62,8 @@ def test_weeks_that_land_in_random_order_equal_duckdb_all_the_way(spark_lake, se
     land_in_random_order(spark_lake(), seed, days_at_once=6)
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", [3, 4])
 def test_in_tasks_of_spark_it_is_the_same(spark_lake, seed: int) -> None:
     land_in_random_order(spark_lake(in_process_rows=-1), seed, days_at_once=11)
 

@@ -249,6 +249,7 @@ def test_spark_connect_reads_the_same(over_connect: dict[str, Any]) -> None:
     assert [tuple(row) for row in over_connect["prices"]] == sorted(expected(900).items())
 
 
+@pytest.mark.heavy
 def test_a_store_that_spark_connect_has_no_connector_for_is_read_in_the_tasks(over_connect: dict[str, Any]) -> None:
     assert over_connect["numbers"] == [[*range(100), *range(101, 199)]] * 2
 

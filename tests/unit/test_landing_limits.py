@@ -322,10 +322,10 @@ def peak_of(folder: Path) -> tuple[str, int]:
     ("content", "message"),
     [
         (b"\0", "has a NUL byte"),
-        (b"x", "compressed to more than"),
-        (b"\n", "compressed to more than"),
-        (b'"', "compressed to more than"),
-        (b",,,,,,,\n", "lines cannot be events"),
+        pytest.param(b"x", "compressed to more than", marks=pytest.mark.heavy),
+        pytest.param(b"\n", "compressed to more than", marks=pytest.mark.heavy),
+        pytest.param(b'"', "compressed to more than", marks=pytest.mark.heavy),
+        pytest.param(b",,,,,,,\n", "lines cannot be events", marks=pytest.mark.heavy),
         ((LINE + "\n").encode(), "compressed to more than"),
     ],
 )
