@@ -161,6 +161,11 @@ class Lake:
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
+    def __repr__(self) -> str:
+        """Return one line, without any credentials of the catalog."""
+        warehouse = self.catalog.properties.get("warehouse", "")
+        return f"Lake(catalog={self.catalog.name!r}, warehouse={warehouse!r})"
+
     def close(self) -> None:
         """Close the catalog's connections. The Spark session stays open, because other code may share it."""
         engine = getattr(self.catalog, "engine", None)

@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
+from html import escape
 
 from foldhouse.values.window import Coverage
 
 
-@dataclass(frozen=True)
-class PartitionCounts:
+class Readable:
+    """A dataclass that is shown as one line, and in a notebook as a small table, without what is zero or empty."""
+
+    def __repr__(self) -> str:
+        """Return the line."""
+        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts())
+        return f"<table><caption>{escape(type(self).__name__)}</caption>{''.join(rows)}</table>"
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if isinstance(value, bool):
+                yield one.name, str(value)
+            elif isinstance(value, float):
+                yield one.name, f"{value:.2f}"
+            elif isinstance(value, int) and not one.name.endswith("_id"):
+                yield from [(one.name, f"{value:,}")] if value else []
+            elif isinstance(value, dict | tuple):
+                yield from [(one.name, _short(value))] if value else []
+            elif value is not None:
+                yield one.name, str(value)
+
+
+def _short(values: dict[object, object] | tuple[object, ...]) -> str:
+    """Return one or two numbers or texts as they are, and the number of more or of others."""
+    inner = values.values() if isinstance(values, dict) else values
+    is_short = len(values) <= 2 and all(isinstance(one, int | str | None) for one in inner)
+    return str(values) if is_short else f"{len(values):,}"
+
+
+@dataclass(frozen=True, repr=False)
+class PartitionCounts(Readable):
     """Counts of rows of one partition: present now, and written and deleted by this run."""
 
     rows: int = 0
@@ -17,8 +52,8 @@ class PartitionCounts:
     rows_deleted: int = 0
 
 
-@dataclass(frozen=True)
-class Appended:
+@dataclass(frozen=True, repr=False)
+class Appended(Readable):
     """The result of an append or a replacement.
 
     Args:
@@ -37,8 +72,8 @@ class Appended:
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Refreshed:
+@dataclass(frozen=True, repr=False)
+class Refreshed(Readable):
     """The result of a refresh, backfill or rebuild.
 
     Args:
@@ -77,8 +112,8 @@ class Refreshed:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Compacted:
+@dataclass(frozen=True, repr=False)
+class Compacted(Readable):
     """The result of a compaction.
 
     Args:
@@ -105,8 +140,8 @@ class Compacted:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Expired:
+@dataclass(frozen=True, repr=False)
+class Expired(Readable):
     """The result of an expiry.
 
     Args:
@@ -149,8 +184,8 @@ class Orphan:
     written_at: datetime
 
 
-@dataclass(frozen=True)
-class Orphans:
+@dataclass(frozen=True, repr=False)
+class Orphans(Readable):
     """The orphans of a table.
 
     Args:
