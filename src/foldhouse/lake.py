@@ -616,8 +616,11 @@ class Lake:
         name = table if isinstance(table, str) else table.name
         try:
             return self.catalog.load_table(name)
-        except (NoSuchTableError, ValueError) as failure:
+        except (NoSuchTableError, ValueError):
             known = self.tables()
+        try:
+            return self.catalog.load_table(name)  # another process may have created it since
+        except (NoSuchTableError, ValueError) as failure:
             if name in known:  # the table's row in the catalog cannot be used
                 raise CorruptFile(
                     f"the catalog is damaged: it knows {name}, but cannot open it ({failure}). Restore "

@@ -7,11 +7,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy import text
 
 import foldhouse as fh
@@ -114,3 +116,24 @@ def test_a_read_only_lake_may_lie_in_a_folder_of_any_name(
         assert lake.to_arrow(stream)["n"].to_pylist() == [1]
         with pytest.raises(StorageError):
             lake.append(stream, pa.table({"n": [2]}))
+
+
+def test_a_table_that_another_process_creates_while_it_is_looked_for_is_no_damage(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = fh.stream("c.late", schema={"key": "long"}, keys="key")
+    load, calls = lake.catalog.load_table, []
+
+    def load_late(name: str) -> Any:
+        calls.append(name)
+        if len(calls) == 1:
+            other = fh.Lake(lake.catalog, lake._start)
+            monkeypatch.undo()
+            other.append(stream, pa.table({"key": [1]}))
+            monkeypatch.setattr(lake.catalog, "load_table", load_late)
+            raise NoSuchTableError("Table does not exist: c.late")
+        return load(name)
+
+    monkeypatch.setattr(lake.catalog, "load_table", load_late)
+    assert lake.load("c.late").name() == ("c", "late")
+    assert len(calls) == 2

@@ -31,8 +31,9 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
     """Run a Dagster job on a range of days, here and now.
 
     It is the job of the code location in the current folder (workspace.yaml). The Dagster page shows the run if there
-    is a place for Dagster's records: $DAGSTER_HOME, or a dagster.yaml in that folder. Doing it twice changes nothing; a run that was killed is repaired by running it again. A file that
-    cannot land holds back its own day alone; the command then ends as failed and names the day.
+    is a place for Dagster's records: $DAGSTER_HOME, or a dagster.yaml in that folder. Doing it twice changes nothing; a
+    run that was killed is repaired by running it again. A file that cannot land holds back its own day alone; the
+    command then ends as failed and names the day.
     """
     os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
     before = _heads(folder)
