@@ -30,8 +30,11 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
 	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
+LAWS := laws/test_the_law.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
+LAWS += integration/test_corruption.py
+
 laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)
-	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/laws/test_the_law.py
+	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile $(addprefix tests/,$(LAWS))
 
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.retail import FORMAT
+from assets.retail import FORMAT, sales
 from foldhouse.dagster import landing_sensor
 from jobs.mornings import each_morning
 from resources.landing import daily
@@ -18,4 +18,4 @@ retail = dg.define_asset_job(
 retail_daily = each_morning("retail", hour=6)
 """With or without a file; a file that comes later is for the sensor."""
 
-retail_landing = landing_sensor("retail_landing", job_name="retail", format=FORMAT, partitions_def=daily)
+retail_landing = landing_sensor("retail_landing", job_name="retail", format=FORMAT, partitions_def=daily, stream=sales)

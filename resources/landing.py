@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from foldhouse.errors import LandingError
 from foldhouse.landing import CsvFormat, Landing
 
 
@@ -47,11 +48,27 @@ def days() -> dg.DailyPartitionsDefinition:
     """The days, in UTC, from $FOLDHOUSE_FIRST_DAY (2010-12-01) to $FOLDHOUSE_LAST_DAY, else to today.
 
     Today is a day from its first minute, so that a file that lands on its own day does not have to wait for midnight.
+
+    Raises:
+        LandingError: a variable is no date, or the first day is after the last.
     """
-    first = os.environ.get("FOLDHOUSE_FIRST_DAY") or "2010-12-01"
-    last = os.environ.get("FOLDHOUSE_LAST_DAY")
-    end = (date.fromisoformat(last) + timedelta(days=1)).isoformat() if last else None
-    return dg.DailyPartitionsDefinition(start_date=first, end_date=end, end_offset=0 if end else 1, timezone="UTC")
+    first = _day_of("FOLDHOUSE_FIRST_DAY") or date(2010, 12, 1)
+    last = _day_of("FOLDHOUSE_LAST_DAY")
+    if last is not None and first > last:
+        raise LandingError(f"FOLDHOUSE_FIRST_DAY is {first}, after FOLDHOUSE_LAST_DAY, {last}; exchange them")
+    end = None if last is None else (last + timedelta(days=1)).isoformat()
+    return dg.DailyPartitionsDefinition(
+        start_date=first.isoformat(), end_date=end, end_offset=0 if end else 1, timezone="UTC"
+    )
+
+
+def _day_of(variable: str) -> date | None:
+    """Return the day that an environment variable has; `None` if it is not set."""
+    text = os.environ.get(variable)
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise LandingError(f"{variable} is {text!r}; a day such as 2024-03-18 is needed") from None
 
 
 daily = days()

@@ -46,7 +46,17 @@ if TYPE_CHECKING:
     from foldhouse.lake import Lake, SnapshotInfo
     from foldhouse.values.definition import Stream, Table, stream, table
     from foldhouse.values.fold import ColumnFold, Fold, fold
-    from foldhouse.values.results import Appended, Compacted, Expired, PartitionCounts, Refreshed
+    from foldhouse.values.results import (
+        Appended,
+        Compacted,
+        Difference,
+        Expired,
+        FirstWrong,
+        PartitionCounts,
+        Refreshed,
+        SourceLag,
+        Verified,
+    )
     from foldhouse.values.tuning import Tuning
 
 __version__ = "0.1.0"
@@ -60,7 +70,9 @@ __all__ = [
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
+    "Difference",
     "Expired",
+    "FirstWrong",
     "Fold",
     "FoldhouseError",
     "ForeignCommit",
@@ -72,6 +84,7 @@ __all__ = [
     "PartitionCounts",
     "Refreshed",
     "SnapshotInfo",
+    "SourceLag",
     "SourceReplaced",
     "SparkLost",
     "StorageError",
@@ -83,6 +96,7 @@ __all__ = [
     "UnknownTable",
     "UnreadableFile",
     "Unsupported",
+    "Verified",
     "average",
     "collect",
     "count",

@@ -22,9 +22,12 @@ from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownT
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.proof.verify import verify
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.frames import answered, polars_of, relation_of
+from foldhouse.reading.lag import Lags
 from foldhouse.reading.left_out import quarantined
+from foldhouse.refresh.by_day import partition_days
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import rebuild, refresh
 from foldhouse.refresh.rows.evaluate import Logic
@@ -52,7 +55,7 @@ from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
-from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed
+from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed, SourceLag, Verified
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
 
@@ -381,6 +384,28 @@ class Lake:
         return quarantined(self.load(table), sources, logic)
 
     @told
+    def verify(self, table: Table, *, share: float = 1.0, search: bool = True) -> Verified:
+        """Compare a table with what Spark computes, as a batch job, from all rows of its sources.
+
+        Spark evaluates `rows` and its own aggregates over the sources as they were at the table's position. No code of
+        the folds is used. If keys differ, the history of the table is searched by halves for the first commit at which
+        they do, as far as the history of the sources is kept.
+
+        Floats must agree up to the rounding of Spark's sums, and estimates within 10 %. Columns that Spark cannot
+        compute are in `unproven`.
+
+        Args:
+            table: the declaration.
+            share: the share of the keys to compare, from 0 to 1; always the same ones. All sources are read either way.
+            search: whether to search for the first wrong commit.
+
+        Raises:
+            UnknownTable: the table, or a source of it, does not exist.
+            UnknownSnapshot: the table was never folded, or a position of it is no longer in the history of a source.
+        """
+        return verify(self._workshop, table, self.load(table), share, search=search)
+
+    @told
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
         """Return the changes in `(after, upto]` as an Arrow table, without starting Spark.
 
@@ -402,6 +427,8 @@ class Lake:
         """
         iceberg = self.load(table)
         begin = None if after in (0, "0") else self._snapshot_id(iceberg, after)
+        if begin is not None and isinstance(after, str | date):
+            _check_past(iceberg, after)
         return changes_between(iceberg, begin, self._snapshot_id(iceberg, upto), net=net)
 
     @told
@@ -570,6 +597,32 @@ class Lake:
         return None if snapshot is None else _infos([snapshot], heads(iceberg.metadata)[-1:])[0]
 
     @told
+    def lag(self, table: Source | str) -> tuple[SourceLag, ...]:
+        """Return how far a table is behind each of its sources, and these behind theirs; empty for a stream.
+
+        Raises:
+            UnknownTable: no table has that name.
+        """
+        return self._lags().sources(".".join(self.load(table).name()))
+
+    @told
+    def lags(self) -> dict[str, tuple[SourceLag, ...]]:
+        """Return the lag of every table and stream of the lake, by name; each history is read once."""
+        lags = self._lags()
+        return {name: lags.sources(name) for name in self.tables()}
+
+    def _lags(self) -> Lags:
+        names = frozenset(self.tables())
+
+        def loaded(name: str) -> IcebergTable | None:
+            try:
+                return self.load(name) if name in names else None
+            except UnknownTable:  # dropped since the names were listed
+                return None
+
+        return Lags(loaded, clock_ms())
+
+    @told
     def tables(self) -> list[str]:
         """Return the names of all tables and streams of the lake, sorted."""
         return table_names(self.catalog)
@@ -584,6 +637,18 @@ class Lake:
         """Return the number of rows in the head."""
         iceberg = self.load(table)
         return row_count(iceberg, iceberg.metadata.current_snapshot_id)
+
+    @told
+    def days(self, table: Source | str) -> list[date]:
+        """Return the days of which a stream or table that is partitioned by day has rows, in order.
+
+        A day that does not exist yet has none; so has every day of a table that does not exist, or has no days.
+        """
+        try:
+            iceberg = self.load(table)
+        except UnknownTable:
+            return []
+        return partition_days(iceberg)
 
     @told
     def schema(self, table: Source | str) -> pa.Schema | None:
@@ -666,6 +731,21 @@ class Lake:
         if key not in self._compiled:
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]
+
+
+def _check_past(iceberg: IcebergTable, after: str | date | datetime) -> None:
+    """Refuse a moment after which nothing can have changed yet; an id, a tag or a branch is none."""
+    name = ".".join(iceberg.name())
+    if isinstance(after, str) and (after in iceberg.metadata.refs or (after.isascii() and after.isdigit())):
+        return
+    moment = _moment(name, after)
+    # Commit times may lie ahead of this machine's clock.
+    now_ms = max(clock_ms(), iceberg.metadata.last_updated_ms)
+    if moment.timestamp() * 1000 > now_ms:
+        raise UnknownSnapshot(
+            f"{name}: {moment.isoformat()} lies in the future, so nothing can have changed after it; it is "
+            f"{datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec='seconds')}"
+        )
 
 
 def _moment(name: str, as_of: str | date | datetime) -> datetime:

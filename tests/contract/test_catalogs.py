@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
 import foldhouse as fh
+from foldhouse.storage import races
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.testing import FaultyCatalog
 
@@ -173,7 +175,10 @@ def test_a_refresh_that_lost_its_race_is_repeated_and_counts_nothing_twice(
     assert folded(lake) == expected(1, 2, 3)
 
 
-def test_a_race_that_is_always_lost_is_a_conflict_and_nothing_is_written(lake: fh.Lake, faulty: FaultyCatalog) -> None:
+def test_a_race_that_is_always_lost_is_a_conflict_and_nothing_is_written(
+    lake: fh.Lake, faulty: FaultyCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(races, "time", SimpleNamespace(sleep=lambda _seconds: None))
     lake.append(events, batch(1))
     head = lake.head(events)
     faulty.fails_before(CommitFailedException("somebody else was faster"), times=None)

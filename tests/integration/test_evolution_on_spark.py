@@ -252,3 +252,44 @@ def test_a_table_goes_on_under_another_spark_that_prints_the_same_logic_in_other
     assert head is not None
     assert head.summary["foldhouse.declaration"].endswith(" by Spark 99.0.0")
     assert lake.refresh(declared(1)).committed is False
+
+
+def test_changed_rows_are_shown_as_spark_understands_them(spark_lake) -> None:
+    numbers = fh.stream("shop.numbers", schema={"k": "string", "n": "long"})
+
+    def table(least: int, fold: str = "n") -> fh.Table:
+        return fh.table(
+            "shop.large",
+            source=numbers,
+            rows=lambda numbers: numbers.where(f"n > {least}"),
+            keys="k",
+            fold=fh.fold(n=fh.total(fold)),
+        )
+
+    lake = spark_lake()
+    lake.append(numbers, [{"k": "a", "n": 5}])
+    lake.refresh(table(1))
+    with pytest.raises(
+        fh.DefinitionChanged, match=r"`rows`: Filter \(n > cast\(1 as bigint\)\) -> Filter \(n > cast\(2"
+    ):
+        lake.refresh(table(2))
+    with pytest.raises(fh.DefinitionChanged, match=r"column n: total\('n'\) -> total\('n \* 2'\); run"):
+        lake.refresh(table(1, "n * 2"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("n +* 2", r"cannot evaluate 'n \+\* 2', for the column 'twice', total\('n \+\* 2'\): .*\(line 1, pos"),
+        ("missing + 1", r"for the column 'twice', total\('missing \+ 1'\): .*missing"),
+    ],
+)
+def test_an_expression_that_spark_refuses_is_named_with_its_column(spark_lake, expression: str, said: str) -> None:
+    numbers = fh.stream("shop.numbers", schema={"k": "string", "n": "long"})
+    table = fh.table(
+        "shop.twice", source=numbers, keys="k", fold=fh.fold(n=fh.total("n + 1"), twice=fh.total(expression))
+    )
+    lake = spark_lake()
+    lake.append(numbers, [{"k": "a", "n": 5}])
+    with pytest.raises(fh.DefinitionError, match=said):
+        lake.refresh(table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+
 import pyarrow as pa
 import pytest
 
@@ -30,3 +32,15 @@ def test_a_tag_of_digits_is_found_by_its_name_and_an_id_goes_before_a_tag(lake: 
     assert lake.to_arrow(events, as_of="2024").num_rows == 1
     assert lake.to_arrow(events, as_of=str(second.id)).num_rows == 3
     assert lake.to_arrow(events, as_of=str(first.id)).num_rows == 1
+
+
+@pytest.mark.parametrize("after", ["2999-01-01", date(2999, 1, 1), datetime(2999, 1, 1, 12)])
+def test_nothing_can_have_changed_after_a_moment_in_the_future(lake: fh.Lake, after: object) -> None:
+    numbers = fh.stream("future.numbers", schema={"n": "long"})
+    lake.append(numbers, [{"n": 1}])
+    with pytest.raises(fh.UnknownSnapshot, match=r"future\.numbers: 2999-01-01T.* lies in the future"):
+        lake.changes(numbers, after=after)
+    head = lake.head(numbers)
+    assert head is not None
+    assert lake.changes(numbers, after=str(head.id)).num_rows == 0
+    assert lake.changes(numbers, after="main").num_rows == 0

@@ -275,3 +275,15 @@ def test_ten_thousand_batch_ids_leave_nothing_in_the_metadata(lake: fh.Lake) -> 
     lake.expire(ev, **EVERYTHING)
     text = lake.load(ev).metadata.model_dump_json()
     assert "number 3" not in text
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_a_replaced_day_is_compared_bit_by_bit(lake: fh.Lake, kind: str) -> None:
+    numbers = fh.stream("bits.numbers", schema={"x": kind, "day": "date"}, partition_by="day")
+    day = date(2024, 3, 4)
+    values = [0.0, -0.0, -0.0, float("nan"), float("nan"), None, None]
+    committed = [
+        lake.replace(numbers, [{"x": value, "day": day}, {"x": 1.5, "day": day}], partitions=[day]).committed
+        for value in values
+    ]
+    assert committed == [True, True, False, True, False, True, False]

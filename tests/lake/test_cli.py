@@ -71,7 +71,16 @@ def test_tables_says_of_each_what_it_is_and_how_far_it_is_folded(shop, folder):
     assert (table["name"], table["kind"], table["rows"], table["coverage"]) == ("shop.balances", "table", 2, "*")
     assert (table["is_behind"], table["sources"]) == (
         False,
-        [{"name": "shop.payments", "position": str(source.id), "commits_behind": 0, "sources": []}],
+        [
+            {
+                "name": "shop.payments",
+                "position": str(source.id),
+                "commits_behind": 0,
+                "rows_behind": 0,
+                "seconds_behind": 0.0,
+                "sources": [],
+            }
+        ],
     )
     assert (stream["name"], stream["kind"], stream["rows"], stream["sources"]) == ("shop.payments", "stream", 3, [])
     assert stream["is_behind"] is None

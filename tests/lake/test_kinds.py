@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.cli.writing import _declared
+from foldhouse.cli.declared import declared
 
 SCHEMA = {"k": "string", "n": "long"}
 ev = fh.stream("s.ev", schema=SCHEMA)
@@ -141,7 +141,7 @@ def test_a_name_that_is_declared_twice_is_not_rebuilt(shop: fh.Lake, monkeypatch
     module = types.ModuleType("declared_twice")
     module.__dict__.update(one=by_key, same=by_key, ev=ev)
     monkeypatch.setitem(sys.modules, "declared_twice", module)
-    assert _declared("s.by_key", "declared_twice") is by_key
+    assert declared("s.by_key", "declared_twice") is by_key
     module.__dict__["other"] = fh.table("s.by_key", source=ev, keys="n", fold=fh.fold(m=fh.count()))
     with pytest.raises(fh.DefinitionError, match=r"declares s.by_key more than once"):
-        _declared("s.by_key", "declared_twice")
+        declared("s.by_key", "declared_twice")

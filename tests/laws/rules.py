@@ -37,10 +37,12 @@ RULES: dict[str, dict[str, Any]] = {
     # Every table is made with the property that says so.
     _COPIED: {"merged_small_files": _NEVER},
 }
+FULLY = {"full_recompute_share": 0, "full_recompute_least_rows": 0}
+"""Every window is a full recompute."""
 
 
 def _spilled(run: Run) -> list[BucketResult]:
-    return spilled.fold_spilled(run) if spilled.can_be_spilled(run) else fold_in_process(run)
+    return spilled.fold_spilled(run) if spilled.can_be_spilled(run.logic, run.evaluations) else fold_in_process(run)
 
 
 @contextlib.contextmanager
@@ -70,6 +72,9 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed // len(RULES) // 4 % 2:
             forced["direct_rows"] = 0
             name += ", evaluated by Spark"
+        if seed % 4 == 2:
+            forced |= FULLY
+            name += ", computed again in full"
         for lake in lakes:
             lake.tuning = replace(lake.tuning, **forced)
         try:

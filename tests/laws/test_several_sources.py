@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from laws.rules import FULLY
 from oracle import assert_same, folded_at_its_position
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -241,9 +242,11 @@ CASES = {
 }
 STREAMS = (orders, payments, customers)
 MODES = {
-    "in this process": fh.Tuning(),
+    "in this process": fh.Tuning(cancelled_least_rows=0),
     "evaluated by Spark": fh.Tuning(direct_rows=0),
     "in Spark's tasks": fh.Tuning(in_process_rows=-1),
+    "computed again in full": fh.Tuning(**FULLY),
+    "computed again in full in Spark's tasks": fh.Tuning(in_process_rows=-1, **FULLY),
 }
 
 
@@ -320,7 +323,7 @@ def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, 
     run_histories(spark_lake(tuning=MODES[mode]), seed, list(CASES.values()), steps=3)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(6, 20))])
 def test_an_event_that_is_delivered_again_is_folded_once(lake: fh.Lake, seed: int) -> None:
     run_histories(lake, seed, [CASES["deliveries of the same payment"]], steps=8)
 
@@ -338,3 +341,28 @@ def test_the_engine_finds_by_itself_how_rows_meet(spark_lake, name: str) -> None
     shape = compiled.shape
     found = "linear" if shape.is_linear else "cells" if shape.cells else "tree" if shape.branches else "unknown"
     assert found == case.shape
+
+
+@pytest.mark.spark
+def test_a_zero_that_changes_its_sign_is_a_change(spark_lake) -> None:
+    numbers = fh.stream("many.numbers", schema={"k": "long", "x": "double", "day": "date"}, partition_by="day")
+    names = fh.stream("many.names", schema={"k": "long", "name": "string"})
+    table = fh.table(
+        "many.signs",
+        source=[numbers, names],
+        rows=lambda numbers, names: numbers.join(names, "k").selectExpr("name", "CAST(x AS STRING) AS text"),
+        keys="name",
+        fold=fh.fold(text=fh.maximum("text"), rows=fh.count()),
+    )
+    lake = spark_lake()
+    day = DAYS[0].date()
+    lake.append(names, [{"k": k, "name": f"n{k}"} for k in range(3)])
+    for zero in (0.0, -0.0, 0.0):
+        rows = [{"k": 0, "x": zero, "day": day}, {"k": 1, "x": 7.0, "day": day}, {"k": 2, "x": None, "day": day}]
+        lake.replace(numbers, rows, partitions=[day])
+        lake.refresh(table)
+        assert {row["name"]: row["text"] for row in lake.to_arrow(table).to_pylist()} == {
+            "n0": str(zero),
+            "n1": "7.0",
+            "n2": None,
+        }

@@ -5,8 +5,8 @@ backfilled, rebuilt and rolled back; processes die, catalogs lie, others write. 
 as it was at each table's own position, and the two have to agree, value for value, at that snapshot and at every
 earlier one.
 
-A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 300
-histories in memory and 18 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.
+A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 240
+histories in memory and 15 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from laws.amount import HISTORIES
 from laws.quick import quick_lake
 from laws.runner import SEED, run_history, run_in_process
 
 GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
-QUICK = GIVEN or range(60)
-MANY = range(1000, 1000 + int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "300")))
+QUICK = GIVEN or [*range(40), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(40, 60))]
+MANY = range(1000, 1000 + HISTORIES)
 AT_ONCE = 20
 ON_SPARK = GIVEN or (0, 1, 2, 3, 19)  # one under each rule, the last in pieces and as a large window
 MANY_ON_SPARK = range(1000, 1000 + len(MANY) // 16)

@@ -10,11 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from laws.amount import HISTORIES
+from laws.rules import FULLY
 from oracle import assert_same, folded_at_its_position
 from pyspark.sql import functions as F
 
 import foldhouse as fh
 
+SEEDS = range(1, 1 + HISTORIES // 40)
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 events = fh.stream(
     "odd.events",
@@ -167,9 +170,10 @@ def run_history(lake: fh.Lake, seed: int, steps: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.heavy) for n in range(1, 20))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.heavy) for n in SEEDS)])
 def test_windows_and_rows_of_nothing_hold_the_law(spark_lake, seed: int) -> None:
-    run_history(spark_lake(in_process_rows=-1 if seed % 4 == 1 else fh.Tuning().in_process_rows), seed, steps=3)
+    forced = {**({"in_process_rows": -1} if seed % 4 == 1 else {}), **(FULLY if seed % 3 == 2 else {})}
+    run_history(spark_lake(tuning=fh.Tuning(**forced)), seed, steps=3)
 
 
 @pytest.mark.spark

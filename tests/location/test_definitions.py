@@ -113,6 +113,21 @@ def tick(defs, now):
     return defs.resolve_schedule_def("retail_daily").evaluate_tick(context)
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [
+        ("yesterday", "", "FOLDHOUSE_FIRST_DAY is 'yesterday'; a day such as"),
+        ("", "2024-02-30", "FOLDHOUSE_LAST_DAY is '2024-02-30'; a day such as"),
+        ("2024-03-02", "2024-03-01", "FOLDHOUSE_FIRST_DAY is 2024-03-02, after FOLDHOUSE_LAST_DAY, 2024-03-01"),
+    ],
+)
+def test_days_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatch, first, last, said):
+    monkeypatch.setenv("FOLDHOUSE_FIRST_DAY", first)
+    monkeypatch.setenv("FOLDHOUSE_LAST_DAY", last)
+    with pytest.raises(fh.LandingError, match=said):
+        days()
+
+
 def test_the_days_go_on_to_today_or_end_where_the_deployment_says(monkeypatch):
     now = datetime.fromisoformat("2011-12-11T09:00:00+00:00")
     monkeypatch.delenv("FOLDHOUSE_FIRST_DAY", raising=False)

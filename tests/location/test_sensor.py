@@ -141,3 +141,58 @@ def test_ten_years_of_files_are_looked_at_in_seconds(folder, monkeypatch):
 def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path):
     with pytest.raises(fh.LandingError, match="create it, or name the folder"):
         look(FakeFolder(tmp_path / "missing"))
+
+
+class Held:
+    """A lake that has events of some days."""
+
+    def __init__(self, *held):
+        self.held = held
+
+    def open(self):
+        return self
+
+    def days(self, stream):
+        assert stream is orders
+        return list(self.held)
+
+
+WITH_STREAM = landing_sensor("orders", job_name="shop", format=FORMAT, partitions_def=DAILY, stream=orders)
+
+
+def ranges(folder, held, cursor=None):
+    """The ranges that are asked for, in order, with their priorities; and the cursor."""
+    resources = {"landing": folder, "lake": Held(*held)}
+    with dg.build_sensor_context(cursor=cursor, resources=resources, repository_def=REPOSITORY) as context:
+        tick = WITH_STREAM.evaluate_tick(context)
+    asked = [
+        (one.tags["foldhouse/days"], one.tags["foldhouse/files"], one.tags["dagster/priority"])
+        for one in tick.run_requests
+    ]
+    return asked, tick.cursor
+
+
+def test_days_without_a_file_and_without_an_event_do_not_divide_a_range(folder):
+    for day in (2, 3, 6, 9):
+        folder.land(date(2024, 3, day), 1)
+    assert ranges(folder, held=[])[0] == [("2024-03-02..2024-03-09", "4", "0")]
+    # The file of the fifth was archived: a run over it would empty the day.
+    assert ranges(folder, held=[date(2024, 3, 5)])[0] == [
+        ("2024-03-02..2024-03-03", "2", "0"),
+        ("2024-03-06..2024-03-09", "2", "0"),
+    ]
+
+
+def test_a_changed_day_comes_before_new_ones_and_takes_no_unchanged_day_along(folder):
+    for day in (2, 3, 4):
+        folder.land(date(2024, 3, day), 1)
+    _, cursor = ranges(folder, held=[])
+    folder.land(date(2024, 3, 2), 1, 2)
+    folder.land(date(2024, 3, 4), 1, 2)
+    folder.land(date(2024, 3, 6), 1)
+    folder.land(date(2024, 3, 8), 1)
+    assert ranges(folder, held=[], cursor=cursor)[0] == [
+        ("2024-03-02", "1", "1"),
+        ("2024-03-04", "1", "1"),
+        ("2024-03-06..2024-03-08", "2", "0"),
+    ]

@@ -98,6 +98,12 @@ def _number(what: str, value: Any) -> Any:
     return value
 
 
+def _share(what: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise _refused(InvalidData, what, value, "a share above 0, up to 1,")
+    return float(value)
+
+
 def _mapping(what: str, value: Any) -> Any:
     if value is None:
         return value
@@ -121,6 +127,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "timedelta": _span,
     "str": text,
     "int": _number,
+    "float": _share,
     "int | None": lambda what, value: None if value is None else _number(what, value),
     "Mapping[str, str] | None": _mapping,
     "str | None": _optional,

@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "history": ("reading", "List the commits of a table, newest first."),
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
     "dev": ("writing", "Serve the Dagster page of the code location, and run its schedules and sensors."),
+    "verify": ("proving", "Compare a table with what Spark computes from all rows of its sources, as a batch job."),
     "rollback": ("writing", "Make an older snapshot of a table its head again."),
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),

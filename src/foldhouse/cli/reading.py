@@ -12,12 +12,13 @@ import pyarrow as pa
 from rich.text import Text
 
 from foldhouse.cli import changelog
-from foldhouse.cli.lag import Lags, in_short, is_behind
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
+from foldhouse.reading.lag import in_short
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
+from foldhouse.values.results import SourceLag
 
 ROWS_ON_A_TERMINAL = 20
 
@@ -36,32 +37,42 @@ def tables(folder: Path, as_json: bool) -> None:
     """
     with opened(folder) as lake:
         names = lake.tables()
-        lags = Lags(lake, frozenset(names))
-        listed = [_described(lake, name, lags) for name in names]
+        lags = lake.lags()
+        listed = [_described(lake, name, lags.get(name, ())) for name in names]
     if as_json:
         print_rows([], listed, as_json=True)
         return
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
-    rows = [{**row, "position": in_short(row["sources"])} for row in listed]
+    rows = [{**row, "position": in_short(lags.get(row["name"], ()))} for row in listed]
     print_rows([*columns, Column("position", is_whole=False)], rows, as_json=False)
     for row in listed:
         for said in row["upkeep"]:
             click.echo(f"{row['name']}: {said}", err=True)
 
 
-def _described(lake: Lake, name: str, lags: Lags) -> dict[str, Any]:
+def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[str, Any]:
     head = lake.head(name)
-    sources = lags.sources(name)
     return {
         "name": name,
         "kind": lake.kind(name),
         "rows": lake.count(name),
         "last_commit": moment_of(head.committed_at) if head else None,
         "snapshot_id": str(head.id) if head else None,
-        "is_behind": is_behind(sources) if sources else None,
-        "sources": sources,
+        "is_behind": any(one.is_behind for one in sources) if sources else None,
+        "sources": [_lag(one) for one in sources],
         "coverage": head.summary.get(COVERAGE) if head else None,
         "upkeep": list(lake.upkeep(name)) if lake.kind(name) != "foreign" else [],
+    }
+
+
+def _lag(one: SourceLag) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "position": _id(one.position),
+        "commits_behind": one.commits_behind,
+        "rows_behind": one.rows_behind,
+        "seconds_behind": one.seconds_behind,
+        "sources": [_lag(source) for source in one.sources],
     }
 
 

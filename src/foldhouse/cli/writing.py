@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
 import sys
 import time
 from datetime import date, datetime
@@ -12,12 +10,12 @@ from pathlib import Path
 
 import click
 
+from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import DaysNotLanded, DefinitionError, FoldhouseError, UnknownTable
+from foldhouse.errors import DaysNotLanded, FoldhouseError
 from foldhouse.lake import Lake, SnapshotInfo
-from foldhouse.values.definition import Table
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -143,9 +141,7 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--declared-in", "package", default="assets", show_default=True, help="The package or module that declares it."
-)
+@declared_option
 @click.option("--no-publish", is_flag=True, help="Leave it in the branch foldhouse-rebuild, to look at first.")
 @lake_option
 def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
@@ -155,30 +151,10 @@ def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
     until the new one is published in one step; history and coverage stay. With --no-publish, `foldhouse publish` does
     that step later, and `foldhouse show NAME --as-of foldhouse-rebuild` shows the new table before.
     """
-    table = _declared(name, package)
+    table = declared(name, package)
     with opened(folder) as lake, stderr().status(f"folding {name} again"):
         rebuilt = lake.rebuild(table, publish=not no_publish)
     click.echo(
         f"{name} was folded again from {rows_text(rebuilt.rows_read)}: "
         f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}{' in foldhouse-rebuild' if no_publish else ''}"
     )
-
-
-def _declared(name: str, package: str) -> Table:
-    """Find the declaration of a table among the modules of a package."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        top = importlib.import_module(package)
-    except ModuleNotFoundError as missing:
-        raise FoldhouseError(
-            f"{missing}; run this where {package!r} can be imported, or name it with --declared-in"
-        ) from missing
-    inside = [found.name for found in pkgutil.iter_modules(getattr(top, "__path__", []), f"{package}.")]
-    modules = [top, *(importlib.import_module(one) for one in inside)]
-    found = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Table)}
-    tables = {value.name: value for value in found.values()}
-    if sum(value.name == name for value in found.values()) > 1:
-        raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
-    if name not in tables:
-        raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(sorted(tables)) or 'none'}")
-    return tables[name]

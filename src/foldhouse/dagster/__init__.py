@@ -3,9 +3,12 @@
 This is the only room of foldhouse that knows Dagster.
 """
 
+from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
+from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.maintenance import maintenance_job
+from foldhouse.dagster.proofs import proof_check
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.dagster.streams import stream_asset
 from foldhouse.dagster.tables import fold_asset
@@ -13,10 +16,14 @@ from foldhouse.dagster.tables import fold_asset
 __all__ = [
     "ForegroundRun",
     "fold_asset",
+    "lag_check",
+    "lag_sensor",
     "landing_asset",
     "landing_sensor",
     "maintenance_job",
+    "proof_check",
     "run_in_foreground",
     "stream_asset",
+    "tables_in",
     "terminal",
 ]

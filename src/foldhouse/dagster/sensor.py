@@ -7,8 +7,9 @@ from datetime import date, timedelta
 
 import dagster as dg
 
-from foldhouse.dagster.resources import LandingFolder
+from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.landing import CsvFormat
+from foldhouse.values.definition import Stream
 
 Seen = dict[str, str]
 """Day -> fingerprint of its file when a run was asked for it: the sensor's cursor."""
@@ -20,13 +21,15 @@ def landing_sensor(
     job_name: str,
     format: CsvFormat,
     partitions_def: dg.DailyPartitionsDefinition,
+    stream: Stream | None = None,
     every_seconds: int = 30,
     landing_resource_key: str = "landing",
+    lake_resource_key: str = "lake",
 ) -> dg.SensorDefinition:
     """Make a sensor that asks for a run of a job for each range of days whose files are new or changed.
 
-        first look, files of 1, 2, 3 and 5      -> runs for 1..3 and 5
-        then 2 lands again                      -> a run for 2
+        first look, files of 1, 2, 3 and 5      -> runs for 1..3 and 5; with `stream`, one run for 1..5
+        then 2 lands again, and 6 is new        -> a run for 2, of a higher priority, and a run for 6
         then the file of 3 is gone              -> nothing
         the cursor is lost                      -> runs for all files, which commit nothing
 
@@ -39,8 +42,11 @@ def landing_sensor(
         job_name: the job to run, partitioned by day.
         format: what a file holds.
         partitions_def: the days that can be asked for.
+        stream: the stream that the files land in. Days without a file and without an event in it, such as holidays, are
+            then part of a range, so that a year is one run. Without it, each such day begins another run.
         every_seconds: between two looks, at least.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`; used with `stream`.
     """
 
     @dg.sensor(
@@ -48,7 +54,7 @@ def landing_sensor(
         job_name=job_name,
         minimum_interval_seconds=every_seconds,
         description="Asks for the days whose landing file is new or changed.",
-        required_resource_keys={landing_resource_key},
+        required_resource_keys={landing_resource_key, *([lake_resource_key] if stream else [])},
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         folder: LandingFolder = getattr(context.resources, landing_resource_key)
@@ -63,7 +69,15 @@ def landing_sensor(
         }
         if not changed:
             return dg.SensorResult(skip_reason=f"none of {len(found)} files is new or changed")
-        requests = [_request(days, changed) for days in _ranges(list(changed))]
+        corrected = [day for day in changed if day in seen]
+        new = [day for day in changed if day not in seen]
+        taken: set[str] | None = None
+        if stream is not None:
+            opener: LakeOpener = getattr(context.resources, lake_resource_key)
+            taken = {*found, *(day.isoformat() for day in opener.open().days(stream))}
+        # Dagster starts runs of a higher priority first: a correction does not wait behind a year of new files.
+        requests = [_request(days, changed, priority=1) for days in _ranges(corrected, taken)]
+        requests += [_request(days, changed, priority=0) for days in _ranges(new, taken)]
         return dg.SensorResult(run_requests=requests, cursor=json.dumps({**seen, **changed}))
 
     return look
@@ -81,24 +95,34 @@ def _short(fingerprint: str) -> str:
     return hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
 
 
-def _ranges(days: list[str]) -> Iterator[list[str]]:
-    """Sorted days -> those that follow one another."""
+def _ranges(days: list[str], taken: set[str] | None) -> Iterator[list[str]]:
+    """Divide sorted days into ranges; the days between two days of one range are not taken, if that is known."""
     following: list[str] = []
     for day in days:
-        if following and date.fromisoformat(day) - date.fromisoformat(following[-1]) > timedelta(days=1):
+        if following and not all(_is_free(one, taken) for one in _between(following[-1], day)):
             yield following
             following = []
         following.append(day)
-    yield following
+    if following:
+        yield following
 
 
-def _request(days: list[str], fingerprints: Seen) -> dg.RunRequest:
+def _between(one: str, other: str) -> Iterator[str]:
+    first, last = date.fromisoformat(one), date.fromisoformat(other)
+    return ((first + timedelta(days=n)).isoformat() for n in range(1, (last - first).days))
+
+
+def _is_free(day: str, taken: set[str] | None) -> bool:
+    return taken is not None and day not in taken
+
+
+def _request(days: list[str], fingerprints: Seen, *, priority: int) -> dg.RunRequest:
     first, last = days[0], days[-1]
     # Dagster starts one run per run key, so a changed file needs another key.
     state = _short("".join(fingerprints[day] for day in days))
+    asked = first if first == last else f"{first}..{last}"
+    tags = {"foldhouse/files": str(len(days)), "foldhouse/days": asked, "dagster/priority": str(priority)}
     if first == last:
-        return dg.RunRequest(run_key=f"{first}:{state}", partition_key=first)
-    return dg.RunRequest(
-        run_key=f"{first}..{last}:{state}",
-        tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
-    )
+        return dg.RunRequest(run_key=f"{first}:{state}", partition_key=first, tags=tags)
+    whole = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return dg.RunRequest(run_key=f"{asked}:{state}", tags={**tags, **whole})

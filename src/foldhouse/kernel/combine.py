@@ -154,6 +154,20 @@ def combine_summed(
         return _combined(plan, state, sums, full, deleted_upto)
 
 
+def compare_summed(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame) -> Combined:
+    """Fold aggregated rows alone, and compare the result with the stored rows; a stored key without rows disappears.
+
+    Args:
+        plan: the compiled fold.
+        state: all rows of a bucket, as in `combine`.
+        sums: all source rows of the bucket, aggregated.
+    """
+    with _without_appended_text():
+        stored = _flat(plan, state)
+        after = _alone(plan, sums, stored)
+        return _difference(plan, after, _places(by_keys(stored, after, plan.key_names, "anti")))
+
+
 def lacking(plan: FoldPlan, state: pl.DataFrame, sums: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
     """Return the places of the stored rows whose `plan.seldom_needed` columns must be read.
 
@@ -207,13 +221,18 @@ def _combined(
     after, vanished = _merged(plan, joined)
     if recomputed is not None and known is not None:
         full = recomputed.filter(~pl.col("__key_only")).drop("__key_only")
-        alone = by_keys(deltas_of(plan, full), _flat(plan, state.clear()), plan.key_names, "left")
-        fresh, _ = _merged(plan, _with_deletes(plan, alone, None))
-        beside = stored.select(*plan.key_names, *_beside(plan))
-        fresh = by_keys(fresh.select(*plan.key_names, *_folded(plan)), beside, plan.key_names, "left")
+        fresh = _alone(plan, deltas_of(plan, full), stored)
         lost = by_keys(by_keys(stored, known, plan.key_names, "semi"), fresh, plan.key_names, "anti")
         after, vanished = pl.concat([after, fresh.select(after.columns)]), pl.concat([vanished, _places(lost)])
     return _difference(plan, after, vanished)
+
+
+def _alone(plan: FoldPlan, sums: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+    """Return the flat rows of aggregated rows alone, each beside the stored row of its key; see `_merged`."""
+    joined = by_keys(sums, stored.clear(), plan.key_names, "left")
+    fresh, _ = _merged(plan, _with_deletes(plan, joined, None))
+    beside = stored.select(*plan.key_names, *_beside(plan))
+    return by_keys(fresh.select(*plan.key_names, *_folded(plan)), beside, plan.key_names, "left")
 
 
 def _with_deletes(plan: FoldPlan, joined: pl.DataFrame, deleted_upto: tuple[Any, ...] | None) -> pl.DataFrame:

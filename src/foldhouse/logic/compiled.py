@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,9 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Expression, Fold
 
+# Matches Spark's `(line 1, pos 9)` and `== SQL (line 1, position 1) ==`.
+_PLACE = re.compile(r"\(line \d+, pos(?:ition)? \d+\)")
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -44,6 +48,7 @@ class Compiled:
         declaration: a digest of the declaration itself; see `foldhouse.logic.declaration`. Empty for plain logic, or if
             a part of the declaration cannot be digested.
         is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
+        logic: Spark's analysed plan as text, with numbered columns; empty for plain logic.
         direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
     """
 
@@ -55,6 +60,7 @@ class Compiled:
     definition_hash: str = ""
     declaration: str = ""
     is_plain: bool = False
+    logic: str = ""
     shape: Shape = LINEAR
     direct: Direct | None = None
     needed: tuple[tuple[str, ...], ...] = ()
@@ -130,6 +136,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         logic.origins,
         bound,
         itself,
+        logic=text,
         shape=logic.shape,
         direct=direct,
         needed=needed,
@@ -183,15 +190,34 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
                 f"{table.name}: the {role} column {column!r} is not among the rows to fold "
                 f"({', '.join(rows.columns)}); keep it in `rows`"
             )
-    arguments = [_column(rows, a).alias(argument_column(i)) for i, a in enumerate(arguments_of(fold))]
     sequence = [rows[name].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
     try:
+        arguments = [_column(rows, a).alias(argument_column(i)) for i, a in enumerate(arguments_of(fold))]
         projected = rows.select(*[rows[name] for name in table.keys], *arguments, *sequence)
         _ = projected.schema
     except Exception as failure:
-        reason = (str(failure).strip().splitlines() or ["no message"])[0]
-        raise DefinitionError(f"{table.name}: Spark cannot evaluate an argument of its fold: {reason}") from failure
+        raise DefinitionError(f"{table.name}: {_refused_argument(rows, fold, failure)}") from failure
     return projected
+
+
+def _refused_argument(rows: DataFrame, fold: Fold, failure: Exception) -> str:
+    """Return which argument of a fold Spark cannot evaluate, and why; the first one, if there are several."""
+    named = [(f"the column {name!r}, {column!r}", one) for name, column in fold.columns for one in column.arguments]
+    if fold.delete_when is not None:
+        named.append(("delete_when", fold.delete_when))
+    for what, argument in named:
+        try:
+            _ = rows.select(_column(rows, argument)).schema
+        except Exception as reason:
+            return f"Spark cannot evaluate {argument!r}, for {what}: {_first_line(reason)}"
+    return f"Spark cannot evaluate an argument of its fold: {_first_line(failure)}"
+
+
+def _first_line(failure: Exception) -> str:
+    """Return the first line of a message, with the place of a syntax error, which Spark prints below."""
+    lines = str(failure).strip().splitlines() or ["no message"]
+    place = next((found[0] for line in lines[1:] if (found := _PLACE.search(line))), "")
+    return lines[0] if not place or place in lines[0] else f"{lines[0]} {place}"
 
 
 def _column(rows: DataFrame, expression: Expression) -> Column:

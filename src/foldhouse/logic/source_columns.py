@@ -8,7 +8,7 @@ the table is refused and the message asks for a rebuild.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
@@ -20,6 +20,7 @@ from foldhouse.heads.head import Head
 from foldhouse.kernel.plan import arguments_of
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.declaration import is_by_another_engine
+from foldhouse.logic.described import difference
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, handed_on
 from foldhouse.spark.source import empty_frame
@@ -72,6 +73,7 @@ def check_definition(
     columns: Sequence[Columns],
     compile_at: Callable[[Sequence[Layout]], Compiled],
     session: Callable[[], SparkSession],
+    properties: Mapping[str, str],
 ) -> None:
     """Refuse a declaration that differs from the one a table was folded under, or needs a rebuild for its new columns.
 
@@ -82,22 +84,23 @@ def check_definition(
         columns: per source, its columns then and now.
         compile_at: compiles the declaration over other columns of its sources.
         session: returns the Spark session; called only for logic that is not plain.
+        properties: of the table, with the stored definitions in words.
 
     Raises:
         DefinitionChanged: the table must be rebuilt.
     """
     if not any(one.touched for one in columns):
         if not _is_of(head, compiled):
-            raise DefinitionChanged(_changed(table, head.definition_hash, compiled))
+            raise DefinitionChanged(_changed(head, compiled, properties))
         return
     if compiled.is_plain and not _names(table) <= set(columns[0].then.arrow.names):
-        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))  # it uses a column that did not exist
+        raise DefinitionChanged(_changed(head, compiled, properties))  # it uses a column that did not exist
     try:
         earlier = compile_at([one.then for one in columns])
     except DefinitionError as failure:
-        raise DefinitionChanged(_changed(table, head.definition_hash, compiled)) from failure
+        raise DefinitionChanged(_changed(head, compiled, properties)) from failure
     if not _is_of(head, earlier):
-        raise DefinitionChanged(_changed(table, head.definition_hash, compiled))
+        raise DefinitionChanged(_changed(head, compiled, properties))
     used = _used(earlier, compiled, columns, session)
     for source, one, names in zip(table.sources, columns, used, strict=True):
         if lost := names & one.lost:
@@ -118,11 +121,15 @@ def _ids(schema: Schema) -> dict[str, int]:
     return {path: schema.find_field(path).field_id for path in schema.column_names}
 
 
-def _changed(table: Table, folded_under: str | None, compiled: Compiled) -> str:
-    return (
-        f"{table.name} was folded under the definition {folded_under}, but is now declared as "
-        f"{compiled.definition_hash}; run `foldhouse rebuild {table.name}` to fold it again"
+def _changed(head: Head, compiled: Compiled, properties: Mapping[str, str]) -> str:
+    name, words = compiled.table.name, difference(properties, head.definition_hash, compiled)
+    what = (
+        f"{name} was folded under another definition than its present one: {words}"
+        if words
+        else f"{name} was folded under the definition {head.definition_hash}, but is now declared as "
+        f"{compiled.definition_hash}"
     )
+    return f"{what}; run `foldhouse rebuild {name}` to fold it again"
 
 
 def _used(

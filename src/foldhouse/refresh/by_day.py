@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.storage.deleted import live_rows
@@ -41,6 +42,21 @@ def partition_counts(
     for found in live.of_partitions([((day - _EPOCH).days,) for day in days]):
         rows[_day(found.file.partition)] += live_rows(layout, [found])
     return {day: PartitionCounts(rows[day], *written.get(day, (0, 0))) for day in sorted(days)}
+
+
+def partition_days(iceberg: IcebergTable) -> list[date]:
+    """Return the days of which the head of a table has live rows, in order; none if it is not partitioned by day."""
+    fields = iceberg.spec().fields
+    if not fields or not isinstance(fields[0].transform, DayTransform | IdentityTransform):
+        return []
+    if str(iceberg.schema().find_type(fields[0].source_id)) not in ("date", "timestamp", "timestamptz"):
+        return []
+    layout, found = Layout.of_head(iceberg), set()
+    for one in live_of(iceberg, iceberg.metadata.current_snapshot_id).slices():
+        day = _day(one.file.partition)
+        if one.file.partition[0] is not None and day not in found and live_rows(layout, [one]):
+            found.add(day)
+    return sorted(found)
 
 
 def _day(partition: tuple[Any, ...]) -> date:

@@ -23,11 +23,12 @@ from foldhouse.heads.kinds import check_chain
 from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.described import remembered
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
-from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_buckets
 from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.publish import publish
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked, rows_to_evaluate
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
@@ -64,6 +65,7 @@ class _Work:
     asked: Coverage | None
     dropped: frozenset[str] = frozenset()
     branch: str = MAIN_BRANCH
+    is_full_recompute: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         raise CommitConflict(
             f"{table.name} was created and folded by another process at the same time; starting over is safe"
         )
-    before = checked_positions(workshop, table, found, sources, compiled)
+    before = checked_positions(workshop, target.iceberg, found, sources, compiled)
     target = following(target, compiled, is_folded=found.is_folded)
     added = _added_coverage(table, found, asked)
     if before == [source.position for source in sources] and not added:
@@ -136,7 +138,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
     work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
-    return _folded_and_committed(workshop, work, started)
+    return _folded_and_committed(workshop, _or_full_recompute(workshop, work), started)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
@@ -176,6 +178,34 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     if and_publish:
         publish(workshop.catalog, workshop.catalog.load_table(table.name), rebuilt.snapshot_id)
     return rebuilt
+
+
+def _or_full_recompute(workshop: Workshop, work: _Work) -> _Work:
+    """Return the work as it is, or a full recompute in its place if that costs clearly less.
+
+    The earlier rows of the sources are not needed for a full recompute. Its counts of left out rows start from zero,
+    because it sees all of them.
+    """
+    logic, tuning = work.logic, workshop.tuning
+    if not work.found.is_folded:
+        return work
+    if _rows_of_files(work.evaluations) <= tuning.full_recompute_least_rows:
+        return work
+    whole = of_state(logic, [source.live for source in work.sources], work.coverage)
+    picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
+    table = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id)
+    most = tuning.full_recompute_share * (_rows_of_files([whole]) + table)
+    present = [one for one in work.evaluations if one.weight > 0]
+    needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
+    rows = rows_to_evaluate(logic, needed, picked)
+    if rows <= tuning.full_recompute_least_rows:
+        return work
+    if any(any(one.choices) for one in needed):
+        is_in_tasks = _runner(workshop, logic, needed, _cost(work.evaluations, tuning)) is fold_on_spark
+        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else 1
+    if rows <= most:
+        return work
+    return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
 
 
 def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:
@@ -220,9 +250,18 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     results: list[BucketResult] = []
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
-    if any(any(one.pieces) or not work.compiled.shape.is_known for one in work.evaluations):
-        job = BucketJob(work.compiled.plan, work.target.layout, ByPartition(work.stored), workshop.tuning, deleted_upto)
+    is_known, evaluations = work.compiled.shape.is_known, work.evaluations
+    if work.is_full_recompute or any(any(one.pieces) or not is_known for one in evaluations):
+        job = BucketJob(
+            work.compiled.plan,
+            work.target.layout,
+            ByPartition(work.stored),
+            workshop.tuning,
+            deleted_upto,
+            work.is_full_recompute,
+        )
         results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
+        results += emptied_buckets(job, results) if work.is_full_recompute else []
     read = _read(work.evaluations)
     iceberg = work.target.iceberg
     before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else 0
@@ -242,6 +281,7 @@ def _changes(work: _Work, folded: _Folded) -> FileChanges:
         added=[data_file for r in folded.results for data_file in r.added],
         removed=work.dropped.union(path for r in folded.results for path in r.removed),
         updates=work.target.updates,
+        properties=remembered(work.target.iceberg.properties, work.compiled),
     )
 
 
@@ -282,6 +322,7 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
         rows_read=folded.rows_read,
         files_read=folded.files_read,
         rows_recomputed=folded.rows_recomputed,
+        full_recompute=work.is_full_recompute,
         rows_written=sum(r.rows_written for r in folded.results),
         rows_carried=sum(r.rows_carried for r in folded.results),
         rows_deleted=sum(r.rows_deleted for r in folded.results),
@@ -299,9 +340,9 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tupl
     if (keys := keys_in_full(run.logic, run.evaluations)) is not None:
         present = [one for one in run.evaluations if one.weight > 0]
         alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
-        if _runner(workshop, alone, window) is fold_in_process:
+        if _runner(workshop, run.logic, present, window) is fold_in_process:
             return fold_in_process(alone), 0
-    runner = _runner(workshop, run, window)
+    runner = _runner(workshop, run.logic, run.evaluations, window)
     results = runner(run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
@@ -315,23 +356,26 @@ def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tupl
     evaluation = of_keys(run.logic, [source.live for source in sources], keys)
     again = replace(run, recompute=Recompute(keys, evaluation, buckets))
     scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
-    return [*done, *_runner(workshop, run, window + _cost([evaluation], workshop.tuning))(again)], scanned
+    both = window + _cost([evaluation], workshop.tuning)
+    return [*done, *_runner(workshop, run.logic, run.evaluations, both)(again)], scanned
 
 
-def _runner(workshop: Workshop, run: Run, rows: int) -> Callable[[Run], list[BucketResult]]:
+def _runner(
+    workshop: Workshop, logic: Logic, evaluations: Sequence[Evaluation], rows: int
+) -> Callable[[Run], list[BucketResult]]:
     tuning = workshop.tuning
-    if run.logic.compiled.is_plain:
+    if logic.compiled.is_plain:
         if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
             return fold_in_process
-    elif run.logic.compiled.direct is not None and tuning.direct_rows:
+    elif logic.compiled.direct is not None and tuning.direct_rows:
         # With in_process_rows=0 or less, everything goes to Spark's tasks.
         most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
-        if rows <= most and can_be_picked(run.logic, run.evaluations, most):
+        if rows <= most and can_be_picked(logic, evaluations, most):
             return fold_in_process
-    elif rows <= tuning.in_process_rows and can_be_picked(run.logic, run.evaluations, tuning.evaluated_rows):
+    elif rows <= tuning.in_process_rows and can_be_picked(logic, evaluations, tuning.evaluated_rows):
         return fold_in_process
     most = tuning.in_process_rows * tuning.spilled_rows_factor
-    return fold_spilled if rows <= most and can_be_spilled(run) else fold_on_spark
+    return fold_spilled if rows <= most and can_be_spilled(logic, evaluations) else fold_on_spark
 
 
 def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
@@ -343,6 +387,11 @@ def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
         for piece in pieces
     }
     return list(found.values())
+
+
+def _rows_of_files(evaluations: Sequence[Evaluation]) -> int:
+    """Return the rows of the files that evaluations read, whether deleted or chosen or not."""
+    return sum(piece.file.rows for _, piece in _read(evaluations))
 
 
 def _cost(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:

@@ -88,7 +88,7 @@ def compiled_over(workshop: Workshop, table: Table, sources: Sequence[PinnedSour
 
 
 def checked_positions(
-    workshop: Workshop, table: Table, found: Head, sources: Sequence[PinnedSource], compiled: Compiled
+    workshop: Workshop, target: IcebergTable, found: Head, sources: Sequence[PinnedSource], compiled: Compiled
 ) -> list[Position] | None:
     """Return the table's position in each source; `None` if the table was never folded.
 
@@ -96,6 +96,7 @@ def checked_positions(
         DefinitionChanged: the table was folded from other sources or under another declaration.
         SourceReplaced: a source was dropped and created again.
     """
+    table = compiled.table
     if not found.is_folded:
         return None
     if set(found.positions) != {source.name for source in sources}:
@@ -118,6 +119,7 @@ def checked_positions(
         columns,
         lambda layouts: workshop.compiled(table, layouts),
         workshop.session,
+        target.properties,
     )
     return [found.positions[source.name] for source in sources]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, write_manifest_list
@@ -27,6 +27,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     SetCurrentSchemaUpdate,
     SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
     TableUpdate,
 )
 
@@ -53,12 +54,14 @@ class FileChanges:
         removed: paths of data files and delete files that are live in the head.
         operation: the operation in the snapshot's summary.
         updates: changes of schema and partitioning in the same commit.
+        properties: table properties to set in the same commit.
     """
 
     added: Sequence[DataFile] = ()
     removed: frozenset[str] = frozenset()
     operation: Operation = Operation.OVERWRITE
     updates: tuple[TableUpdate, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def _written(
@@ -170,6 +173,8 @@ def commit(
     requirements = (*unmoved(iceberg), *(unmoved(iceberg, branch) if branch != MAIN_BRANCH else ()))
     if changes.updates:  # their new ids were counted from the metadata that was read
         requirements = (*requirements, *unevolved(iceberg))
+    if changes.properties:
+        updates.append(SetPropertiesUpdate(updates=dict(changes.properties)))
     swap(
         catalog,
         iceberg,

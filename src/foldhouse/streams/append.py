@@ -369,7 +369,19 @@ def _same(layout: Layout, held: list[Slice], new: pa.Table | None) -> bool:
         return rows == 0 and not held
     now = pa.concat_tables([read_piece(layout, piece, layout.visible) for piece in pieces_of(held)])
     given = new.select(layout.visible)
-    return bool(now.cast(given.schema).equals(given))
+    return bool(_by_bits(now.cast(given.schema)).equals(_by_bits(given)))
+
+
+def _by_bits(rows: pa.Table) -> pa.Table:
+    """Return rows with their floats as whole numbers of the same bits: a NaN equals itself, and -0.0 is not 0.0."""
+    whole = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+    columns = [
+        pa.chunked_array([chunk.view(whole[column.type]) for chunk in column.chunks], whole[column.type])
+        if column.type in whole
+        else column
+        for column in rows.columns
+    ]
+    return pa.table(columns, rows.column_names)
 
 
 def _counts(held: list[Slice], new: pa.Table | None, is_changed: bool) -> PartitionCounts:

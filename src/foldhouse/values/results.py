@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import date, datetime
 from html import escape
+from typing import Any
 
 from foldhouse.values.window import Coverage
 
@@ -25,7 +26,7 @@ class Readable:
         for one in fields(self):  # type: ignore[arg-type]
             value = getattr(self, one.name)
             if isinstance(value, bool):
-                yield one.name, str(value)
+                yield from [(one.name, str(value))] if value or one.default is MISSING else []
             elif isinstance(value, float):
                 yield one.name, f"{value:.2f}"
             elif isinstance(value, int) and not one.name.endswith("_id"):
@@ -84,6 +85,8 @@ class Refreshed(Readable):
         coverage: the partitions that exist now.
         rows_read, files_read: rows and files of the sources that were read.
         rows_recomputed: source rows read again for keys that could not be merged.
+        full_recompute: whether the table was computed again from all rows of its sources, because following the changes
+            costs more; the commit contains only the rows that differ all the same.
         rows_written: new and changed rows.
         rows_carried: unchanged rows that were written again because their file was rewritten.
         rows_deleted: stored rows that changed or disappeared.
@@ -102,6 +105,7 @@ class Refreshed(Readable):
     rows_read: int = 0
     files_read: int = 0
     rows_recomputed: int = 0
+    full_recompute: bool = False
     rows_written: int = 0
     rows_carried: int = 0
     rows_deleted: int = 0
@@ -202,3 +206,107 @@ class Orphans(Readable):
     def bytes(self) -> int:
         """The size of all orphans together."""
         return sum(one.bytes for one in self.files)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key whose row is not what a batch job gives.
+
+    Args:
+        key: key column -> value.
+        found: column -> stored value; `None` if the table does not have the key.
+        expected: column -> value of the batch job; `None` if the table must not have the key.
+    """
+
+    key: dict[str, Any]
+    found: dict[str, Any] | None
+    expected: dict[str, Any] | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values are not equal; empty if one side has no row."""
+        if self.found is None or self.expected is None:
+            return ()
+        return tuple(name for name, value in self.found.items() if value != self.expected[name])
+
+
+@dataclass(frozen=True, repr=False)
+class FirstWrong(Readable):
+    """The first commit at which keys of a table are wrong.
+
+    Args:
+        snapshot_id: the commit.
+        committed_at: when it was made.
+        is_ours: whether foldhouse made it.
+        run_id: the run that made it; `None` for a commit of another tool.
+        last_right: the commit before it; `None` if no earlier commit can be computed again.
+        differences: the first wrong keys at this commit.
+    """
+
+    snapshot_id: int
+    committed_at: datetime
+    is_ours: bool
+    run_id: str | None
+    last_right: int | None
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class SourceLag(Readable):
+    """How far a table is behind one of its sources.
+
+    Args:
+        name: the source.
+        position: the snapshot id up to which it is folded; `None` if it had no snapshot.
+        commits_behind: commits of the source that are not folded; `None` if the position is not in its history, because
+            it was rolled back, dropped, or expired.
+        rows_behind: rows that these commits added, as their summaries count them.
+        seconds_behind: how long the oldest of them has been waiting.
+        sources: the same of the source's own sources, up to the streams.
+    """
+
+    name: str
+    position: int | None
+    commits_behind: int | None
+    rows_behind: int | None
+    seconds_behind: float | None
+    sources: tuple[SourceLag, ...] = ()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a commit of the source, or of a source above it, is not folded yet."""
+        return self.commits_behind != 0 or any(one.is_behind for one in self.sources)
+
+
+@dataclass(frozen=True, repr=False)
+class Verified(Readable):
+    """The result of comparing a table with a batch job of Spark.
+
+    Args:
+        table: the table's name.
+        snapshot_id: the commit that was compared.
+        position: source name -> the snapshot id up to which its rows were used.
+        share: the share of the keys that was compared.
+        columns: the compared columns.
+        unproven: columns that Spark cannot compute: those of `custom`, of maps, and `latest` of nested values.
+        wrong: the number of keys that differ.
+        differences: the first of them.
+        first_wrong: since when they differ; `None` if no key does, or it was not searched for.
+        seconds: the duration.
+    """
+
+    table: str
+    snapshot_id: int
+    position: dict[str, int | None]
+    share: float = 1.0
+    columns: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    wrong: int = 0
+    differences: tuple[Difference, ...] = ()
+    first_wrong: FirstWrong | None = None
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether no compared key differs."""
+        return not self.wrong

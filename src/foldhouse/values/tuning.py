@@ -34,11 +34,21 @@ class Tuning:
     """Reading a row's key to see that it is not wanted costs this share of folding it."""
     evaluated_rows: int = 1_000_000
     """Selected rows that are passed from this process to Spark's evaluation of `rows`: Spark reads more by itself."""
-    direct_rows: int = 4_000_000
+    direct_rows: int = 8_000_000
     """Selected rows for which direct logic is evaluated in this process: they are in memory at once. With 0, Spark
     evaluates them."""
     compared_rows: int = 2_000_000
     """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
+    cancelled_least_rows: int = 100_000
+    """So many added and removed rows of a source are compared with one another: fewer are looked up as they are."""
+    full_recompute_share: float = 0.7
+    """The table is computed again from all rows of its sources if a window reads more than this share of the rows which
+    that reads, its own among them."""
+    chosen_in_tasks_factor: int = 6
+    """In Spark's tasks, a chosen row costs so many times as much as a row of a full recompute: the earlier and the
+    present state are joined with the chosen keys, evaluated and subtracted."""
+    full_recompute_least_rows: int = 200_000
+    """Never for a window that reads no more rows than this: it takes no time either way."""
 
     # When a refresh writes files again
 
@@ -137,6 +147,9 @@ _BOUNDS = {
     "spilled_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),
+    "cancelled_least_rows": (0, _MOST),
+    "full_recompute_share": (0, _MOST),
+    "full_recompute_least_rows": (0, _MOST),
     "deleted_share": (-1, 2),
     "patience_spread_share": (0, 2),
     "patience_least_share": (0, 2),

@@ -23,6 +23,7 @@ from foldhouse.kernel.combine import (
     Combined,
     added_up,
     combine_summed,
+    compare_summed,
     lacking,
     newest_delete,
     summed,
@@ -87,6 +88,8 @@ class BucketJob:
         slices: partition -> its stored files.
         tuning: how many rows are in memory at once, and when files are rewritten.
         deleted_upto: the newest sequence of any delete folded earlier.
+        is_full_recompute: whether the rows are all rows of the table: they are folded alone, and what is stored is only
+            compared with the result. `emptied_buckets` then gives the buckets without a row.
     """
 
     plan: FoldPlan
@@ -94,6 +97,7 @@ class BucketJob:
     slices: Mapping[Partition, tuple[Slice, ...]] = field(repr=False)
     tuning: Tuning
     deleted_upto: tuple[Any, ...] | None = None
+    is_full_recompute: bool = False
 
 
 def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
@@ -195,6 +199,19 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     return results
 
 
+def emptied_buckets(job: BucketJob, results: Sequence[BucketResult]) -> list[BucketResult]:
+    """Return the results of the stored buckets for which a full recompute had no row: all their files go."""
+    folded = {one.partition for one in results if one.bucket not in (NULL_KEY, NULL_SEQUENCE)}
+    emptied = []
+    for partition, slices in job.slices.items():
+        if partition not in folded:
+            stored = StoredRows(job.plan.key_names, job.layout, slices, job.tuning)
+            paths = dict.fromkeys(path for one in slices for path in (one.file.path, *one.deletes))
+            bucket = json.dumps(list(partition.values))
+            emptied.append(BucketResult(bucket, removed=tuple(paths), rows_deleted=stored.rows))
+    return emptied
+
+
 def _replaced_in(replaced: pl.DataFrame, first: int, files: int) -> pl.DataFrame:
     """Return the replaced rows of one bucket, with `__file` counted over its own files."""
     if replaced.is_empty() or not files:  # a query for each of thousands of new buckets would take seconds
@@ -234,11 +251,16 @@ def _combined(
         )
         assert own is not None
         assert kept is not None
-        if kept.is_empty():
+        if kept.is_empty() and not job.is_full_recompute:
             continue
-        keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
         is_summed = SIGNED in own.columns
         sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
+        if job.is_full_recompute:
+            state = _whole_state(job, stored, first)
+            state = state if pieces == 1 else state.filter(_piece(job.plan, pieces) == number)
+            found.append(compare_summed(job.plan, state, sums))
+            continue
+        keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
         again = None if full is None else full.drop(BUCKET)
         state = _state_of(job, {b: one for b, one in stored.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
@@ -249,6 +271,16 @@ def _combined(
 def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
     # The same key is in the same piece in every frame, because the hash depends on its values alone.
     return pl.struct(plan.key_names).hash() % pieces
+
+
+def _whole_state(job: BucketJob, stored: Mapping[str, StoredRows], first: Mapping[str, int]) -> pl.DataFrame:
+    """Read all stored rows of some buckets."""
+    columns, parts = job.plan.table_schema.names, []
+    for bucket, one in stored.items():
+        numbers = range(len(one.slices))
+        rows = one.rows_of(numbers, [one.gone(number) for number in numbers], columns)
+        parts += [part.of_all(first[bucket]) for part in rows]
+    return framed(job.plan, job.layout, parts, columns).select(*columns, FILE, ROW_POSITION)
 
 
 def _state_of(

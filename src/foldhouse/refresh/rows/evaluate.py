@@ -27,6 +27,7 @@ from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of, frame_of_arrow
+from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
@@ -91,6 +92,16 @@ class Logic:
 
     @cached_property
     def _known(self) -> dict[tuple[int, str, Choices], Picked]:
+        return {}
+
+    @cached_property
+    def changed(self) -> dict[tuple[int, tuple[int, ...]], tuple[list[Piece], pl.DataFrame]]:
+        """Place and ids of pieces -> the pieces, and the rows that differ; see `foldhouse.refresh.rows.cancelled`."""
+        return {}
+
+    @cached_property
+    def _selected(self) -> dict[tuple[int, int], tuple[Evaluation, int, bool]]:
+        """Id of an evaluation and place -> the evaluation, its selected rows, and whether they are in `_known`."""
         return {}
 
     @cached_property
@@ -172,19 +183,68 @@ def can_be_picked(logic: Logic, evaluations: Sequence[Evaluation], most: int) ->
     for one in evaluations:
         for place, choices in enumerate(one.choices):
             if choices:
-                rows = picked_rows(logic, place, one.pieces[place], choices, most)
-                if rows is None:
+                rows, are_read = _rows_selected(logic, one, place, most)
+                most -= rows
+                if most < 0 or not are_read:
                     return False
-                most -= rows.height
     return True
+
+
+def rows_to_evaluate(logic: Logic, evaluations: Sequence[Evaluation], most: int) -> int:
+    """Estimate how many rows evaluations read, with their choices.
+
+    Args:
+        logic: the logic of the table.
+        evaluations: with choices or without.
+        most: the number of selected rows up to which they are counted; of more, a part is read, and its share counts.
+    """
+    rows = 0
+    for one in evaluations:
+        for place, choices in enumerate(one.choices):
+            further = one.besides_of(place)
+            if choices:
+                selected, _ = _rows_selected(logic, one, place, most)
+                rows, most = rows + selected, max(0, most - selected)
+            else:
+                further = [*one.pieces[place], *further]
+            rows += sum(rows_of_piece(logic.layouts[place], piece) for piece in further)
+    return rows
+
+
+def _rows_selected(logic: Logic, evaluation: Evaluation, place: int, most: int) -> tuple[int, bool]:
+    """Return how many rows of a source an evaluation selects, and whether they were all read: not if more than `most`.
+
+    Then the number is an estimate.
+    """
+    label = (id(evaluation), place)
+    if label not in logic._selected:
+        choices = evaluation.choices[place]
+        pieces = admitted(logic, place, evaluation.pieces[place], choices)
+        looked = found = 0
+        for some in _at_once(pieces):
+            frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
+            looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
+            if found > most:
+                logic._known.clear()
+                break
+        share = found / looked if looked else 0
+        estimate = found if found <= most else int(share * sum(piece.file.rows for piece in pieces))
+        logic._selected[label] = (evaluation, estimate, found <= most)
+    _, rows, are_read = logic._selected[label]
+    return rows, are_read
+
+
+def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    for first in range(0, len(pieces), _PICKED_AT_ONCE):
+        yield pieces[first : first + _PICKED_AT_ONCE]
 
 
 def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> pl.DataFrame | None:
     """Return the rows of a source that choices select; `None` if they are more than `most`, of which few are read."""
     pieces = admitted(logic, place, pieces, choices)
     found: list[pl.DataFrame] = []
-    for first in range(0, len(pieces), _PICKED_AT_ONCE):
-        found += in_threads(lambda piece: logic.pick(place, piece, choices), pieces[first : first + _PICKED_AT_ONCE])
+    for some in _at_once(pieces):
+        found += in_threads(lambda piece: logic.pick(place, piece, choices), some)
         if sum(frame.height for frame in found) > most:
             logic._known.clear()
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from foldhouse.errors import InvalidData
 from foldhouse.refresh.bucket.fold import BUCKET, BucketResult, with_bucket
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
 from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here
 from foldhouse.refresh.run.on_spark import fold_groups, is_read_as_it_is, reading_of, rows_of_run
@@ -29,9 +30,9 @@ from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, t
 from foldhouse.storage.private import private_folder
 
 
-def can_be_spilled(run: Run) -> bool:
+def can_be_spilled(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     """Whether all rows to fold can be read from the files as they are; see `is_read_as_it_is`."""
-    return all(is_read_as_it_is(run.logic, one) for one in run.evaluations)
+    return all(is_read_as_it_is(logic, one) for one in evaluations)
 
 
 def fold_spilled(run: Run) -> list[BucketResult]:

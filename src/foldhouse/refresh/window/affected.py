@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.shape import Branch, Shape
+from foldhouse.refresh.rows.cancelled import changed_rows, has_equals, rows_changed
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
-from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Live, LivePieces, Piece
 from foldhouse.storage.threads import in_threads
@@ -195,9 +195,7 @@ def _linear_pieces(logic: Logic, place: int, pieces: Sequence[Piece], coverage: 
 def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
     """Return, per source, choices of the rows that may differ between two states of the sources."""
     shape, places = logic.compiled.shape, range(len(deltas))
-    layouts = logic.layouts
-    looked_through = sum(rows_of_piece(layouts[p], piece) for p in places for piece in deltas[p])
-    if looked_through > logic.tuning.compared_rows or not any(states[-1]):
+    if not any(states[-1]) or sum(rows_changed(logic, p, deltas[p]) for p in places) > logic.tuning.compared_rows:
         return _unchosen(logic)
     if shape.is_linear:
         ids = [event_id_of(logic, place) for place in places]
@@ -216,7 +214,7 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
     """Choose the rows of a tree that can meet a changed row of any source."""
     shape = logic.compiled.shape
     if _is_linear(logic, shape.root, deltas):
-        return _joining(logic, (), [deltas[shape.root]], list(states.values()))
+        return _joining(logic, None, list(states.values()), changed_rows(logic, shape.root, deltas[shape.root]))
     wanted: dict[int, list[Choice]] = {}
     for branch in shape.branches:
         if deltas[branch.place]:
@@ -225,7 +223,8 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
     ids, own = event_id_of(logic, shape.root), deltas[shape.root]
     if ids and own:
         wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, own, states, ids))
-    return _tree_choices(logic, wanted, list(states.values()), () if ids else own)
+    besides = changed_rows(logic, shape.root, own) if own and not ids else None
+    return _tree_choices(logic, wanted, list(states.values()), besides)
 
 
 def _other_side(branch: Branch, keys: pl.DataFrame) -> Choice:
@@ -239,7 +238,10 @@ def _linked(shape: Shape, parent: int) -> tuple[str, ...]:
 
 
 def _tree_choices(
-    logic: Logic, wanted: Mapping[int, Sequence[Choice]], states: Sequence[States], besides: Sequence[Piece] = ()
+    logic: Logic,
+    wanted: Mapping[int, Sequence[Choice]],
+    states: Sequence[States],
+    besides: pl.DataFrame | None = None,
 ) -> Choices:
     """Choose the rows of each source that can be in one output row with wanted rows of any source.
 
@@ -259,37 +261,33 @@ def _tree_choices(
         if branch.place in reached:
             keys = _values_in_files(logic, branch.place, states, branch.columns, tuple(reached[branch.place]))
             reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
-    roots = [state[shape.root] for state in states]
-    return _joining(logic, _selecting(reached[shape.root]), roots, states, besides)
+    return _joining(logic, _selecting(reached[shape.root]), states, besides)
 
 
 def _joining(
-    logic: Logic,
-    chosen: tuple[Choice, ...],
-    roots: Sequence[Sequence[Piece]],
-    states: Sequence[States],
-    besides: Sequence[Piece] = (),
+    logic: Logic, chosen: tuple[Choice, ...] | None, states: Sequence[States], besides: pl.DataFrame | None = None
 ) -> Choices:
     """Choose the rows of a tree's branches that join rows of its root, in any of the states.
 
     Args:
         logic: the logic of the table.
-        chosen: choices of rows of the root; all rows without a choice.
-        roots: the pieces of the root to choose from.
-        states: the states of the other sources.
-        besides: pieces of the root of which all rows count.
+        chosen: choices of rows of the root; `None` if only `besides` counts.
+        states: the states of the sources.
+        besides: rows of the root that count beside the chosen ones.
     """
     shape = logic.compiled.shape
-    found = {shape.root: chosen}
+    found = {shape.root: chosen or ()}
     for parent in dict.fromkeys(branch.parent for branch in shape.branches):
         if parent not in found:
             continue
-        pieces = roots if parent == shape.root else [state[parent] for state in states]
-        rows = _selected(logic, parent, pieces, found[parent])
-        if rows is None:
-            continue
-        if besides and parent == shape.root:
-            rows = pl.concat([rows, rows_of(logic, parent, besides, ())])
+        rows = besides
+        if parent != shape.root or chosen is not None:
+            rows = _selected(logic, parent, [state[parent] for state in states], found[parent])
+            if rows is None:
+                continue
+            if besides is not None and parent == shape.root:
+                rows = pl.concat([rows.select(logic.compiled.needed[parent]), besides])
+        assert rows is not None
         for branch in (one for one in shape.branches if one.parent == parent):
             pairs = zip(branch.parent_columns, branch.columns, strict=True)
             values = rows.select([pl.col(ours).alias(theirs) for ours, theirs in pairs])
@@ -319,13 +317,20 @@ def _changed(
     """Return the values of some columns in the changed rows of a source, and in all deliveries of the same events."""
     ids = event_id_of(logic, place)
     if not ids:
-        return Choice(columns, _values(logic, place, delta, columns))
+        return Choice(columns, _changed_values(logic, place, delta, columns))
     events = Choice(ids, _values(logic, place, delta, ids))
     if set(columns) <= set(ids):
         return Choice(columns, events.keys.select(columns).unique())
     deliveries = [admitted(logic, place, state[place], (events,)) for state in states.values()]
     found = [_values(logic, place, pieces, columns, (events,)) for pieces in deliveries]
     return Choice(columns, pl.concat(found).unique())
+
+
+def _changed_values(logic: Logic, place: int, delta: list[Piece], columns: tuple[str, ...]) -> pl.DataFrame:
+    """Return the distinct values of some columns in the rows that differ."""
+    if not has_equals(logic, place, delta) or not set(columns) <= set(logic.compiled.needed[place]):
+        return _values(logic, place, delta, columns)
+    return changed_rows(logic, place, delta).select(columns).unique()
 
 
 def _values(

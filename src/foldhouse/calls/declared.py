@@ -1,0 +1,22 @@
+"""Finds the tables that a package declares."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from foldhouse.values.definition import Table
+
+
+def tables_in(package: ModuleType) -> list[Table]:
+    """Return the tables that a module, or the modules of a package, have as variables; each value once, by name."""
+    inside = [one.name for one in pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")]
+    modules = [package, *(importlib.import_module(one) for one in inside)]
+    values: list[object] = []
+    for module in modules:
+        for value in vars(module).values():
+            # Only plain lists and tuples: classes derived from these may refuse to be iterated, as Dagster's do.
+            values += value if type(value) in (list, tuple) else [value]
+    found = {id(value): value for value in values if isinstance(value, Table)}
+    return sorted(found.values(), key=lambda table: table.name)

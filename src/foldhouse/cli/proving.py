@@ -1,0 +1,138 @@
+"""The commands that prove: is a table what another engine computes from its sources?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from foldhouse.cli.declared import declared, declared_option
+from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.values.results import Difference, FirstWrong, Verified
+
+FOUND_WRONG = 1
+"""The exit code if the table is wrong."""
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="The share of the keys to compare; always the same ones.",
+)
+@click.option("--no-search", is_flag=True, help="Do not search for the first wrong commit.")
+@declared_option
+@lake_option
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context, name: str, share: float, no_search: bool, package: str, folder: Path, as_json: bool
+) -> None:
+    """Compare a table with what Spark computes from all rows of its sources, as a batch job.
+
+    Both are taken at the position of the table's head, so events that were not folded yet do not matter. If a key is
+    wrong, its history is searched for the first commit where it was; that takes as many further batch jobs over these
+    keys as the number of commits has bits. The command ends with 1 if a key is wrong.
+    """
+    table = declared(name, package)
+    with opened(folder) as lake, stderr().status(f"computing {name} with Spark"):
+        known(lake, name)
+        found = lake.verify(table, share=share, search=not no_search)
+    if as_json:
+        print_rows([], [_plain(found)], as_json=True)
+    else:
+        _say(found)
+    if not found.passed:
+        ctx.exit(FOUND_WRONG)
+
+
+def _say(found: Verified) -> None:
+    sources = ", ".join(f"{name}@{at}" for name, at in found.position.items())
+    keys = "every key" if found.share == 1 else f"every compared key ({found.share:g} of all)"
+    unproven = f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
+    if found.passed:
+        click.echo(
+            f"{found.table}: at snapshot {found.snapshot_id}, {keys} is what Spark computes from {sources}{unproven}"
+        )
+        return
+    wrong = "1 key is" if found.wrong == 1 else f"{found.wrong:,} keys are"
+    click.echo(
+        f"{found.table}: at snapshot {found.snapshot_id}, {wrong} not what Spark computes from {sources}{unproven}"
+    )
+    _print_differences(found.differences)
+    if found.first_wrong is not None:
+        _say_since(found.table, found.first_wrong)
+
+
+def _say_since(table: str, first: FirstWrong) -> None:
+    by = f"run {first.run_id}" if first.is_ours else "another tool than foldhouse"
+    click.echo(f"\nfirst wrong at snapshot {first.snapshot_id}, {moment_of(first.committed_at)}, by {by}")
+    _print_differences(first.differences)
+    if first.last_right is None:
+        click.echo(f"no earlier commit can be computed again; `foldhouse rebuild {table}` folds the table anew")
+    else:
+        click.echo(
+            f"right at snapshot {first.last_right}: `foldhouse rollback {table} --to {first.last_right}` and a refresh "
+            f"mend it, or `foldhouse rebuild {table}`"
+        )
+
+
+def _print_differences(differences: Sequence[Difference]) -> None:
+    rows = [
+        {
+            "key": ", ".join(f"{name}={text_of(value)}" for name, value in one.key.items()),
+            "column": name,
+            "found": found,
+            "expected": expected,
+        }
+        for one in differences
+        for name, found, expected in _cells(one)
+    ]
+    columns = [Column("key"), Column("column"), Column("found", is_whole=False), Column("expected", is_whole=False)]
+    print_rows(columns, rows, as_json=False)
+
+
+def _cells(one: Difference) -> list[tuple[str, str, str]]:
+    if one.found is None or one.expected is None:
+        sides = ("no row" if side is None else "a row" for side in (one.found, one.expected))
+        return [("", *sides)]  # type: ignore[list-item]
+    return [(name, _text(one.found[name]), _text(one.expected[name])) for name in one.columns]
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else text_of(value)
+
+
+def _plain(found: Verified) -> dict[str, Any]:
+    first = found.first_wrong
+    return {
+        "table": found.table,
+        "passed": found.passed,
+        "snapshot_id": str(found.snapshot_id),
+        "position": {name: None if at is None else str(at) for name, at in found.position.items()},
+        "share": found.share,
+        "columns": list(found.columns),
+        "unproven": list(found.unproven),
+        "wrong": found.wrong,
+        "differences": [_plain_difference(one) for one in found.differences],
+        "first_wrong": None
+        if first is None
+        else {
+            "snapshot_id": str(first.snapshot_id),
+            "committed_at": moment_of(first.committed_at),
+            "is_ours": first.is_ours,
+            "run_id": first.run_id,
+            "last_right": None if first.last_right is None else str(first.last_right),
+            "differences": [_plain_difference(one) for one in first.differences],
+        },
+    }
+
+
+def _plain_difference(one: Difference) -> dict[str, Any]:
+    return {"key": plain(one.key), "found": plain(one.found), "expected": plain(one.expected)}

@@ -1,0 +1,121 @@
+"""Lag on the page: an asset check for each table, and a sensor that keeps it true whoever commits.
+
+| what happens | the check `up_to_date` of a table |
+|---|---|
+| a run folds it | passes, if the check is part of the run |
+| anybody commits to a source of it, or to a source of that | warns, at the next look of the sensor |
+| anybody folds it up to there | passes, at the next look of the sensor |
+
+Dagster's own staleness knows only what its runs did. This reads positions and histories, and no rows.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from foldhouse.dagster.report import key_of
+from foldhouse.dagster.resources import LakeOpener
+from foldhouse.reading.lag import in_short
+from foldhouse.values.definition import Table
+from foldhouse.values.results import SourceLag
+
+UP_TO_DATE = "up_to_date"
+_DESCRIPTION = "Every commit of its sources is folded, and every commit of theirs."
+
+Lag = tuple[SourceLag, ...]
+
+
+def lag_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetChecksDefinition:
+    """Make the asset check `up_to_date` of a table: it warns while a commit of a source is not folded.
+
+    Args:
+        table: the declaration.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.asset_check(
+        asset=key_of(table.name),
+        name=UP_TO_DATE,
+        description=_DESCRIPTION,
+        required_resource_keys={lake_resource_key},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        return dg.AssetCheckResult(**_outcome(opener.open().lag(table)))
+
+    return check
+
+
+def lag_sensor(
+    name: str, tables: Sequence[Table], *, every_seconds: int = 30, lake_resource_key: str = "lake"
+) -> dg.SensorDefinition:
+    """Make a sensor that reports the check `up_to_date` of tables whenever its outcome changes; it starts no run.
+
+    It is on by default. A table that was never folded is not reported.
+
+    Args:
+        name: the sensor's name.
+        tables: the declarations; each has a `lag_check`.
+        every_seconds: between two looks, at least.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=every_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Reports which tables are behind their sources, whoever committed.",
+        required_resource_keys={lake_resource_key},
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        lags, seen = opener.open().lags(), _seen(context.cursor)
+        found = {table.name: lags[table.name] for table in tables if lags.get(table.name)}
+        states = {name: _state(lag) for name, lag in found.items()}
+        changed = [name for name, state in states.items() if seen.get(name) != state]
+        if not changed:
+            return dg.SensorResult(skip_reason=f"no lag of {len(found)} tables changed")
+        return dg.SensorResult(asset_events=list(_evaluations(found, changed)), cursor=json.dumps(states))
+
+    return look
+
+
+def _evaluations(found: dict[str, Lag], names: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+    for name in names:
+        yield dg.AssetCheckEvaluation(asset_key=key_of(name), check_name=UP_TO_DATE, **_outcome(found[name]))
+
+
+def _outcome(lag: Lag) -> dict[str, Any]:
+    """Return the outcome of a check, as results and evaluations take it."""
+    late = [one for one in _all(lag) if one.is_behind]
+    known = [one for one in late if one.seconds_behind is not None]
+    return {
+        "passed": not late,
+        "severity": dg.AssetCheckSeverity.WARN,
+        "description": in_short(lag),
+        "metadata": {
+            "commits_behind": sum(one.commits_behind or 0 for one in known),
+            "rows_behind": sum(one.rows_behind or 0 for one in known),
+            "seconds_behind": round(max((one.seconds_behind or 0 for one in known), default=0), 3),
+        },
+    }
+
+
+def _all(lag: Lag) -> Iterator[SourceLag]:
+    for one in lag:
+        yield one
+        yield from _all(one.sources)
+
+
+def _state(lag: Lag) -> str:
+    return in_short(lag)
+
+
+def _seen(cursor: str | None) -> dict[str, str]:
+    try:
+        seen = json.loads(cursor or "{}")
+    except ValueError:
+        return {}
+    return seen if isinstance(seen, dict) else {}

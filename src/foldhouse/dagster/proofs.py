@@ -1,0 +1,73 @@
+"""Proofs as asset checks: a table is what a batch job of Spark computes from all rows of its sources."""
+
+import dagster as dg
+
+from foldhouse.dagster.report import key_of
+from foldhouse.dagster.resources import LakeOpener
+from foldhouse.values.definition import Table
+from foldhouse.values.results import Verified
+
+EQUALS_BATCH = "equals_batch"
+
+
+def proof_check(table: Table, *, share: float = 1.0, lake_resource_key: str = "lake") -> dg.AssetChecksDefinition:
+    """Make the asset check `equals_batch` of a table, as `Lake.verify` compares it.
+
+        proof_check(customers, share=0.1)   -> a tenth of the customers, always the same ones
+
+    A failed check names the wrong keys, and the first commit and run at which they were wrong. It reads all rows of the
+    sources, and runs whenever the asset does; for a check of its own cadence, select it in a job of its own.
+
+    Args:
+        table: the declaration.
+        share: the share of the keys to compare.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.asset_check(
+        asset=key_of(table.name),
+        name=EQUALS_BATCH,
+        description="The table is what Spark computes, as a batch job, from all rows of its sources at its position.",
+        required_resource_keys={lake_resource_key},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        found = opener.open().verify(table, share=share)
+        return dg.AssetCheckResult(passed=found.passed, description=_said(found), metadata=_metadata(found))
+
+    return check
+
+
+def _said(found: Verified) -> str:
+    if found.passed:
+        return ""
+    first = found.first_wrong
+    keys = "1 key is wrong" if found.wrong == 1 else f"{found.wrong:,} keys are wrong"
+    if first is None:
+        return keys
+    by = f"run {first.run_id}" if first.is_ours else "another tool than foldhouse"
+    return f"{keys}, first at snapshot {first.snapshot_id} by {by}"
+
+
+def _metadata(found: Verified) -> dict[str, dg.MetadataValue]:
+    metadata: dict[str, dg.MetadataValue] = {
+        "snapshot_id": dg.MetadataValue.text(str(found.snapshot_id)),
+        "wrong_keys": dg.MetadataValue.int(found.wrong),
+        "share": dg.MetadataValue.float(found.share),
+        "columns": dg.MetadataValue.text(", ".join(found.columns)),
+        "unproven": dg.MetadataValue.text(", ".join(found.unproven)),
+        "seconds": dg.MetadataValue.float(round(found.seconds, 3)),
+    }
+    first = found.first_wrong
+    if first is not None:
+        metadata["first_wrong_snapshot_id"] = dg.MetadataValue.text(str(first.snapshot_id))
+        metadata["last_right_snapshot_id"] = dg.MetadataValue.text(str(first.last_right or "none that can be computed"))
+        if first.run_id is not None:
+            metadata["first_wrong_run"] = dg.MetadataValue.text(first.run_id)
+    if found.differences:
+        records = [
+            dg.TableRecord({"key": str(one.key), "found": str(one.found), "expected": str(one.expected)})
+            for one in found.differences
+        ]
+        metadata["differences"] = dg.MetadataValue.table(records)
+    return metadata

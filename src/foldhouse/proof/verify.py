@@ -1,0 +1,195 @@
+"""Compare a table with a batch job over all rows of its sources, and find the first commit where the two differ.
+
+Both are read at one snapshot of the table and at the position that its commit recorded, so later events do not matter.
+If keys differ, the history of the table is searched by halves: at each commit, only these keys are computed again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame
+
+from foldhouse.errors import UnknownSnapshot
+from foldhouse.heads.head import is_ours
+from foldhouse.logic.compiled import Compiled
+from foldhouse.proof.aggregates import aggregates_of
+from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, side_of, source_rows, stored_rows
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.schema import Layout
+from foldhouse.values.definition import Table
+from foldhouse.values.metadata_names import COVERAGE, DECLARATION, DEFINITION, POSITION, RUN_ID
+from foldhouse.values.results import Difference, FirstWrong, Verified
+from foldhouse.values.window import Coverage, Position, positions_from_json
+
+SHOWN = 20
+_FOLLOWED = 1_000
+"""Keys that are followed through the history: more would make each step as dear as the whole table."""
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """A commit of the table with the position that it has: its own, or that of the last commit of ours before it."""
+
+    snapshot: Snapshot
+    positions: dict[str, Position]
+    coverage: Coverage
+
+    @property
+    def id(self) -> int:
+        """The id of its snapshot."""
+        return self.snapshot.snapshot_id
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """A table, its sources, and everything that computes it again."""
+
+    workshop: Workshop
+    table: Table
+    iceberg: IcebergTable
+    sources: Sequence[IcebergTable]
+
+    def compiled(self, commit: _Commit) -> Compiled:
+        """Return the declaration, compiled against the columns that the sources had at a commit."""
+        layouts = [
+            Layout.of_head(source) if at is None else Layout.of(source, at)
+            for source, at in zip(self.sources, self.positions(commit), strict=True)
+        ]
+        return self.workshop.compiled(self.table, layouts)
+
+    def positions(self, commit: _Commit) -> list[int | None]:
+        """Return the snapshot of each source that a commit has folded."""
+        return [commit.positions[source.name].snapshot_id for source in self.table.sources]
+
+    def wrong(self, commit: _Commit, wanted: Wanted) -> DataFrame:
+        """Return the keys that differ at a commit, as `compared` does."""
+        session, compiled = self.workshop.session(), self.compiled(commit)
+        pairs = zip(self.table.sources, self.sources, self.positions(commit), strict=True)
+        frames = [source_rows(session, source, iceberg, at) for source, iceberg, at in pairs]
+        keys = compiled.plan.key_names
+        names = [*keys, *aggregates_of(compiled.plan, compiled.fold)]
+        have = stored_rows(session, self.iceberg, commit.id, names, keys, wanted)
+        return compared(have, batch(compiled, frames, commit.coverage, wanted), keys)
+
+
+def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float, *, search: bool) -> Verified:
+    """Compare a table with Spark's batch answer; see `Lake.verify`."""
+    started = time.monotonic()
+    sources = [workshop.catalog.load_table(source.name) for source in table.sources]
+    proof = _Proof(workshop, table, iceberg, sources)
+    with translating_spark_errors(table.name):
+        commits = _commits(proof)
+        head = next(commits)
+        if reason := _unreadable(proof, head):
+            raise UnknownSnapshot(f"{table.name} cannot be verified: {reason}")
+        compiled = proof.compiled(head)
+        wrong = proof.wrong(head, Wanted(share)).persist()
+        try:
+            count = wrong.count()
+            differing = wrong.limit(_FOLLOWED).toArrow()
+        finally:
+            wrong.unpersist()
+        columns = tuple(name for name in compiled.plan.outputs if name in aggregates_of(compiled.plan, compiled.fold))
+        first = None
+        if count and search:
+            keys = _keys(compiled, differing)
+            first = _first_wrong(proof, head, commits, Wanted(keys=keys))
+    return Verified(
+        table=table.name,
+        snapshot_id=head.id,
+        position={name: one.snapshot_id for name, one in head.positions.items()},
+        share=share,
+        columns=columns,
+        unproven=tuple(name for name in compiled.plan.outputs if name not in columns),
+        wrong=count,
+        differences=_differences(compiled, differing),
+        first_wrong=first,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _keys(compiled: Compiled, rows: pa.Table) -> pa.Table:
+    return rows.select(compiled.plan.key_names).combine_chunks()
+
+
+def _commits(proof: _Proof) -> Iterator[_Commit]:
+    """Yield the commits of the table that its present definition made, newest first, with foreign ones among them."""
+    behind = list(lineage(proof.iceberg, proof.iceberg.current_snapshot()))
+    ours = [one for one in behind if is_ours(one)]
+    if not ours:
+        raise UnknownSnapshot(f"{proof.table.name} was never folded; run `foldhouse backfill`, or lake.refresh(...)")
+    definition = _definition(ours[0])
+    for place, one in enumerate(behind):
+        said = next((older for older in behind[place:] if is_ours(older)), None)
+        if said is None or _definition(said) != definition or said.summary is None:
+            return
+        summary = said.summary.additional_properties
+        yield _Commit(one, positions_from_json(summary[POSITION]), Coverage.parse(summary[COVERAGE]))
+
+
+def _definition(snapshot: Snapshot) -> tuple[str | None, str | None]:
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    said = summary.get(DECLARATION)
+    return (said, None) if said else (None, summary.get(DEFINITION))
+
+
+def _unreadable(proof: _Proof, commit: _Commit) -> str:
+    """Return why a commit cannot be computed again; empty if it can."""
+    for source, iceberg in zip(proof.table.sources, proof.sources, strict=True):
+        position = commit.positions.get(source.name)
+        if position is None:
+            return f"its commit {commit.id} has no position in {source.name}; the declaration has other sources"
+        if position.uuid != str(iceberg.metadata.table_uuid):
+            return f"{source.name} was dropped and created again since; run `foldhouse rebuild {proof.table.name}`"
+        if position.snapshot_id is not None and snapshot_of(iceberg, position.snapshot_id) is None:
+            return f"its position {position.snapshot_id} is no longer in the history of {source.name}"
+    return ""
+
+
+def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], wanted: Wanted) -> FirstWrong:
+    """Find the commit from which on some keys are wrong, in as many steps as the number of commits has bits."""
+    commits = [head]
+    for one in older:
+        if _unreadable(proof, one):
+            break
+        commits.append(one)
+    # The commit at `wrong` is, and the one at `right` is not; that of the head is wrong, and none is beyond the oldest.
+    wrong, right = 0, len(commits)
+    while right - wrong > 1:
+        middle = (wrong + right) // 2
+        if proof.wrong(commits[middle], wanted).isEmpty():
+            right = middle
+        else:
+            wrong = middle
+    found = commits[wrong]
+    keys = proof.wrong(found, wanted).limit(SHOWN).toArrow()
+    summary = {} if found.snapshot.summary is None else found.snapshot.summary.additional_properties
+    return FirstWrong(
+        snapshot_id=found.id,
+        committed_at=datetime.fromtimestamp(found.snapshot.timestamp_ms / 1000, UTC),
+        is_ours=is_ours(found.snapshot),
+        run_id=summary.get(RUN_ID) if is_ours(found.snapshot) else None,
+        last_right=commits[right].id if right < len(commits) else None,
+        differences=_differences(proof.compiled(found), keys),
+    )
+
+
+def _differences(compiled: Compiled, rows: pa.Table) -> tuple[Difference, ...]:
+    keys = compiled.plan.key_names
+    names = [name for name in compiled.plan.outputs if side_of(HAVE, name) in rows.column_names]
+    return tuple(
+        Difference(
+            {name: row[name] for name in keys},
+            *({name: row[side_of(side, name)] for name in names} if row[side] else None for side in (HAVE, WANT)),
+        )
+        for row in rows.slice(0, SHOWN).to_pylist()
+    )

@@ -1,0 +1,100 @@
+"""How far each table is behind its sources, and these behind theirs, up to the streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
+
+from foldhouse.storage.history import lineage
+from foldhouse.values.metadata_names import POSITION
+from foldhouse.values.results import SourceLag
+from foldhouse.values.window import positions_from_json
+
+
+@dataclass
+class Lags:
+    """The histories of a lake's tables, each read once.
+
+    Args:
+        load: the name of a table -> the table; `None` if there is none.
+        now_ms: the time from which seconds are counted, in ms since 1970.
+    """
+
+    load: Callable[[str], IcebergTable | None]
+    now_ms: int
+    _histories: dict[str, list[Snapshot] | None] = field(default_factory=dict)
+
+    def sources(self, name: str, above: tuple[str, ...] = ()) -> tuple[SourceLag, ...]:
+        """Return how far a table is behind each of its sources; a stream has none.
+
+        Args:
+            name: the table.
+            above: the tables on the way to it, so that no circle is followed.
+        """
+        history = self._history(name) or []
+        said = (one.summary.additional_properties.get(POSITION) for one in history if one.summary is not None)
+        position = next((text for text in said if text), None)
+        positions = {} if position is None else positions_from_json(position)
+        return tuple(self._behind(source, one.snapshot_id, (*above, name)) for source, one in positions.items())
+
+    def _behind(self, source: str, position: int | None, above: tuple[str, ...]) -> SourceLag:
+        # Tables folded from each other in a circle would have no end.
+        sources = () if source in above[:-1] else self.sources(source, above)
+        history = self._history(source)
+        ids = [] if history is None else [one.snapshot_id for one in history]
+        if history is None or (position is not None and position not in ids):
+            return SourceLag(source, position, None, None, None, sources)
+        waiting = history[: len(ids) if position is None else ids.index(position)]
+        rows = sum(map(_rows_added, waiting))
+        seconds = max(0.0, (self.now_ms - waiting[-1].timestamp_ms) / 1000) if waiting else 0.0
+        return SourceLag(source, position, len(waiting), rows, seconds, sources)
+
+    def _history(self, name: str) -> list[Snapshot] | None:
+        """Return the commits of a table, newest first; `None` if there is no such table."""
+        if name not in self._histories:
+            iceberg = self.load(name)
+            self._histories[name] = None if iceberg is None else list(lineage(iceberg, iceberg.current_snapshot()))
+        return self._histories[name]
+
+
+def _rows_added(snapshot: Snapshot) -> int:
+    """Return the number of added rows in a summary; 0 if another tool wrote something else."""
+    said = "" if snapshot.summary is None else snapshot.summary.additional_properties.get("added-records", "")
+    return int(said) if said.isascii() and said.isdigit() else 0
+
+
+def in_short(sources: tuple[SourceLag, ...]) -> str:
+    """Describe in one line how far a table is behind.
+
+    2 commits behind s.orders; up to date with s.rates
+    up to date with s.orders, which is 3 commits behind s.events
+    """
+    behind = [one for one in sources if one.commits_behind != 0]
+    level = [one for one in sources if one.commits_behind == 0]
+    stale = [one for one in level if one.is_behind]
+    fresh = [one.name for one in level if not one.is_behind]
+    said = [_lag(one) + _above(one) for one in behind]
+    said += [f"up to date with {one.name}{_above(one)}" for one in stale]
+    return "; ".join(said + ([f"up to date with {', '.join(fresh)}"] if fresh else []))
+
+
+def _lag(one: SourceLag) -> str:
+    behind = one.commits_behind
+    if behind is None:
+        return f"elsewhere in {one.name}"
+    return f"{behind} commit{'s' if behind > 1 else ''} behind {one.name}"
+
+
+def _above(one: SourceLag) -> str:
+    """Describe how far a source is behind its own sources; empty if it is not."""
+    late = [source for source in one.sources if source.is_behind]
+    if not late:
+        return ""
+    texts = [
+        f"{_lag(source) if source.commits_behind != 0 else f'up to date with {source.name}'}{_above(source)}"
+        for source in late
+    ]
+    return f", which is {' and '.join(texts)}"

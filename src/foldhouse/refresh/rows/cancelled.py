@@ -1,0 +1,77 @@
+"""The rows of a source that differ between two of its states.
+
+A file that a refresh or a compaction wrote again is one removed and one added file, and most of their rows are equal.
+Rows that are equal in all columns that can change the table cancel, partition by partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from foldhouse.kernel.plan import WEIGHT
+from foldhouse.refresh.rows.evaluate import Logic, rows_of
+from foldhouse.storage.deleted import rows_of_piece
+from foldhouse.storage.live import Piece
+from foldhouse.storage.threads import in_threads
+
+_ZERO = "__is_negative_zero_"
+
+
+def rows_changed(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
+    """Return how many rows of a source were added or removed; of many, equal ones do not count."""
+    return changed_rows(logic, place, delta).height if has_equals(logic, place, delta) else _rows(logic, place, delta)
+
+
+def has_equals(logic: Logic, place: int, delta: Sequence[Piece]) -> bool:
+    """Whether so many rows were both added and removed that a file was probably written again."""
+    is_mixed = len({piece.weight for piece in delta}) > 1
+    return is_mixed and _rows(logic, place, delta) >= logic.tuning.cancelled_least_rows
+
+
+def _rows(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
+    return sum(rows_of_piece(logic.layouts[place], piece) for piece in delta)
+
+
+def changed_rows(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame:
+    """Return the added and removed rows of a source in the columns that can change the table; of many, no equal ones.
+
+    Args:
+        logic: the logic of the table.
+        place: of the source.
+        delta: its added and removed pieces.
+    """
+    needed = list(logic.compiled.needed[place])
+    if not has_equals(logic, place, delta):
+        return rows_of(logic, place, delta, ()).select(needed)
+    label = (place, tuple(map(id, delta)))
+    if label not in logic.changed:
+        by_partition: dict[object, list[Piece]] = {}
+        for piece in delta:
+            by_partition.setdefault(piece.file.partition, []).append(piece)
+        parts = in_threads(lambda pieces: _of_partition(logic, place, pieces), list(by_partition.values()))
+        logic.changed[label] = (list(delta), pl.concat(parts))
+    return logic.changed[label][1]
+
+
+def _of_partition(logic: Logic, place: int, pieces: Sequence[Piece]) -> pl.DataFrame:
+    needed = list(logic.compiled.needed[place])
+    sides = {
+        weight: rows_of(logic, place, [one for one in pieces if one.weight == weight], ()).select(needed)
+        for weight in (1, -1)
+    }
+    if not needed or any(side.is_empty() for side in sides.values()) or not _can_be_compared(sides[1].schema):
+        return pl.concat(sides.values())
+    both = pl.concat([side.with_columns(pl.lit(weight, pl.Int64).alias(WEIGHT)) for weight, side in sides.items()])
+    # Zeros of both signs are equal to Polars, but not to all logic.
+    floats = [name for name, kind in both.schema.items() if kind.is_float()]
+    zeros = [((pl.col(name) == 0) & (1 / pl.col(name) < 0)).alias(f"{_ZERO}{name}") for name in floats]
+    columns = [*needed, *(f"{_ZERO}{name}" for name in floats)]
+    net = both.with_columns(zeros).group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+    return net.select(needed)
+
+
+def _can_be_compared(schema: pl.Schema) -> bool:
+    """Whether no column is nested: of floats inside, the sign of a zero could not be told."""
+    return not any(kind.is_nested() for kind in schema.dtypes())

@@ -1,0 +1,331 @@
+"""`verify` finds what is wrong, names the first wrong commit, and passes whatever the law says is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from laws import tables
+from laws.quick import quick_lake
+from laws.runner import run_history
+from pyiceberg.expressions import EqualTo
+
+import foldhouse as fh
+from foldhouse.cli import main
+from foldhouse.dagster import fold_asset, proof_check
+from foldhouse.kernel import combine as kernel
+from foldhouse.lake import Lake
+
+events = fh.stream(
+    "proof.events",
+    schema={
+        "event_id": "string",
+        "key": "string",
+        "word": "string",
+        "seq": "long",
+        "amount": "decimal(12,2)",
+        "weight": "double",
+        "gone": "boolean",
+        "at": "timestamp",
+        "tags": "map<string, string>",
+    },
+    keys="key",
+    sequence_by="seq",
+    event_time="at",
+    event_id="event_id",
+)
+FOLDS = {
+    "rows": fh.count(),
+    "amounts": fh.count("amount"),
+    "amount": fh.total("amount"),
+    "scaled": fh.total("least(amount, 3) * 2"),
+    "weight": fh.total("weight"),
+    "seqs": fh.total("seq"),
+    "mean": fh.average("amount"),
+    "mean_weight": fh.average("weight"),
+    "mean_seq": fh.average("seq"),
+    "least": fh.minimum("weight"),
+    "most": fh.maximum("amount"),
+    "first_word": fh.minimum_by("word", "amount"),
+    "last_word": fh.maximum_by("word", "amount"),
+    "newest": fh.latest("word"),
+    "newest_amount": fh.latest("amount"),
+    "newest_given": fh.latest("word", ignore_nulls=True),
+    "oldest": fh.earliest("word"),
+    "oldest_given": fh.earliest("amount", ignore_nulls=True),
+    "words": fh.distinct("word"),
+    "words_exact": fh.distinct_exact("word"),
+    "all_words": fh.collect("word"),
+    "two_words": fh.collect("word", by="amount", limit=2),
+    "each_word": fh.collect("word", by="amount", distinct=True),
+    "best": fh.top(2, "word", "seq", by="amount"),
+    "longest": fh.custom("word", name="longest", prepare=lambda word: word, merge=max, state="string"),
+    "tag": fh.latest("tags", ignore_nulls=True),
+}
+TABLES = {
+    "every fold": fh.table("proof.every_fold", source=events, keys="key", fold=fh.fold(**FOLDS)),
+    "whole rows": fh.table(
+        "proof.whole_rows", source=events, fold=fh.latest(columns=["word", "amount"], delete_when="gone")
+    ),
+    "partial updates": fh.table(
+        "proof.partial_updates",
+        source=events,
+        fold=fh.latest(columns=["word", "amount"], delete_when="gone", ignore_nulls=True),
+    ),
+    "first rows": fh.table("proof.first_rows", source=events, fold=fh.earliest(columns=["word", "amount"])),
+    "days": fh.table(
+        "proof.days",
+        source=events,
+        rows=lambda events: events.selectExpr("to_date(at) AS day", "key", "amount"),
+        keys=["day", "key"],
+        partition_by="day",
+        fold=fh.fold(amount=fh.total("amount")),
+    ),
+}
+NAN = float("nan")
+ROWS: list[tuple[Any, ...]] = [
+    # event_id, key, word, seq, amount, weight, gone
+    ("1", "a", "x", 1, "1.50", 0.1, False),
+    ("2", "a", "y", 2, "1.50", 0.2, False),
+    ("3", "a", None, 2, None, None, None),
+    ("3", "a", "y", 3, "-2.25", 0.3, False),
+    ("4", "a", "z", 3, "9.00", 1e17, False),
+    ("5", "a", "y", 4, "9.00", -1e17, False),
+    ("6", "b", None, 1, None, NAN, False),
+    ("7", "b", "x", 1, "4.00", -0.0, False),
+    ("8", "c", "x", 1, "4.00", 2.0, False),
+    ("9", "c", "y", 1, "4.00", 2.0, True),
+    ("10", "d", "x", 1, "4.00", 2.0, True),
+    ("11", "d", "y", 2, None, 2.0, False),
+    ("12", None, "y", 2, "1.00", 2.0, False),
+    ("13", "e", "y", None, "1.00", 2.0, False),
+    (None, "f", "y", 1, "1.00", 2.0, False),
+    (None, "f", "y", 1, "1.00", 2.0, False),
+]
+
+
+def batch(rows: list[tuple[Any, ...]]) -> pa.Table:
+    names = ["event_id", "key", "word", "seq", "amount", "weight", "gone"]
+    columns: dict[str, Any] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    columns["amount"] = [None if one is None else Decimal(one) for one in columns["amount"]]
+    columns["at"] = [datetime(2024, 1, 1 + place % 3, 9) for place in range(len(rows))]
+    columns["tags"] = [[("n", str(place))] for place in range(len(rows))]
+    types = [pa.string()] * 3 + [pa.int64(), pa.decimal128(12, 2), pa.float64(), pa.bool_(), pa.timestamp("us")]
+    fields = [*zip([*names, "at"], types, strict=True), ("tags", pa.map_(pa.string(), pa.string()))]
+    return pa.table(columns, pa.schema(fields))
+
+
+@pytest.fixture(scope="module")
+def folded(spark) -> Iterator[fh.Lake]:
+    with quick_lake(lambda: spark) as lake:
+        for first in range(0, len(ROWS), 5):
+            lake.append(events, batch(ROWS[first : first + 5]))
+            for table in TABLES.values():
+                lake.refresh(table)
+        yield lake
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", TABLES)
+def test_every_fold_is_what_spark_computes(folded: fh.Lake, name: str) -> None:
+    found = folded.verify(TABLES[name])
+    assert found.passed, found.differences
+    assert set(found.unproven) == ({"longest", "tag"} if name == "every fold" else set())
+    assert found.first_wrong is None
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [2, 5, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(6, 10))])
+def test_whatever_the_law_says_is_right_passes(spark, seed: int) -> None:
+    with quick_lake(lambda: spark) as lake:
+        history = run_history(lake, seed, steps=8, has_spark=seed % 2 == 0)
+        history.told.append("verify")
+        tables.refresh_all(history)  # or rebuild, where that is what a table needs
+        for defined in history.tables:
+            if history.head(defined.name) is not None:
+                found = lake.verify(defined.table)
+                assert found.passed, f"{defined}: {found.differences}"
+
+
+sums = fh.table("proof.sums", source=events, keys="key", fold=fh.fold(rows=fh.count(), amount=fh.total("amount")))
+
+
+def append(lake: fh.Lake, number: int) -> None:
+    rows = [(f"{number}-{key}", key, "w", number, "1.00", 1.0, False) for key in ("a", "b", str(number))]
+    lake.append(events, batch(rows))
+
+
+def corrupt(lake: fh.Lake, table: fh.Table) -> int:
+    """Change one key of a table behind our back, with pyiceberg, and return the snapshot."""
+    iceberg = lake.load(table)
+    rows = iceberg.scan(row_filter=EqualTo("key", "b")).to_arrow()
+    at = rows.column_names.index("amount")
+    more = pa.array([one + 1 for one in rows["amount"].to_pylist()], rows.schema.field("amount").type)
+    iceberg.overwrite(rows.set_column(at, rows.schema.field("amount"), more), EqualTo("key", "b"))
+    return lake.load(table).metadata.current_snapshot_id or 0
+
+
+@pytest.fixture
+def corrupted(spark_lake: Callable[..., fh.Lake]) -> tuple[fh.Lake, int, int]:
+    """A table of nine commits, of which the sixth changed a row, disguised so that refreshes follow it."""
+    lake = spark_lake()
+    for number in range(5):
+        append(lake, number)
+        lake.refresh(sums)
+    right = lake.head(sums)
+    assert right is not None
+    with pytest.MonkeyPatch.context() as patch:  # a fault of our own: a fold that loses a cent of one key
+        real = kernel._counted
+
+        def losing(plan, joined):
+            after, vanished = real(plan, joined)
+            cent = pl.when(pl.col("key") == "b").then(pl.col("amount") + Decimal("0.01")).otherwise(pl.col("amount"))
+            return after.with_columns(cent.cast(after.schema["amount"]).alias("amount")), vanished
+
+        patch.setattr(kernel, "_counted", losing)
+        append(lake, 5)
+        wrong = lake.refresh(sums).snapshot_id
+    for number in range(6, 9):
+        append(lake, number)
+        lake.refresh(sums)
+    assert wrong is not None
+    return lake, right.id, wrong
+
+
+@pytest.mark.spark
+def test_the_first_wrong_commit_and_its_keys_are_named(corrupted: tuple[fh.Lake, int, int]) -> None:
+    lake, right, wrong = corrupted
+    found = lake.verify(sums)
+    assert not found.passed
+    (difference,) = found.differences
+    assert (found.wrong, difference.key, difference.columns) == (1, {"key": "b"}, ("amount",))
+    assert (difference.found, difference.expected) == (
+        {"rows": 9, "amount": Decimal("9.01")},
+        {"rows": 9, "amount": Decimal("9.00")},
+    )
+    first = found.first_wrong
+    assert first is not None
+    assert (first.snapshot_id, first.last_right, first.is_ours, first.run_id) == (wrong, right, True, lake.run_id)
+    assert first.differences[0].found == {"rows": 6, "amount": Decimal("6.01")}
+    assert lake.verify(sums, search=False).first_wrong is None
+    lake.rollback(sums, to=right)
+    lake.refresh(sums)
+    assert lake.verify(sums).passed
+
+
+@pytest.mark.spark
+def test_a_commit_of_another_tool_is_named_as_such(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    for number in range(3):
+        append(lake, number)
+        lake.refresh(sums)
+    head = lake.head(sums)
+    foreign = corrupt(lake, sums)
+    first = lake.verify(sums).first_wrong
+    assert head is not None
+    assert first is not None
+    assert (first.is_ours, first.run_id, first.last_right) == (False, None, head.id)
+    assert first.snapshot_id in {foreign, *(one.id for one in lake.history(sums)[:2])}
+
+
+@pytest.mark.spark
+def test_missing_and_extra_keys_are_found(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    append(lake, 1)
+    lake.refresh(sums)
+    iceberg = lake.load(sums)
+    iceberg.delete(EqualTo("key", "a"))
+    (missing,) = lake.verify(sums).differences
+    assert (missing.key, missing.found, missing.columns) == ({"key": "a"}, None, ())
+    lake.rebuild(sums)
+    lake.rollback(events, to=lake.history(events)[-1].id)
+    assert lake.verify(sums).passed, "it is compared at the position that it has"
+
+
+@pytest.mark.spark
+def test_a_share_compares_the_same_keys_each_time(corrupted: tuple[fh.Lake, int, int]) -> None:
+    lake, _, _ = corrupted
+    found = [lake.verify(sums, share=share / 10, search=False).wrong for share in range(1, 11)]
+    assert found == sorted(found)
+    assert found[-1] == 1
+    with pytest.raises(fh.InvalidData, match="verify: share is 0; a share above 0"):
+        lake.verify(sums, share=0)
+
+
+@pytest.mark.spark
+def test_what_cannot_be_computed_again_is_said(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    append(lake, 1)
+    with pytest.raises(fh.UnknownTable, match=r"there is no table proof\.sums"):
+        lake.verify(sums)
+    lake.refresh(sums)
+    append(lake, 2)
+    iceberg = lake.load(events)
+    gone = iceberg.metadata.snapshots[0].snapshot_id
+    iceberg.maintenance.expire_snapshots().by_id(gone).commit()
+    with pytest.raises(fh.UnknownSnapshot, match=f"its position {gone} is no longer in the history of proof.events"):
+        lake.verify(sums)
+
+
+@pytest.mark.spark
+def test_the_command_says_what_is_wrong_and_how_to_mend_it(
+    corrupted: tuple[fh.Lake, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, right, wrong = corrupted
+    monkeypatch.setattr(Lake, "local", lambda folder: lake)
+    arguments = ["verify", sums.name, "--declared-in", __name__, "--lake", str(tmp_path / "lake")]
+    said = CliRunner().invoke(main, arguments)
+    assert said.exit_code == 1, said.output
+    assert "1 key is not what Spark computes from proof.events@" in said.output
+    assert "key=b\tamount\t9.01\t9.00" in said.output
+    assert f"first wrong at snapshot {wrong}" in said.output
+    assert f"by run {lake.run_id}" in said.output
+    assert f"`foldhouse rollback proof.sums --to {right}`" in said.output
+    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert (told["passed"], told["wrong"], told["first_wrong"]["snapshot_id"]) == (False, 1, str(wrong))
+    assert told["differences"] == [
+        {
+            "key": {"key": "b"},
+            "found": {"rows": 9, "amount": "9.01"},
+            "expected": {"rows": 9, "amount": "9.00"},
+        }
+    ]
+    lake.rollback(sums, to=right)
+    lake.refresh(sums)
+    said = CliRunner().invoke(main, arguments)
+    assert said.exit_code == 0, said.output
+    assert "every key is what Spark computes from proof.events@" in said.output
+
+
+class Opened:
+    """A lake as a resource."""
+
+    def __init__(self, lake: fh.Lake) -> None:
+        self.lake = lake
+
+    def open(self) -> fh.Lake:
+        return self.lake
+
+
+@pytest.mark.spark
+def test_the_asset_check_names_the_first_wrong_commit(corrupted: tuple[fh.Lake, int, int]) -> None:
+    lake, right, wrong = corrupted
+    assets = [fold_asset(sums), proof_check(sums)]
+    done = dg.materialize(assets, resources={"lake": Opened(lake)})
+    [evaluation] = done.get_asset_check_evaluations()
+    assert (evaluation.check_name, evaluation.passed) == ("equals_batch", False)
+    assert evaluation.description == f"1 key is wrong, first at snapshot {wrong} by run {lake.run_id}"
+    assert evaluation.metadata["last_right_snapshot_id"].value == str(right)
+    assert "9.01" in evaluation.metadata["differences"].records[0].data["found"]
+    lake.rollback(sums, to=right)
+    [evaluation] = dg.materialize(assets, resources={"lake": Opened(lake)}).get_asset_check_evaluations()
+    assert evaluation.passed

@@ -1,0 +1,8 @@
+"""How many random histories the tests run: CI some, `make laws` more."""
+
+from __future__ import annotations
+
+import os
+
+HISTORIES = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "240"))
+"""Histories of the law in memory. The other random tests run a share of them."""
