@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foldhouse.errors import (
+        ChecksFailed,
         CommitConflict,
         CorruptFile,
         DaysNotLanded,
@@ -44,10 +45,22 @@ if TYPE_CHECKING:
         total,
     )
     from foldhouse.lake import Lake, SnapshotInfo
+    from foldhouse.values.checks import (
+        Check,
+        accepted,
+        between,
+        changed_at_most,
+        no_rows,
+        not_null,
+        references,
+        row_count_within,
+        unique,
+    )
     from foldhouse.values.definition import Stream, Table, stream, table
     from foldhouse.values.fold import ColumnFold, Fold, fold
     from foldhouse.values.results import (
         Appended,
+        Checked,
         Compacted,
         Difference,
         Expired,
@@ -55,6 +68,8 @@ if TYPE_CHECKING:
         PartitionCounts,
         Refreshed,
         SourceLag,
+        Trace,
+        TracedChange,
         Verified,
     )
     from foldhouse.values.tuning import Tuning
@@ -63,6 +78,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Appended",
+    "Check",
+    "Checked",
+    "ChecksFailed",
     "ColumnFold",
     "CommitConflict",
     "Compacted",
@@ -91,13 +109,18 @@ __all__ = [
     "Stream",
     "Table",
     "TooManyBadLines",
+    "Trace",
+    "TracedChange",
     "Tuning",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",
     "Unsupported",
     "Verified",
+    "accepted",
     "average",
+    "between",
+    "changed_at_most",
     "collect",
     "count",
     "custom",
@@ -110,13 +133,27 @@ __all__ = [
     "maximum_by",
     "minimum",
     "minimum_by",
+    "no_rows",
+    "not_null",
+    "references",
+    "row_count_within",
     "stream",
     "table",
     "top",
     "total",
+    "unique",
 ]
 
-_MODULES = ("errors", "values.fold", "values.definition", "values.results", "values.tuning", "kernel.folds", "lake")
+_MODULES = (
+    "errors",
+    "values.fold",
+    "values.checks",
+    "values.definition",
+    "values.results",
+    "values.tuning",
+    "kernel.folds",
+    "lake",
+)
 """Where the public names are, lightest first."""
 
 

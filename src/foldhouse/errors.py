@@ -10,6 +10,7 @@ FoldhouseError
 ├── SourceReplaced           a source was dropped and created again under its name
 ├── ForeignCommit            another tool changed rows of a table
 ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
+├── ChecksFailed             a blocking check of a table fails; its rows were not published
 ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature that foldhouse refuses by name
 ├── CorruptFile              a file of the lake is missing, truncated or altered
@@ -21,7 +22,17 @@ FoldhouseError
     └── DaysNotLanded        some days of a run did not land; its other days did
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foldhouse.values.results import Checked
+
 __all__ = [
+    "ChecksFailed",
     "CommitConflict",
     "CorruptFile",
     "DaysNotLanded",
@@ -82,6 +93,21 @@ class ForeignCommit(FoldhouseError):
 
 class LostTables(FoldhouseError):
     """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` adds them."""
+
+
+class ChecksFailed(FoldhouseError):
+    """A blocking check of a table fails; the rows were not published, and the table's position did not move.
+
+    Args:
+        message: what was found, and where the rows are.
+        results: of all checks of the table.
+        snapshot_id: the snapshot that was checked, in the branch `foldhouse-audit` or `foldhouse-rebuild`.
+    """
+
+    def __init__(self, message: str, results: Sequence[Checked] = (), snapshot_id: int | None = None) -> None:
+        super().__init__(message)
+        self.results = tuple(results)
+        self.snapshot_id = snapshot_id
 
 
 class CommitConflict(FoldhouseError):

@@ -16,6 +16,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
+from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
@@ -27,7 +28,9 @@ from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.frames import answered, polars_of, relation_of
 from foldhouse.reading.lag import Lags
 from foldhouse.reading.left_out import quarantined
+from foldhouse.reading.trace import Tracer
 from foldhouse.refresh.by_day import partition_days
+from foldhouse.refresh.checked import auditor
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import rebuild, refresh
 from foldhouse.refresh.rows.evaluate import Logic
@@ -55,7 +58,17 @@ from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
-from foldhouse.values.results import Appended, Compacted, Expired, Orphans, Refreshed, SourceLag, Verified
+from foldhouse.values.results import (
+    Appended,
+    Checked,
+    Compacted,
+    Expired,
+    Orphans,
+    Refreshed,
+    SourceLag,
+    Trace,
+    Verified,
+)
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
 
@@ -271,7 +284,8 @@ class Lake:
         Without changes it commits nothing. The first call folds everything in the sources.
 
         Raises:
-            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData: see `foldhouse.errors`.
+            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed: see
+                `foldhouse.errors`.
         """
         return until_won(lambda: refresh(self._workshop, table))
 
@@ -287,6 +301,29 @@ class Lake:
         """
         asked = Coverage.of(partitions)
         return until_won(lambda: refresh(self._workshop, table, asked))
+
+    @told
+    def audit(self, table: Table, *, as_of: AsOf = None) -> tuple[Checked, ...]:
+        """Evaluate the checks of a table on all its rows, now or as of an earlier moment. Nothing is committed.
+
+            lake.audit(balances, as_of="foldhouse-audit")   -> the rows that were not published
+
+        Returns:
+            The results, in the order of the declaration.
+
+        Raises:
+            UnknownTable: the table, or one that a check reads, does not exist or has no rows yet.
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+            DefinitionError: a check does not fit the columns of the table.
+        """
+        iceberg = self.load(table)
+        snapshot_id = self._snapshot_id(iceberg, as_of)
+        if snapshot_id is None:
+            raise UnknownTable(f"{table.name} was never folded; run `foldhouse refresh {table.name}`")
+        snapshot = snapshot_of(iceberg, snapshot_id)
+        above = snapshot_of(iceberg, None if snapshot is None else snapshot.parent_snapshot_id)
+        before = None if above is None else above.snapshot_id
+        return audited(auditor(self._workshop), Candidate(table, iceberg, snapshot_id, before))
 
     @told
     def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
@@ -611,7 +648,31 @@ class Lake:
         lags = self._lags()
         return {name: lags.sources(name) for name in self.tables()}
 
+    @told
+    def trace(self, table: Source | str, key: Mapping[str, Any]) -> Trace:
+        """Return the story of a key: every commit that changed its rows, from the streams to the tables downstream.
+
+            lake.trace(balances, {"customer": "ada"})
+
+        Only what is stored is used, so no declaration is needed. Sources are followed by the columns of the key that
+        they have under the same names; tables downstream by their own keys, if these are columns of the changed rows.
+        What cannot be followed is in `untraced`, with the reason. Expired commits have no story.
+
+        Args:
+            table: a table or stream.
+            key: column -> value.
+
+        Raises:
+            UnknownTable: no table has that name.
+            InvalidData: a column that the table does not have, or a value of another type.
+        """
+        name = ".".join(self.load(table).name())
+        return Tracer(self.tables(), self._loader()).trace(name, key)
+
     def _lags(self) -> Lags:
+        return Lags(self._loader(), clock_ms())
+
+    def _loader(self) -> Callable[[str], IcebergTable | None]:
         names = frozenset(self.tables())
 
         def loaded(name: str) -> IcebergTable | None:
@@ -620,7 +681,7 @@ class Lake:
             except UnknownTable:  # dropped since the names were listed
                 return None
 
-        return Lags(loaded, clock_ms())
+        return loaded
 
     @told
     def tables(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,11 @@ def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def declared(name: str, package: str) -> Table:
     """Find the declaration of a table among the modules of a package."""
+    return _by_name(name, package, all_declared(package))
+
+
+def all_declared(package: str) -> list[Table]:
+    """Return every table that the modules of a package declare."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         top = importlib.import_module(package)
@@ -31,10 +36,42 @@ def declared(name: str, package: str) -> Table:
         raise FoldhouseError(
             f"{missing}; run this where {package!r} can be imported, or name it with --declared-in"
         ) from missing
-    found = tables_in(top)
-    tables = {one.name: one for one in found}
+    return tables_in(top)
+
+
+def in_order(names: Sequence[str], package: str) -> list[Table]:
+    """Return declared tables, each after the tables that it is folded from.
+
+    Args:
+        names: which; all that the package declares if there are none.
+        package: the package or module.
+    """
+    found = all_declared(package)
+    chosen = [_by_name(name, package, found) for name in names or sorted({one.name for one in found})]
+    ordered: list[Table] = []
+
+    def add(table: Table) -> None:
+        for source in table.sources:
+            if isinstance(source, Table):
+                add(source)
+        here = _named(table.name, chosen)
+        if here is not None and here not in ordered:
+            ordered.append(here)
+
+    for table in chosen:
+        add(table)
+    return ordered
+
+
+def _named(name: str, tables: Sequence[Table]) -> Table | None:
+    return next((one for one in tables if one.name == name), None)
+
+
+def _by_name(name: str, package: str, found: Sequence[Table]) -> Table:
     if sum(one.name == name for one in found) > 1:
         raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
-    if name not in tables:
-        raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(sorted(tables)) or 'none'}")
-    return tables[name]
+    table = _named(name, found)
+    if table is None:
+        names = sorted(one.name for one in found)
+        raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(names) or 'none'}")
+    return table

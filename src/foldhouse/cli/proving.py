@@ -1,4 +1,4 @@
-"""The commands that prove: is a table what another engine computes from its sources?"""
+"""The commands that prove: do the rows pass their checks, and are they what another engine computes?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
-from foldhouse.values.results import Difference, FirstWrong, Verified
+from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
 
 FOUND_WRONG = 1
 """The exit code if the table is wrong."""
@@ -50,6 +50,52 @@ def verify(
         _say(found)
     if not found.passed:
         ctx.exit(FOUND_WRONG)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--as-of", help="A snapshot id, a time, a tag or a branch, such as foldhouse-audit.")
+@declared_option
+@lake_option
+@json_option
+@click.pass_context
+def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder: Path, as_json: bool) -> None:
+    """Evaluate the checks of a table on all its rows.
+
+    Nothing is committed. `--as-of foldhouse-audit` looks at the rows that failed and were not published. The command
+    ends with 1 if a check fails.
+    """
+    table = declared(name, package)
+    with opened(folder) as lake, stderr().status(f"checking {name}"):
+        known(lake, name)
+        found = lake.audit(table, as_of=as_of)
+    if as_json:
+        print_rows([], [_plain_check(one) for one in found], as_json=True)
+    else:
+        rows = [
+            {"check": one.check, "result": "passed" if one.passed else "warning" if not one.blocks else "failed"}
+            | {"found": one.said}
+            for one in found
+        ]
+        print_rows([Column("check", is_whole=False), Column("result"), Column("found")], rows, as_json=False)
+        for one in found:
+            if one.sample:
+                click.echo(f"\n{one.name}:")
+                print_rows([Column(column, is_whole=False) for column in one.sample[0]], one.sample, as_json=False)
+    if not all(one.passed for one in found):
+        ctx.exit(FOUND_WRONG)
+
+
+def _plain_check(one: Checked) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "check": one.check,
+        "severity": one.severity,
+        "passed": one.passed,
+        "said": one.said,
+        "failing": one.failing,
+        "sample": [plain(row) for row in one.sample],
+    }
 
 
 def _say(found: Verified) -> None:

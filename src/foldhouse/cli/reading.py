@@ -13,12 +13,12 @@ from rich.text import Text
 
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout
+from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout, text_of
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.reading.lag import in_short
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
-from foldhouse.values.results import SourceLag
+from foldhouse.values.results import SourceLag, TracedChange
 
 ROWS_ON_A_TERMINAL = 20
 
@@ -159,6 +159,76 @@ def changes(name: str, after: str | None, upto: str | None, net: bool, folder: P
 
 def _title(snapshot_id: int, commit: SnapshotInfo | None) -> str:
     return f"snapshot {snapshot_id}" + (f", {moment_of(commit.committed_at)}" if commit else "")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("key", nargs=-1, required=True)
+@lake_option
+@json_option
+def trace(name: str, key: tuple[str, ...], folder: Path, as_json: bool) -> None:
+    """Show the story of a key: every commit that changed its rows, from the streams to the tables downstream.
+
+    KEY is `column=value`, several times for a key of several columns; the value alone will do if the table has a single
+    key. Sources are followed by the columns of the key that they have, tables downstream by their own keys.
+    """
+    with opened(folder) as lake:
+        found = lake.trace(known(lake, name), _key(lake, name, key))
+    if as_json:
+        print_rows([], (_plain_change(one) for one in found.changes), as_json=True)
+    else:
+        for change in found.changes:
+            _print_change(change)
+        if not found.changes:
+            click.echo(f"{name} never had a row with {', '.join(f'{c}={text_of(v)}' for c, v in found.key.items())}")
+    for other, reason in found.untraced.items():
+        click.echo(f"{other} is not followed: {reason}", err=True)
+
+
+def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
+    """Return column -> value, with the types of the columns."""
+    schema = lake.schema(name)
+    assert schema is not None
+    keys = sorted(lake.load(name).schema().identifier_field_names())
+    found: dict[str, Any] = {}
+    for one in given:
+        column, is_pair, text = one.partition("=")
+        if not is_pair or column not in schema.names:
+            if len(keys) != 1 or len(given) != 1:
+                raise click.UsageError(f"{one!r} is not COLUMN=VALUE; {name} has {', '.join(keys or schema.names)}")
+            column, text = keys[0], one
+        kind = schema.field(column).type
+        try:
+            found[column] = pa.array([text]).cast(kind)[0].as_py()
+        except pa.ArrowException as failure:
+            raise click.UsageError(f"{text!r} is not a value of {name}.{column}, which is a {kind}") from failure
+    return found
+
+
+def _plain_change(one: TracedChange) -> dict[str, Any]:
+    return {
+        "table": one.table,
+        "snapshot_id": str(one.snapshot_id),
+        "committed_at": moment_of(one.committed_at),
+        "is_ours": one.is_ours,
+        "run_id": one.run_id,
+        "spans_expired": one.spans_expired,
+        "before": list(one.before),
+        "after": list(one.after),
+    }
+
+
+def _print_change(one: TracedChange) -> None:
+    by = f"run {one.run_id}" if one.is_ours and one.run_id else "another tool" if not one.is_ours else "foldhouse"
+    gap = ", and what expired commits before it did" if one.spans_expired else ""
+    stdout().print(
+        Text(f"{moment_of(one.committed_at)}  {one.table}  snapshot {one.snapshot_id} by {by}{gap}", style="bold"),
+        soft_wrap=True,
+    )
+    for sign, style, rows in (("-", "red", one.before), ("+", "green", one.after)):
+        for row in rows:
+            text = "  ".join(f"{name}={'null' if value is None else text_of(value)}" for name, value in row.items())
+            stdout().print(Text(f"  {sign} {text}", style=style), soft_wrap=True)
 
 
 @click.command()

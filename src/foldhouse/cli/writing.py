@@ -1,4 +1,4 @@
-"""The commands that write: run a job in the foreground, roll a table back, fold a table again."""
+"""The commands that write: refresh tables, run a job in the foreground, roll a table back, fold a table again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
-from foldhouse.cli.declared import declared, declared_option
+from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, print_rows, rows_text, stderr
+from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import DaysNotLanded, FoldhouseError
 from foldhouse.lake import Lake, SnapshotInfo
+from foldhouse.values.results import Refreshed
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -137,6 +138,51 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
         click.echo(f"{name} stays at snapshot {snapshot_id}: it is the head")
     else:
         click.echo(f"{name} is at snapshot {snapshot_id} again: {rows_text(rows)}")
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@declared_option
+@lake_option
+@json_option
+@click.pass_context
+def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Path, as_json: bool) -> None:
+    """Fold what is new in the sources of tables, each after the tables that it is folded from.
+
+    Without names, all declared tables. A table that cannot be refreshed does not stop the others, except those that are
+    folded from it; the command then ends with 1.
+    """
+    tables = in_order(names, package)
+    failed: set[str] = set()
+    with opened(folder) as lake:
+        for table in tables:
+            waits_for = [source.name for source in table.sources if source.name in failed]
+            said: dict[str, object]
+            try:
+                if waits_for:
+                    raise FoldhouseError(f"{table.name} was not refreshed, because {waits_for[0]} was not")
+                with stderr().status(f"refreshing {table.name}"):
+                    done = lake.refresh(table)
+                said = {"table": table.name, "committed": done.committed, "snapshot_id": str(done.snapshot_id)}
+                said |= {"rows": done.rows, "rows_read": done.rows_read, "error": None}
+                text = _refreshed_text(done)
+            except FoldhouseError as error:
+                failed.add(table.name)
+                text, said = f"error: {error}", {"table": table.name, "committed": False, "error": str(error)}
+            if as_json:
+                print_rows([], [said], as_json=True)
+            else:
+                click.echo(harmless(text), err=table.name in failed)
+    if failed:
+        ctx.exit(1)
+
+
+def _refreshed_text(done: Refreshed) -> str:
+    if not done.committed:
+        return f"{done.table}: nothing new, {rows_text(done.rows)}"
+    warned = [one for one in done.checks if not one.passed]
+    checks = "".join(f"; the check {one.name} fails: {one.said}" for one in warned)
+    return f"{done.table}: folded {rows_text(done.rows_read)}, {rows_text(done.rows)} now{checks}"
 
 
 @click.command()

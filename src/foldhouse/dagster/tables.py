@@ -6,12 +6,14 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
 from foldhouse.lake import Lake
+from foldhouse.values.checks import NoRows, References
 from foldhouse.values.definition import Table
 from foldhouse.values.results import PartitionCounts, Refreshed
 
@@ -32,6 +34,7 @@ def fold_asset(
         fold_asset(daily_revenue, partitions_def=daily)   -> a run, of a day or a range, folds its days in one commit
 
     A run of some days refreshes the table first, so that days it did not ask for may change; those are reported too.
+    Each check of the table is an asset check. If a blocking check fails, the run fails, and the table stays as it was.
     Exactly once: doing it twice changes nothing, and a run killed at any moment is repaired by running it again.
 
     Args:
@@ -55,7 +58,7 @@ def fold_asset(
 
         @dg.asset(
             key=key_of(table.name),
-            deps=[*(key_of(source.name) for source in table.sources), *deps],
+            deps=[*(key_of(name) for name in _read_by(table)), *deps],
             group_name=group or group_of(table.name),
             description=table.description or f"The fold of {_sources(table)}, by {', '.join(table.keys)}.",
             kinds={"iceberg", "spark"},
@@ -63,13 +66,15 @@ def fold_asset(
             partitions_def=partitions_def,
             backfill_policy=dg.BackfillPolicy.single_run() if partitions_def else None,
             automation_condition=automation_condition,
+            check_specs=specs_of(table),
             required_resource_keys={lake_resource_key},
         )
         def folded(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
-            if partitions_def is None:
-                return _refresh(opener.open(), table)
-            return _backfill(opener.open(), table, context, days_per_commit)
+            with reporting_failed_checks(context, table):
+                if partitions_def is None:
+                    return _refresh(opener.open(), table)
+                return _backfill(opener.open(), table, context, days_per_commit)
 
     return folded
 
@@ -78,7 +83,9 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     refreshed = lake.refresh(table)
     tell(table.name, None)
     metadata = {**_metadata(refreshed), **_column_schema(lake, table)}
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(refreshed))
+    return dg.MaterializeResult(
+        metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
+    )
 
 
 def _backfill(
@@ -93,7 +100,14 @@ def _backfill(
                 if day == asked[-1]:  # the page takes it from the newest event
                     metadata |= _column_schema(lake, table)
                 report.committed(table.name, day, metadata)
-    return dg.MaterializeResult(data_version=_version(refreshed))
+    return dg.MaterializeResult(data_version=_version(refreshed), check_results=_checked(lake, table, refreshed))
+
+
+def _checked(lake: Lake, table: Table, refreshed: Refreshed) -> list[dg.AssetCheckResult]:
+    """Return the results of the table's checks; Dagster needs them from each run, also from one with nothing new."""
+    if not table.checks:
+        return []
+    return results_of(table, refreshed.checks if refreshed.committed else lake.audit(table))
 
 
 def _chunks(days: list[date], size: int | None) -> Iterator[list[date]]:
@@ -109,6 +123,15 @@ def _definition_metadata(table: Table) -> Metadata:
         "fold": repr(table.fold),
         "source": _sources(table),
     }
+
+
+def _read_by(table: Table) -> list[str]:
+    """Return the names of the table's sources, and of the tables that its checks read, which have to come first too."""
+    names = [source.name for source in table.sources]
+    for check in table.checks:
+        others = (check.other,) if isinstance(check, References) else check.using if isinstance(check, NoRows) else ()
+        names += [one.name for one in others if one.name not in (*names, table.name)]
+    return names
 
 
 def _sources(table: Table) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,6 +19,7 @@ from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import (
+    CHECKS,
     COVERAGE,
     DECLARATION,
     DEFINITION,
@@ -42,6 +44,7 @@ class Head:
         null_key_rows: source rows left out so far because a key is null.
         null_sequence_rows: source rows left out so far because a part of their sequence is null.
         deleted_upto: the newest sequence of any event that deleted its key, as JSON of `sequence_to_json`.
+        checks: the identities of the checks of single rows that all rows passed.
     """
 
     positions: dict[str, Position] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class Head:
     null_key_rows: int = 0
     null_sequence_rows: int = 0
     deleted_upto: str | None = None
+    checks: frozenset[str] = frozenset()
 
     @property
     def is_folded(self) -> bool:
@@ -146,7 +150,13 @@ def _parsed(snapshot: Snapshot | None) -> Head:
         null_key_rows=number(NULL_KEY_ROWS, summary.get(NULL_KEY_ROWS, "0")),
         null_sequence_rows=number(NULL_SEQUENCE_ROWS, summary.get(NULL_SEQUENCE_ROWS, "0")),
         deleted_upto=summary.get(NEWEST_DELETE),
+        checks=_checks(summary.get(CHECKS, "[]")),
     )
+
+
+def _checks(text: str) -> frozenset[str]:
+    with said(CHECKS, text):
+        return frozenset(map(str, json.loads(text)))
 
 
 def is_ours(snapshot: Snapshot) -> bool:

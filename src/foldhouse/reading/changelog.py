@@ -8,22 +8,18 @@ Any history between the two (rollback, expiry, a moved branch) gives the same ne
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
-from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.net import SIGN, net
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.values import change
-
-_SIGN = "__sign"
-_BEFORE, _NOW = "__before", "__now"
 
 
 def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
@@ -128,59 +124,25 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
         _frame(_rows(layout, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
     )
     keys = sorted(layout.schema.identifier_field_names(), key=names.index)
-    net = _net(before_rows, rows, keys)
+    rows = net(before_rows, rows, keys)
     # A key with two rows is an update: one row removed, one added.
     paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
     kind = (
-        pl.when(pl.col(_SIGN) > 0)
+        pl.when(pl.col(SIGN) > 0)
         .then(pl.when(paired).then(pl.lit(change.UPDATE_AFTER)).otherwise(pl.lit(change.INSERT)))
         .otherwise(pl.when(paired).then(pl.lit(change.UPDATE_BEFORE)).otherwise(pl.lit(change.DELETE)))
     )
-    typed = net.with_columns(
+    typed = rows.with_columns(
         kind.alias(change.CHANGE_TYPE),
         pl.lit(ordinal, dtype=pl.Int32).alias(change.CHANGE_ORDINAL),
         pl.lit(commit, dtype=pl.Int64).alias(change.COMMIT_SNAPSHOT_ID),
     )
     order = keys or [name for name in names if not typed.schema[name].is_nested()]
     # The sign comes last: the old row of an update (-1) precedes the new one (+1).
-    return typed.sort([*order, _SIGN], nulls_last=True).drop(_SIGN)
+    return typed.sort([*order, SIGN], nulls_last=True).drop(SIGN)
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _net(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return the rows of two states with their sign, each as often as it occurs, without the rows that cancel."""
-    if keys and all(side.select(keys).n_unique() == side.height for side in (before, now)):
-        before, now = _without_common(before, now, keys)
-    signed = [side.with_columns(pl.lit(sign, pl.Int64).alias(_SIGN)) for side, sign in ((before, -1), (now, 1))]
-    net = pl.concat(signed).group_by(before.columns).agg(pl.col(_SIGN).sum()).filter(pl.col(_SIGN) != 0)
-    # Usually each row occurs once, and repeating rows would copy every column.
-    if net[_SIGN].abs().max() in (None, 1):
-        return net
-    return net.select(pl.all().repeat_by(pl.col(_SIGN).abs())).explode(net.columns)
-
-
-def _without_common(before: pl.DataFrame, now: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Remove the rows that are equal in two states; the keys in each state must be unique.
-
-    In a rewritten file, nearly all rows are equal. Joining them by their keys is cheaper than grouping them.
-    """
-    then_at, there_at = (side.select(keys).with_row_index(name) for side, name in ((before, _BEFORE), (now, _NOW)))
-    met = by_keys(then_at, there_at, keys, "inner", nulls_equal=True)
-    then, there = before[met[_BEFORE]], now[met[_NOW]]
-    # eq_missing, because two nulls count as equal, and `==` gives null for them.
-    same = met.filter(
-        pl.select(pl.all_horizontal(then[name].eq_missing(there[name]) for name in before.columns)).to_series()
-    )
-    return _but(before, same[_BEFORE]), _but(now, same[_NOW])
-
-
-def _but(rows: pl.DataFrame, places: pl.Series) -> pl.DataFrame:
-    """Return the rows without those at some places."""
-    stays = np.ones(rows.height, np.bool_)
-    stays[places.to_numpy()] = False
-    return rows.filter(pl.Series(stays))

@@ -55,4 +55,4 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         )
     check_ours(iceberg, rebuilt)
     spec_id = int(rebuilt.summary.additional_properties.get(REBUILT_IN_SPEC, iceberg.metadata.default_spec_id))
-    return fast_forward(catalog, iceberg, REBUILD_BRANCH, spec_id)
+    return fast_forward(catalog, iceberg, REBUILD_BRANCH, spec_id, "rebuild it again")

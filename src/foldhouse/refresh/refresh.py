@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 
+from foldhouse.audit.audit import check_fit
 from foldhouse.errors import (
     CommitConflict,
 )
@@ -27,6 +29,7 @@ from foldhouse.logic.described import remembered
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_buckets
 from foldhouse.refresh.by_day import partition_counts
+from foldhouse.refresh.checked import hand_to_rebuild, publish_checked, row_checks, staged
 from foldhouse.refresh.publish import publish
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked, rows_to_evaluate
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
@@ -43,8 +46,9 @@ from foldhouse.storage.live import ByPartition, Live, Piece, live_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
-from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
+from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
+from foldhouse.values.stored import number
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage, Position, positions_to_json
 
@@ -113,6 +117,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         SourceReplaced: a source was dropped and created again.
         ForeignCommit: another tool changed rows of the table, or of a source that is a table.
         UnknownSnapshot: another tool expired the table's position in a source.
+        ChecksFailed: a blocking check of the table fails; the head did not move.
         CommitConflict: another process committed at the same time; starting over is safe.
     """
     started = time.monotonic()
@@ -156,6 +161,7 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
         UnknownTable: a source does not exist yet.
         DefinitionError: the table is stored as a stream, or is among its own sources; nothing was written.
         ForeignCommit: another tool changed rows of a source that is a table.
+        ChecksFailed: a blocking check of the table fails; neither the head nor the branch moved.
         CommitConflict: another process committed at the same time; nothing was written.
     """
     started = time.monotonic()
@@ -237,12 +243,36 @@ def _evaluations(
 
 
 def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Refreshed:
-    """Fold, commit and return the counts."""
+    """Fold, commit and return the counts. A table with checks is committed to a branch, and published if they pass."""
     write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
+    table, is_rebuild = work.table, work.branch == REBUILD_BRANCH
+    if not table.checks:
+        folded, snapshot_id = _committed(workshop, work, started, work.branch)
+        return _refreshed(workshop, work, folded, snapshot_id, started)
+    check_fit(workshop.catalog, table, work.target.layout)
+    there = None if is_rebuild else staged(work.target.iceberg, _place(work))
+    if there is not None:
+        folded, snapshot_id = _folded_before(there), there.snapshot_id
+    else:
+        folded, snapshot_id = _committed(workshop, work, started, AUDIT_BRANCH)
+    if is_rebuild:
+        results = hand_to_rebuild(workshop, table, snapshot_id)
+    else:
+        results = publish_checked(workshop, table, snapshot_id, work.target.layout.spec.spec_id)
+    return replace(_refreshed(workshop, work, folded, snapshot_id, started), checks=results)
+
+
+def _committed(workshop: Workshop, work: _Work, started: float, branch: str) -> tuple[_Folded, int]:
+    """Fold and commit; return what was folded, and the snapshot id."""
     folded = _folded(workshop, work)
     summary = _summary(workshop, work, folded, started)
-    snapshot_id = commit(workshop.catalog, work.target.iceberg, _changes(work, folded), summary, branch=work.branch)
-    return _refreshed(workshop, work, folded, snapshot_id, started)
+    return folded, commit(workshop.catalog, work.target.iceberg, _changes(work, folded), summary, branch=branch)
+
+
+def _folded_before(snapshot: Snapshot) -> _Folded:
+    """Return the counts of a snapshot that an earlier run folded: nothing was read, and it has its rows."""
+    said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return _Folded([], 0, 0, 0, rows=number(names.TABLE_ROWS, said.get(names.TABLE_ROWS, "0")), deleted_upto=None)
 
 
 def _folded(workshop: Workshop, work: _Work) -> _Folded:
@@ -285,16 +315,25 @@ def _changes(work: _Work, folded: _Folded) -> FileChanges:
     )
 
 
+def _place(work: _Work) -> dict[str, str]:
+    """Return what is folded: the entries of the summary that say it."""
+    return {
+        names.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
+        names.COVERAGE: str(work.coverage),
+        names.DEFINITION: work.compiled.definition_hash,
+    }
+
+
 def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> dict[str, str]:
     """Return the summary of the commit."""
     sequence = work.compiled.plan.sequence
     positions = {source.name: source.position for source in work.sources}
     started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
+    checks = row_checks(work.table)
     summary = {
-        names.POSITION: positions_to_json(positions),
+        **_place(work),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
-        names.COVERAGE: str(work.coverage),
-        names.DEFINITION: work.compiled.definition_hash,
+        **({names.CHECKS: checks} if checks else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),

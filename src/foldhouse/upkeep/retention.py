@@ -19,7 +19,7 @@ from foldhouse.errors import InvalidProperty
 from foldhouse.storage.history import HeadSince, heads, last_as_head, lineage, snapshot_of
 from foldhouse.values import keep as policy
 from foldhouse.values.keep import Keep
-from foldhouse.values.metadata_names import KEEP, POSITION_TAG, REBUILD_BRANCH
+from foldhouse.values.metadata_names import AUDIT_BRANCH, KEEP, POSITION_TAG, REBUILD_BRANCH
 
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -143,11 +143,16 @@ def could_go(iceberg: IcebergTable, now_ms: int) -> int:
 
 
 def _has_gone_by(iceberg: IcebergTable, name: str, ref: SnapshotRef, rules: Rules, now_ms: int) -> bool:
-    """Whether a tag or branch exceeds its maximum age; never true for `main` and the refs that foldhouse sets."""
+    """Whether a tag or branch exceeds its maximum age, or is an audit of an earlier head.
+
+    Never true for `main` and the other refs that foldhouse sets.
+    """
     if name in (MAIN_BRANCH, REBUILD_BRANCH) or name.startswith(POSITION_TAG):
         return False
-    most_ms = ref.max_ref_age_ms or rules.max_ref_age_ms
     snapshot = snapshot_of(iceberg, ref.snapshot_id)
+    if name == AUDIT_BRANCH:  # on another head than it was made on, it can never be published
+        return snapshot is None or snapshot.parent_snapshot_id != iceberg.metadata.current_snapshot_id
+    most_ms = ref.max_ref_age_ms or rules.max_ref_age_ms
     return most_ms is not None and snapshot is not None and now_ms - snapshot.timestamp_ms > most_ms
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.checks import Check, checks_of
 from foldhouse.values.fold import Fold, RowFold
 from foldhouse.values.given import prose, shown, text, texts, whole
 from foldhouse.values.names import check_declared
@@ -53,6 +54,7 @@ class Table:
     partition_by: str | None = None
     buckets: int = 1
     description: str = ""
+    checks: tuple[Check, ...] = ()
 
     @property
     def source(self) -> Stream | Table:
@@ -131,6 +133,7 @@ def table(
     partition_by: str | None = None,
     buckets: int = 1,
     description: str = "",
+    checks: Iterable[Check] = (),
 ) -> Table:
     """Declare a table as the fold of a source.
 
@@ -146,10 +149,12 @@ def table(
         buckets: the number of hash buckets per partition, by the first key other than `partition_by`; 1 to 65,536. Use
             one per core, with at least 300,000 rows each.
         description: a text for people, stored as the table's comment.
+        checks: conditions that the rows must meet before they are published, such as `not_null("amount")`. They can
+            change at any time, because they do not change the rows.
 
     Raises:
-        DefinitionError: an invalid name, source, fold or number of buckets; missing keys; or a `partition_by` that is
-            not a key.
+        DefinitionError: an invalid name, source, fold, check or number of buckets; missing keys; or a `partition_by`
+            that is not a key.
     """
     check_declared(name)
     sources = _sources(name, source, rows)
@@ -186,6 +191,7 @@ def table(
         partition_by=partition_by,
         buckets=buckets,
         description=_described(name, description),
+        checks=checks_of(name, checks, None if isinstance(fold, RowFold) else [*key_columns, *published]),
     )
 
 

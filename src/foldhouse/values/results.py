@@ -74,6 +74,34 @@ class Appended(Readable):
 
 
 @dataclass(frozen=True, repr=False)
+class Checked(Readable):
+    """The result of one check of a table.
+
+    Args:
+        name: the check's name.
+        check: the condition, as it is declared.
+        severity: `error` if a failure keeps the table from being published, or `warn`.
+        passed: whether the rows meet the condition.
+        said: what was found, in words.
+        failing: the number of rows that fail; 0 for a check of the table as a whole.
+        sample: the first of these rows, with the keys and the columns of the check.
+    """
+
+    name: str
+    check: str
+    severity: str
+    passed: bool
+    said: str
+    failing: int = 0
+    sample: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a failure keeps the table from being published."""
+        return self.severity == "error"
+
+
+@dataclass(frozen=True, repr=False)
 class Refreshed(Readable):
     """The result of a refresh, backfill or rebuild.
 
@@ -94,6 +122,7 @@ class Refreshed(Readable):
         null_key_rows: source rows that this run left out because a key is null, less the retracted ones.
         null_sequence_rows: the same, because a column of their sequence is null.
         partitions: counts by day, for the days that were changed or asked for.
+        checks: the results of the table's checks; empty if nothing was committed.
         seconds: the duration of the run.
     """
 
@@ -113,6 +142,7 @@ class Refreshed(Readable):
     null_key_rows: int = 0
     null_sequence_rows: int = 0
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
+    checks: tuple[Checked, ...] = ()
     seconds: float = 0.0
 
 
@@ -310,3 +340,45 @@ class Verified(Readable):
     def passed(self) -> bool:
         """Whether no compared key differs."""
         return not self.wrong
+
+
+@dataclass(frozen=True, repr=False)
+class TracedChange(Readable):
+    """What one commit did to the rows of a key.
+
+    Args:
+        table: the table or stream.
+        snapshot_id: the commit.
+        committed_at: when it became the head.
+        is_ours: whether foldhouse made it.
+        run_id: the run that made it, if it says so.
+        spans_expired: whether commits before it were expired, so that it also shows what they did.
+        before: the rows that it removed.
+        after: the rows that it added.
+    """
+
+    table: str
+    snapshot_id: int
+    committed_at: datetime
+    is_ours: bool
+    run_id: str | None
+    spans_expired: bool
+    before: tuple[dict[str, Any], ...] = ()
+    after: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Trace(Readable):
+    """The story of the rows of a key, through all tables that have to do with it.
+
+    Args:
+        table: the table that was asked for.
+        key: column -> value.
+        changes: what each commit did, in the order of time.
+        untraced: sources and consumers that cannot be followed -> why not.
+    """
+
+    table: str
+    key: dict[str, Any]
+    changes: tuple[TracedChange, ...] = ()
+    untraced: dict[str, str] = field(default_factory=dict)

@@ -50,6 +50,12 @@ class Tuning:
     full_recompute_least_rows: int = 200_000
     """Never for a window that reads no more rows than this: it takes no time either way."""
 
+    # Checks
+
+    checked_rows: int = 20_000_000
+    """The values that a check compares with one another are in this process's memory up to so many rows; Spark compares
+    more."""
+
     # When a refresh writes files again
 
     deleted_share: float = 0.2

@@ -1,0 +1,118 @@
+"""Write, audit, publish: a commit of a table with checks goes to a branch, and becomes the head if they pass.
+
+Guarantee: the head, its position and all tables downstream never see rows that fail a blocking check. The snapshot that
+was checked is the snapshot that is published, by one compare-and-swap. If a run is killed in between, or the checks
+fail, the next refresh with the same sources checks the same snapshot again, instead of folding it again.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
+
+from foldhouse.audit.audit import Auditor, Candidate, audited, refused, warn
+from foldhouse.errors import ChecksFailed, CommitConflict
+from foldhouse.heads.head import is_ours, read_head
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.branch import fast_forward, rename
+from foldhouse.values.checks import RowCheck
+from foldhouse.values.definition import Table
+from foldhouse.values.metadata_names import (
+    AUDIT_BRANCH,
+    COVERAGE,
+    DEFINITION,
+    POSITION,
+    REBUILD_BRANCH,
+    REBUILT_IN_SPEC,
+)
+from foldhouse.values.results import Checked
+
+
+def auditor(workshop: Workshop) -> Auditor:
+    """Return the parts of a lake that checks use."""
+    return Auditor(workshop.catalog, workshop.session, workshop.tuning.checked_rows)
+
+
+def row_checks(table: Table) -> str | None:
+    """Return the blocking checks of single rows for a summary, as JSON; `None` if there are none."""
+    found = sorted(one.identity for one in table.checks if isinstance(one, RowCheck) and one.blocks)
+    return json.dumps(found) if found else None
+
+
+def staged(iceberg: IcebergTable, summary: dict[str, str]) -> Snapshot | None:
+    """Return the snapshot in the audit branch if it is what a refresh would commit now.
+
+    Args:
+        iceberg: the table.
+        summary: position, coverage and definition of the commit.
+    """
+    snapshot = iceberg.snapshot_by_name(AUDIT_BRANCH)
+    if snapshot is None or not is_ours(snapshot) or snapshot.summary is None:
+        return None
+    said = snapshot.summary.additional_properties
+    is_on_head = snapshot.parent_snapshot_id == iceberg.metadata.current_snapshot_id
+    is_same = all(said.get(name) == summary[name] for name in (POSITION, COVERAGE, DEFINITION))
+    return snapshot if is_on_head and is_same and REBUILT_IN_SPEC not in said else None
+
+
+def publish_checked(workshop: Workshop, table: Table, snapshot_id: int, spec_id: int) -> tuple[Checked, ...]:
+    """Make a snapshot of the audit branch the head, if the checks of its table pass.
+
+    Args:
+        workshop: the parts of the lake that a refresh uses.
+        table: the declaration, with its checks.
+        snapshot_id: the snapshot.
+        spec_id: the partition spec that it was written with.
+
+    Raises:
+        ChecksFailed: a blocking check fails; the head did not move.
+        CommitConflict: another process committed at the same time; the head did not move.
+    """
+    results = _passed(workshop, table, snapshot_id)
+    now = workshop.catalog.load_table(table.name)
+    if now.metadata.current_snapshot_id != snapshot_id:  # else another process published the same snapshot
+        fast_forward(workshop.catalog, _still_staged(now, snapshot_id), AUDIT_BRANCH, spec_id, "run it again")
+    return results
+
+
+def hand_to_rebuild(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked, ...]:
+    """Move a rebuild from the audit branch to the branch `foldhouse-rebuild`, if the checks of its table pass.
+
+    Raises:
+        ChecksFailed: a blocking check fails; the branch `foldhouse-rebuild` did not move.
+        CommitConflict: another process committed at the same time.
+    """
+    results = _passed(workshop, table, snapshot_id)
+    now = _still_staged(workshop.catalog.load_table(table.name), snapshot_id)
+    rename(workshop.catalog, now, AUDIT_BRANCH, REBUILD_BRANCH)
+    return results
+
+
+def _still_staged(iceberg: IcebergTable, snapshot_id: int) -> IcebergTable:
+    there = iceberg.snapshot_by_name(AUDIT_BRANCH)
+    is_head = iceberg.metadata.current_snapshot_id == snapshot_id
+    if not is_head and (there is None or there.snapshot_id != snapshot_id):
+        raise CommitConflict(
+            f"{'.'.join(iceberg.name())} was folded by another process at the same time: branch {AUDIT_BRANCH} is not "
+            f"at snapshot {snapshot_id} any more; nothing was published, run it again"
+        )
+    return iceberg
+
+
+def _passed(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked, ...]:
+    """Evaluate the checks, and refuse the snapshot if a blocking one fails."""
+    iceberg = _still_staged(workshop.catalog.load_table(table.name), snapshot_id)
+    snapshot = iceberg.snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    is_rebuild = REBUILT_IN_SPEC in snapshot.summary.additional_properties
+    known: frozenset[str] = frozenset() if is_rebuild else read_head(iceberg).checks
+    candidate = Candidate(table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known)
+    results = audited(auditor(workshop), candidate)
+    if any(one.blocks and not one.passed for one in results):
+        where = f"`foldhouse show {table.name} --as-of {AUDIT_BRANCH}` shows the rows"
+        raise ChecksFailed(refused(table.name, results, where), results, snapshot_id)
+    warn(table.name, results)
+    return results

@@ -1,0 +1,58 @@
+"""Checks that Spark evaluates: queries, and values that do not fit in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import foldhouse as fh
+
+events = fh.stream("q.events", schema={"key": "string", "n": "long", "kind": "string"}, keys="key")
+known = fh.stream("q.known", schema={"kind": "string"})
+
+
+def table(*checks: fh.Check) -> fh.Table:
+    fold = fh.fold(n=fh.total("n"), kind=fh.maximum("kind"))
+    return fh.table("q.sums", source=events, fold=fold, checks=checks)
+
+
+@pytest.fixture
+def given(spark_lake: Any) -> fh.Lake:
+    lake: fh.Lake = spark_lake()
+    lake.append(events, [{"key": "a", "n": 1, "kind": "x"}, {"key": "b", "n": 1, "kind": None}])
+    lake.append(known, [{"kind": "x"}])
+    return lake
+
+
+def test_a_query_that_returns_rows_is_a_failure(given: fh.Lake) -> None:
+    query = "SELECT s.* FROM {sums} s LEFT ANTI JOIN {known} k ON s.kind = k.kind WHERE s.kind RLIKE '^[a-z]{1}$'"
+    checked = table(fh.no_rows(query, using=known, name="kinds"))
+    (passed,) = given.refresh(checked).checks
+    assert (passed.name, passed.passed, passed.said) == ("kinds", True, "no row fails")
+    given.append(events, [{"key": "a", "n": 1, "kind": "z"}])
+    with pytest.raises(fh.ChecksFailed, match="1 row fails, such as key=a, n=2, kind=z"):
+        given.refresh(checked)
+    given.append(known, [{"kind": "z"}])
+    assert given.refresh(checked).committed
+    assert [one.name for one in given.spark.catalog.listTables() if one.name.startswith("foldhouse_")] == []
+
+
+def test_a_query_that_spark_refuses_names_the_check(given: fh.Lake) -> None:
+    with pytest.raises(fh.DefinitionError, match=r"cannot evaluate the query of the check wrong: .*missing"):
+        given.refresh(table(fh.no_rows("SELECT missing FROM {sums}", name="wrong")))
+    assert given.head("q.sums") is None
+
+
+@pytest.mark.parametrize("checked_rows", [1, 1_000])
+def test_values_are_compared_alike_in_memory_and_by_spark(given: fh.Lake, checked_rows: int) -> None:
+    given.append(events, [{"key": key, "n": 1, "kind": kind} for key, kind in (("c", "y"), ("d", "y"), ("e", "x"))])
+    given.refresh(table())
+    given.tuning = fh.Tuning(checked_rows=checked_rows)
+    found = given.audit(table(fh.unique("n"), fh.unique("kind"), fh.unique("key"), fh.references("kind", known)))
+    assert [(one.failing, sorted(one.sample, key=str)) for one in found] == [
+        (5, [{"n": 1, "rows": 5}]),
+        (4, [{"kind": "x", "rows": 2}, {"kind": "y", "rows": 2}]),
+        (0, []),
+        (2, [{"kind": "y", "rows": 2}]),
+    ]

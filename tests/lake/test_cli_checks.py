@@ -1,0 +1,76 @@
+"""`foldhouse refresh` and `foldhouse audit`: tables in their order, and rows that were not published."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import foldhouse as fh
+from foldhouse.cli import main
+
+events = fh.stream("k.events", schema={"key": "string", "n": "long"}, keys="key")
+sums = fh.table("k.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
+aside = fh.table("k.aside", source=events, fold=fh.fold(n=fh.count()), checks=[fh.unique("n", severity="warn")])
+above = fh.table("k.above", source=sums, keys="n", fold=fh.fold(keys=fh.count()))
+
+
+@pytest.fixture
+def shop(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> fh.Lake:
+    module = types.ModuleType("shop_of_checks")
+    module.__dict__.update(tables=[above, aside, sums])
+    monkeypatch.setitem(sys.modules, "shop_of_checks", module)
+    lake.append(events, [{"key": "a", "n": 1}])
+    return lake
+
+
+def call(tmp_path: Path, command: str, *words: str) -> Result:
+    given = [command, *words, "--lake", str(tmp_path / "lake"), "--declared-in", "shop_of_checks"]
+    return CliRunner(env={"FORCE_COLOR": None, "NO_COLOR": "1"}).invoke(main, given)
+
+
+def test_all_declared_tables_are_refreshed_in_the_order_of_their_sources(shop: fh.Lake, tmp_path: Path) -> None:
+    done = call(tmp_path, "refresh")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "k.sums: folded 1 row, 1 row now",
+        "k.above: folded 1 row, 1 row now",
+        "k.aside: folded 1 row, 1 row now",
+    ]
+    again = call(tmp_path, "refresh", "k.above", "k.sums", "--json")
+    assert [(one["table"], one["committed"], one["rows"]) for one in map(json.loads, again.stdout.splitlines())] == [
+        ("k.sums", False, 1),
+        ("k.above", False, 1),
+    ]
+
+
+def test_a_table_that_fails_its_checks_holds_back_what_is_folded_from_it(shop: fh.Lake, tmp_path: Path) -> None:
+    shop.append(events, [{"key": "b", "n": 500}])
+    done = call(tmp_path, "refresh")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        "k.aside: folded 2 rows, 2 rows now; the check unique_n fails: 2 rows of 2 fail",
+    ]
+    first, second = done.stderr.splitlines()
+    assert first.startswith("error: k.sums was not published, because 1 of its 1 checks fails: between('n', 0, 100)")
+    assert second == "error: k.above was not refreshed, because k.sums was not"
+    looked_at = call(tmp_path, "audit", "k.sums", "--as-of", "foldhouse-audit")
+    assert (looked_at.exit_code, looked_at.stdout) == (
+        1,
+        "check\tresult\tfound\nbetween('n', 0, 100)\tfailed\t1 row of 2 fails\n\nbetween_n:\nkey\tn\nb\t500\n",
+    )
+    shop.append(events, [{"key": "b", "n": -450}])
+    assert call(tmp_path, "refresh").exit_code == 0
+    passed = call(tmp_path, "audit", "k.sums", "--json")
+    (said,) = map(json.loads, passed.stdout.splitlines())
+    assert (passed.exit_code, said["passed"], said["said"]) == (0, True, "no row of 2 fails")
+
+
+def test_a_name_that_nothing_declares_is_refused(shop: fh.Lake, tmp_path: Path) -> None:
+    done = call(tmp_path, "refresh", "k.sum")
+    assert done.exit_code == 1
+    assert "shop_of_checks declares no table k.sum; it declares k.above, k.aside, k.sums" in done.stderr
