@@ -208,7 +208,7 @@ def test_a_lake_that_is_not_there_is_not_made_by_reading_it(tmp_path, words):
     result = call(*words, "--lake", str(missing))
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: there is no lake in {missing}")
-    assert "make demo" in result.stderr
+    assert "fh.Lake.local" in result.stderr
     assert not missing.exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,30 @@ from foldhouse.values.definition import Table
 def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option `--declared-in`."""
     return click.option(
-        "--declared-in", "package", default="assets", show_default=True, help="The package or module that declares it."
+        "--declared-in",
+        "package",
+        default=_declared_in,
+        show_default="declared_in of [tool.foldhouse] in ./pyproject.toml, else assets",
+        help="The package or module that declares it.",
     )(command)
+
+
+def _declared_in() -> str:
+    """Return the package of the project in the current folder.
+
+    Raises:
+        FoldhouseError: its `pyproject.toml` cannot be read.
+    """
+    try:
+        with Path("pyproject.toml").open("rb") as file:
+            said = tomllib.load(file).get("tool", {}).get("foldhouse", {}).get("declared_in", "assets")
+    except FileNotFoundError:
+        return "assets"
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
+        raise FoldhouseError(f"./pyproject.toml cannot be read: {failure}") from failure
+    if not isinstance(said, str) or not said:
+        raise FoldhouseError(f"declared_in of [tool.foldhouse] in ./pyproject.toml is {said!r}; name a package")
+    return said
 
 
 def declared(name: str, package: str) -> Table:

@@ -43,7 +43,7 @@ def opened(folder: Path) -> Iterator[Lake]:
         check_catalog(folder.resolve(), CATALOG_NAME)
         raise FoldhouseError(
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
-            "or make a lake: `make demo`, or `foldhouse backfill retail --from ... --to ...`"
+            "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
         )
     lake = Lake.local(folder)
     try:

@@ -19,6 +19,7 @@ from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 
 SUBCOMMANDS = {
+    "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
     "tables": ("reading", "List the tables and streams of the lake."),
     "show": ("reading", "Show the rows of a table, now or as they were."),
     "changes": ("reading", "Show what changed in a table between two moments."),
@@ -38,6 +39,10 @@ SUBCOMMANDS = {
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),
     "mend-clock": ("upkeep", "Move commit times of a table that lie ahead of this machine's clock back to now."),
     "publish": ("upkeep", "Make what `foldhouse rebuild --no-publish` folded the head of its table."),
+    "doctor": (
+        "doctor",
+        "Look at what tables need to work: Python, Java, Spark, the catalog, the disk, the clock, leftover files.",
+    ),
     "register": ("upkeep", "Have the catalog know the tables of the warehouse again."),
 }
 """Subcommand -> its module and its line of help, in the order of the help; a module is imported to run its commands."""

@@ -6,8 +6,10 @@ This is the only room of foldhouse that knows Dagster.
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.lag import lag_check, lag_sensor
+from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.maintenance import maintenance_job
+from foldhouse.dagster.project import definitions_of
 from foldhouse.dagster.proofs import proof_check
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.dagster.streams import stream_asset
@@ -15,9 +17,12 @@ from foldhouse.dagster.tables import fold_asset
 
 __all__ = [
     "ForegroundRun",
+    "LakeFolder",
+    "definitions_of",
     "fold_asset",
     "lag_check",
     "lag_sensor",
+    "lake_resource",
     "landing_asset",
     "landing_sensor",
     "maintenance_job",

@@ -39,7 +39,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
     if home is None:
         raise FoldhouseError(
             f"there is no dagster.yaml in {folder}, so there is no place for Dagster's records; set DAGSTER_HOME to a "
-            "folder, or copy dagster.yaml from foldhouse's repository"
+            "folder, or make a dagster.yaml; `foldhouse init` shows one"
         )
     _create_databases(home)
     environment = {BATCH_SIZE: EVENTS_AT_ONCE, **os.environ, "DAGSTER_HOME": str(home)}

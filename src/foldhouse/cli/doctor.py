@@ -1,0 +1,162 @@
+"""The command that looks at everything around the tables: programs, disk, catalog, clock, files nobody needs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from foldhouse.cli.lakes import lake_option
+from foldhouse.cli.output import Column, json_option, print_rows, stderr
+from foldhouse.errors import FoldhouseError
+from foldhouse.lake import Lake
+from foldhouse.spark.java import OLDEST, java
+from foldhouse.storage.catalog import CATALOG_NAME
+from foldhouse.storage.lost import check_catalog
+
+FOUND_WRONG = 1
+_LEAST_FREE = 0.05
+_GIB = 2**30
+_CATALOG = "catalog.db"
+_PACKAGES = ("pyspark", "pyiceberg", "pyarrow", "polars", "dagster")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, what was found, and what to do about it.
+
+    Args:
+        what: the subject.
+        state: `ok`; `warn` if it costs time or space; `fail` if something will not work.
+        found: in words.
+        way: what to do; empty if nothing needs to be done.
+    """
+
+    what: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    way: str = ""
+
+
+@click.command()
+@lake_option
+@click.option("--spark", "starts_spark", is_flag=True, help="Also start Spark and run one query, which takes seconds.")
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, folder: Path, starts_spark: bool, as_json: bool) -> None:
+    """Look at what tables need to work: Python, Java, Spark, the catalog, the disk, the clock, leftover files.
+
+    Each finding says what to do. Nothing is changed. The command ends with 1 if something will not work.
+    """
+    with stderr().status("looking"):
+        findings = [*_programs(), *_lake(folder), *(_spark() if starts_spark else ())]
+    rows = [{"what": one.what, "state": one.state, "found": one.found, "to do": one.way} for one in findings]
+    columns = [Column("what"), Column("state"), Column("found", is_whole=False), Column("to do", is_whole=False)]
+    print_rows(columns, rows, as_json=as_json)
+    if any(one.state == "fail" for one in findings):
+        ctx.exit(FOUND_WRONG)
+
+
+def _programs() -> Iterator[Finding]:
+    yield Finding("Python", "ok", f"{platform.python_version()} in {sys.prefix}")  # pip refuses one that is too old
+    program, number = java()
+    where = f"JAVA_HOME={os.environ['JAVA_HOME']}" if os.environ.get("JAVA_HOME") else "the path"
+    way = f"install Java {OLDEST} or newer, for example openjdk-{OLDEST}-jre-headless, or set JAVA_HOME to one"
+    if program is None:
+        yield Finding("Java", "fail", f"there is no java in {where}", way)
+    elif number is None or number < OLDEST:
+        yield Finding("Java", "fail", f"{program} is version {number or 'unknown'}", way)
+    else:
+        yield Finding("Java", "ok", f"{number}, {program}")
+    for name in _PACKAGES:
+        try:
+            yield Finding(name, "ok", importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            is_needed = name != "dagster"
+            missing = "pip install foldhouse" if is_needed else "pip install 'foldhouse[dagster]', if you use the page"
+            yield Finding(name, "fail" if is_needed else "warn", "not installed", missing)
+
+
+def _lake(folder: Path) -> Iterator[Finding]:
+    if not (folder / _CATALOG).is_file():
+        try:
+            check_catalog(folder.resolve(), CATALOG_NAME)
+        except FoldhouseError as failure:
+            yield Finding("lake", "fail", str(failure), "foldhouse register")
+            return
+        yield Finding("lake", "warn", f"there is none in {folder}", "name it by --lake or FOLDHOUSE_LAKE")
+        return
+    yield from _folder(folder)
+    try:
+        lake = Lake.local(folder)
+        names = lake.tables()
+    except FoldhouseError as failure:
+        yield Finding("catalog", "fail", str(failure), "see The catalog is lost, in the runbook")
+        return
+    try:
+        yield Finding("catalog", "ok", f"{len(names)} tables and streams")
+        for name in names:
+            yield from _table(lake, name)
+    finally:
+        lake.close()
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    usage = shutil.disk_usage(folder)
+    free = f"{usage.free / _GIB:.1f} of {usage.total / _GIB:.1f} GiB are free"
+    if usage.free < _LEAST_FREE * usage.total:
+        yield Finding("disk", "warn", free, "foldhouse expire; foldhouse expire --orphans; or a larger disk")
+    else:
+        yield Finding("disk", "ok", free)
+    places = [folder, folder / _CATALOG, folder / "warehouse"]
+    shut = [one for one in places if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
+    if shut:
+        yield Finding("permissions", "fail", f"{shut[0]} cannot be read and written", "chown or chmod it")
+    else:
+        yield Finding("permissions", "ok", f"{folder} can be read and written")
+
+
+def _table(lake: Lake, name: str) -> Iterator[Finding]:
+    try:
+        kind = lake.kind(name)
+        rows, needs = lake.count(name), lake.upkeep(name)
+        behind = [one.name for one in lake.lag(name) if one.is_behind]
+        orphans = lake.orphans(name) if kind != "foreign" else None
+        audit = "foldhouse-audit" in lake.load(name).metadata.refs
+    except FoldhouseError as failure:
+        yield Finding(name, "fail", str(failure), "see What each error means, in the runbook")
+        return
+    found = f"{kind}, {rows:,} rows"
+    problems = [Finding(name, "warn", one.partition(": ")[0], one) for one in needs]
+    if behind:
+        problems.append(Finding(name, "warn", f"behind {', '.join(behind)}", f"foldhouse refresh {name}"))
+    if audit:
+        problems.append(
+            Finding(
+                name, "warn", "its last commit failed its checks", f"foldhouse audit {name} --as-of foldhouse-audit"
+            )
+        )
+    if orphans is not None and orphans.files:
+        size = f"{len(orphans.files):,} files nobody references, {orphans.bytes / 2**20:.1f} MiB"
+        problems.append(Finding(name, "warn", size, f"foldhouse expire {name} --orphans --delete"))
+    yield from problems or [Finding(name, "ok", found)]
+
+
+def _spark() -> Iterator[Finding]:
+    from foldhouse.spark.session import local_session
+
+    try:
+        session = local_session("local[1]")
+        rows = session.range(3).count()
+    except FoldhouseError as failure:
+        yield Finding("Spark", "fail", str(failure), "foldhouse doctor without --spark looks at Java alone")
+        return
+    yield Finding("Spark", "ok" if rows == 3 else "fail", f"{session.version} answers")

@@ -1,0 +1,58 @@
+"""The command that begins a project: its files, from a template."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from string import Template
+
+import click
+
+from foldhouse.cli.template import FILES
+from foldhouse.errors import FoldhouseError
+
+# Matches names that are valid as a Python package and as a namespace of a lake.
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_TAKEN = frozenset(
+    {"assets", "dagster", "definitions", "foldhouse", "polars", "pyarrow", "pyiceberg", "pyspark", "tests"}
+)
+_DAYS = 14
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the project goes; by default a new folder with its name.",
+)
+def init(name: str, folder: Path | None) -> None:
+    """Make a project of your own: a stream, three tables, their assets, and a test.
+
+    NAME is the name of its Python package, and the namespace of its tables. Nothing is overwritten.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in _TAKEN | sys.stdlib_module_names:
+        raise click.UsageError(
+            f"{name!r} cannot be the name of a project: use a lower-case name of letters, digits and underscores that "
+            "no Python module has"
+        )
+    folder = Path(name) if folder is None else folder
+    if folder.exists() and any(folder.iterdir()):
+        raise FoldhouseError(f"{folder} is not empty; name another folder with --folder")
+    today = datetime.now(UTC).date()
+    given = {"name": name, "first": today - timedelta(days=_DAYS), "last": today - timedelta(days=1)}
+    for path, text in FILES.items():
+        file = folder / Template(path).substitute(given)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(Template(text).substitute(given), encoding="utf-8")
+    click.echo(f"made the project {name} in {folder}; next:")
+    for line in (
+        f"cd {folder}",
+        f"foldhouse backfill {name} --from {given['first']} --to {given['last']}",
+        f"foldhouse show {name}.balances",
+        "foldhouse dev",
+    ):
+        click.echo(f"    {line}")

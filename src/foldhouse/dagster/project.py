@@ -1,0 +1,90 @@
+"""The definitions of a whole project, from the package that declares its tables."""
+
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+
+from foldhouse.calls.declared import tables_in
+from foldhouse.dagster.lag import lag_check, lag_sensor
+from foldhouse.dagster.lake import LakeFolder, lake_resource
+from foldhouse.dagster.maintenance import maintenance_job
+from foldhouse.dagster.quiet import without_beta_warnings
+from foldhouse.dagster.report import key_of
+from foldhouse.dagster.tables import fold_asset
+
+MAINTAINED = "0 4 * * *"
+
+
+def definitions_of(
+    package: ModuleType,
+    *,
+    lake: LakeFolder | None = None,
+    assets: Sequence[Any] = (),
+    resources: dict[str, Any] | None = None,
+    schedule: str | None = None,
+) -> dg.Definitions:
+    """Make the Dagster definitions of a project.
+
+        defs = definitions_of(shop)   -> what `definitions.py` of a project needs
+
+    It has every asset and asset check of the package's modules; an asset for every other declared table, which
+    refreshes it as a whole; the lag of each table, as a check and a sensor; a job over all assets, named as the package
+    is; and a job `maintenance`, whose daily schedule is off until it is switched on.
+
+    Args:
+        package: the package with the declarations. A table needs an asset of its own only for other arguments, such as
+            `fold_asset(daily, partitions_def=days)`.
+        lake: the lake; by default the folder that `$FOLDHOUSE_LAKE` names, else `./lake`.
+        assets: further assets and asset checks.
+        resources: further resources.
+        schedule: a cron expression in UTC at which the tables without partitions are refreshed; off until it is
+            switched on.
+    """
+    name = package.__name__.rpartition(".")[2]
+    tables = tables_in(package)
+    with without_beta_warnings():
+        loaded = [*dg.load_assets_from_package_module(package), *assets]
+        checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
+    known = set(_keys(loaded))
+    loaded += [fold_asset(table) for table in tables if key_of(table.name) not in known]
+    job = dg.define_asset_job(
+        name, executor_def=dg.in_process_executor, description=f"Lands and folds everything that {name} declares."
+    )
+    maintenance = maintenance_job()
+    schedules = [dg.ScheduleDefinition("maintenance_daily", job=maintenance, cron_schedule=MAINTAINED)]
+    jobs: list[Any] = [job, maintenance]
+    if schedule is not None:
+        unpartitioned = dg.AssetSelection.assets(*_without_partitions(loaded))
+        refresh = dg.define_asset_job("refresh", selection=unpartitioned, executor_def=dg.in_process_executor)
+        jobs.append(refresh)
+        schedules.append(dg.ScheduleDefinition("refresh_tables", job=refresh, cron_schedule=schedule))
+    return dg.Definitions(
+        assets=loaded,
+        asset_checks=checks,
+        jobs=jobs,
+        schedules=schedules,
+        sensors=[lag_sensor("lag", tables)],
+        resources={"lake": lake_resource(lake), **(resources or {})},
+        # One Spark session a run, also for runs of single assets from the page.
+        executor=dg.in_process_executor,
+    )
+
+
+def _keys(assets: Iterable[Any]) -> Iterable[dg.AssetKey]:
+    for one in assets:
+        if isinstance(one, dg.AssetsDefinition):
+            yield from one.keys
+        elif isinstance(one, dg.AssetSpec):
+            yield one.key
+
+
+def _without_partitions(assets: Iterable[Any]) -> list[dg.AssetKey]:
+    return [
+        key
+        for one in assets
+        if isinstance(one, dg.AssetsDefinition)
+        for key in one.keys
+        if one.get_asset_spec(key).partitions_def is None
+    ]

@@ -1,0 +1,81 @@
+"""`foldhouse init`: a project made from the built wheel works, without anything of this repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from foldhouse.cli import main
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "import sys; from foldhouse.cli import main; sys.argv[0] = 'foldhouse'; main()"
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The contents of the wheel, in a folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture
+def run(site: Path, tmp_path: Path) -> Run:
+    """Run Python in a folder, where foldhouse is that of the wheel."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("FOLDHOUSE", "DAGSTER"))}
+
+    def called(*words: str, folder: Path = tmp_path) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder,
+            env={**known, "PYTHONPATH": str(site), "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return called
+
+
+def test_a_new_project_lands_folds_and_passes_its_own_tests(run: Run, site: Path, tmp_path: Path) -> None:
+    said = run("-c", COMMAND, "init", "shop")
+    project = tmp_path / "shop"
+    assert said.splitlines()[0] == "made the project shop in shop; next:"
+    assert str(site) in run("-c", "import foldhouse; print(foldhouse.__file__)", folder=project)
+    assert "2 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=project)
+    command = next(line.split() for line in said.splitlines() if " backfill " in line)
+    run("-c", COMMAND, *command[1:], folder=project)
+    shown = run("-c", COMMAND, "show", "shop.balances", folder=project)
+    assert [line.split("\t")[0] for line in shown.splitlines()] == ["customer", "ada", "bob", "cleo", "dan"]
+    refreshed = run("-c", COMMAND, "refresh", folder=project).splitlines()
+    tables = ["shop.balances: nothing new", "shop.daily_revenue: nothing new", "shop.loyalty: nothing new"]
+    assert [line.partition(", ")[0] for line in refreshed] == tables
+    assert "passed" in run("-c", COMMAND, "audit", "shop.balances", folder=project)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    done = CliRunner().invoke(main, ["init", "shop", "--folder", str(tmp_path)])
+    assert (done.exit_code, "is not empty; name another folder" in done.stderr) == (1, True)
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("name", ["Shop", "1shop", "json", "foldhouse", "class", "my-shop", "tests", ""])
+def test_a_name_that_cannot_be_a_package_is_refused(tmp_path: Path, name: str) -> None:
+    done = CliRunner().invoke(main, ["init", name, "--folder", str(tmp_path / "new")])
+    assert (done.exit_code, "cannot be the name of a project" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []

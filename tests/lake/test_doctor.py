@@ -1,0 +1,95 @@
+"""`foldhouse doctor`: what is missing or needs to be done is found, and each finding says what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import foldhouse as fh
+from foldhouse.cli import main
+from foldhouse.spark.java import java
+
+events = fh.stream("h.events", schema={"key": "string", "n": "long"}, keys="key")
+sums = fh.table("h.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
+
+
+def findings(folder: Path, exit_code: int = 0) -> dict[str, list[tuple[str, str, str]]]:
+    done = CliRunner().invoke(main, ["doctor", "--lake", str(folder), "--json"])
+    assert done.exit_code == exit_code, done.output
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for one in map(json.loads, done.stdout.splitlines()):
+        found.setdefault(one["what"], []).append((one["state"], one["found"], one["to do"]))
+    return found
+
+
+def test_a_lake_in_order_has_nothing_to_do(lake: fh.Lake, tmp_path: Path) -> None:
+    lake.append(events, [{"key": "a", "n": 1}])
+    lake.refresh(sums)
+    found = findings(tmp_path / "lake")
+    assert found["h.sums"] == [("ok", "table, 1 rows", "")]
+    assert {name: states[0][0] for name, states in found.items() if name not in ("disk", "dagster")} == dict.fromkeys(
+        ["Python", "Java", "pyspark", "pyiceberg", "pyarrow", "polars", "permissions", "catalog", "h.events", "h.sums"],
+        "ok",
+    )
+
+
+def test_what_needs_to_be_done_is_said_with_its_command(lake: fh.Lake, tmp_path: Path) -> None:
+    lake.append(events, [{"key": "a", "n": 500}])
+    with pytest.raises(fh.ChecksFailed):
+        lake.refresh(sums)
+    lake.append(events, [{"key": "a", "n": -450}])
+    lake.refresh(sums)
+    lake.append(events, [{"key": "a", "n": 500}])
+    with pytest.raises(fh.ChecksFailed):
+        lake.refresh(sums)
+    assert findings(tmp_path / "lake")["h.sums"] == [
+        ("warn", "behind h.events", "foldhouse refresh h.sums"),
+        ("warn", "its last commit failed its checks", "foldhouse audit h.sums --as-of foldhouse-audit"),
+    ]
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_catalog_that_is_lost_or_damaged_fails(lake: fh.Lake, tmp_path: Path, harm: str) -> None:
+    lake.append(events, [{"key": "a", "n": 1}])
+    lake.close()
+    catalog = tmp_path / "lake" / "catalog.db"
+    catalog.unlink()
+    if harm == "damaged":
+        catalog.write_text("no database")
+    found = findings(tmp_path / "lake", exit_code=1)
+    ((state, said, _),) = found["lake" if harm == "missing" else "catalog"]
+    assert state == "fail"
+    assert "foldhouse register" in said
+
+
+def test_a_folder_without_a_lake_is_no_failure(tmp_path: Path) -> None:
+    assert findings(tmp_path)["lake"] == [
+        ("warn", f"there is none in {tmp_path}", "name it by --lake or FOLDHOUSE_LAKE")
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [('openjdk version "21.0.1" 2023-10-17', 21), ('java version "1.8.0_392"', 8), ("no version", None)],
+)
+def test_the_version_of_java_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, number: int | None
+) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java() == (program, number)
+    state, _, way = findings(tmp_path / "lake", exit_code=0 if number == 21 else 1)["Java"][0]
+    assert (state == "ok", way == "") == (number == 21, number == 21)
+
+
+def test_java_that_is_not_there_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java() == (None, None)
+    assert findings(tmp_path / "lake", exit_code=1)["Java"][0][1] == f"there is no java in JAVA_HOME={tmp_path}"

@@ -1,0 +1,57 @@
+"""The definitions of a project, made of the package that declares its tables."""
+
+import sys
+import types
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+import foldhouse as fh
+from foldhouse.cli.declared import _declared_in
+from foldhouse.dagster import definitions_of, fold_asset
+
+dated = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
+sums = fh.table("j.sums", source=dated, keys="key", fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")])
+daily = fh.table("j.daily", source=dated, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+DAYS = dg.DailyPartitionsDefinition("2024-03-01", end_date="2024-03-05", timezone="UTC")
+
+
+@pytest.fixture
+def package(tmp_path) -> Iterator[types.ModuleType]:  # type: ignore[no-untyped-def]
+    module = types.ModuleType("project_of_tests")
+    module.__path__ = [str(tmp_path)]
+    module.__file__ = str(tmp_path / "__init__.py")
+    module.__dict__.update(tables=[sums, daily], daily_asset=fold_asset(daily, partitions_def=DAYS))
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.ModuleType) -> None:
+    defs = definitions_of(package, schedule="*/5 * * * *")
+    graph = defs.resolve_asset_graph()
+    assert {key.to_user_string() for key in graph.executable_asset_keys} == {"j/sums", "j/daily"}
+    assert graph.get(dg.AssetKey(["j", "daily"])).partitions_def == DAYS
+    checks = {(key.asset_key.to_user_string(), key.name) for key in graph.asset_check_keys}
+    assert checks == {("j/sums", "not_null_n"), ("j/sums", "up_to_date"), ("j/daily", "up_to_date")}
+    jobs = {name: defs.resolve_job_def(name) for name in ("project_of_tests", "maintenance", "refresh")}
+    assert {key.to_user_string() for key in jobs["refresh"].asset_layer.executable_asset_keys} == {"j/sums"}
+    assert [one.name for one in defs.sensors or []] == ["lag"]  # type: ignore[union-attr]
+    assert {one.name for one in defs.schedules or []} == {"maintenance_daily", "refresh_tables"}  # type: ignore[union-attr]
+
+
+def test_the_package_of_a_project_is_named_in_its_pyproject(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    assert _declared_in() == "assets"
+    file = tmp_path / "pyproject.toml"
+    for text, said in (
+        ("[tool.other]\n", "assets"),
+        ('[tool.foldhouse]\ndeclared_in = "shop"\n', "shop"),
+    ):
+        file.write_text(text)
+        assert _declared_in() == said
+    for text, wrong in (("[tool", "cannot be read"), ("[tool.foldhouse]\ndeclared_in = 1\n", "name a package")):
+        file.write_text(text)
+        with pytest.raises(fh.FoldhouseError, match=wrong):
+            _declared_in()
