@@ -66,9 +66,9 @@ def test_rows_that_fail_stay_in_the_branch_and_the_next_good_commit_heals(lake: 
     with pytest.raises(fh.ChecksFailed) as failure:
         lake.refresh(table(IN_RANGE))
     assert str(failure.value) == (
-        "c.table was not published, because 1 of its 1 checks fails: between('n', 0, 100): 1 row of 2 fails, such as "
-        "key=a, n=501. Its rows and its position did not change; `foldhouse show c.table --as-of foldhouse-audit` "
-        "shows the rows"
+        "c.table was not published, because 1 of its 1 checks fails: between('n', 0, 100): 1 row of 2 in changed files "
+        "fails, such as key=a, n=501. Its rows and its position did not change; "
+        "`foldhouse show c.table --as-of foldhouse-audit` shows the rows"
     )
     assert [one.sample for one in failure.value.results] == [({"key": "a", "n": 501},)]
     head = lake.head("c.table")
@@ -112,7 +112,7 @@ def test_only_changed_files_are_read_for_a_check_that_the_head_passed(lake: fh.L
     assert lake.refresh(checked).checks[0].said == "no row of 100 fails"
     add(lake, ("k1", 1, "x"))
     (one,) = lake.refresh(checked).checks
-    assert one.said in {f"no row of {n} fails" for n in range(1, 30)}
+    assert one.said in {f"no row of {n} in changed files fails" for n in range(1, 30)}
     # Another condition was never checked, so it is looked for in all rows.
     add(lake, ("k2", 1, "x"))
     with pytest.raises(fh.ChecksFailed, match="1 row of 100 fails, such as key=k99, n=99"):

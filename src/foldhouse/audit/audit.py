@@ -84,6 +84,7 @@ class Candidate:
         snapshot_id: the snapshot.
         before: the snapshot that it follows; `None` for the first one.
         passed: the identities of the checks that the rows of `before` are known to pass.
+        is_ours: whether foldhouse just folded it, so that its keys are unique.
     """
 
     table: Table
@@ -91,6 +92,7 @@ class Candidate:
     snapshot_id: int
     before: int | None
     passed: frozenset[str] = frozenset()
+    is_ours: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -148,16 +150,18 @@ def _rows_checked(candidate: Candidate, checks: Sequence[RowCheck]) -> list[Chec
     results = []
     if known:
         added = [piece for piece in candidate.changed() if piece.weight > 0]
-        results += _of_rows(candidate, added, known)
+        results += _of_rows(candidate, added, known, " in changed files")
     others = [one for one in checks if one not in known]
     if others:
         results += _of_rows(candidate, candidate.pieces(), others)
     return results
 
 
-def _of_rows(candidate: Candidate, pieces: Sequence[Piece], checks: Sequence[RowCheck]) -> list[Checked]:
+def _of_rows(
+    candidate: Candidate, pieces: Sequence[Piece], checks: Sequence[RowCheck], where: str = ""
+) -> list[Checked]:
     found, seen = failing_rows(candidate.table, candidate.layout, pieces, checks)
-    return [_result(check, one, seen) for check, one in zip(checks, found, strict=True)]
+    return [_result(check, one, seen, where) for check, one in zip(checks, found, strict=True)]
 
 
 def _checked(auditor: Auditor, candidate: Candidate, check: Check) -> Checked:
@@ -176,6 +180,8 @@ def _checked(auditor: Auditor, candidate: Candidate, check: Check) -> Checked:
 def _unique(auditor: Auditor, candidate: Candidate, check: Unique) -> Checked:
     rows = row_count(candidate.iceberg, candidate.snapshot_id)
     names = list(check.columns)
+    if candidate.is_ours and set(candidate.table.keys) <= set(names):
+        return _said(check, True, "the keys of the table are among the columns")
     if rows <= auditor.rows_in_memory:
         return _result(check, duplicates(read_columns(candidate.layout, candidate.pieces(), names)), rows)
     every = frame_of(auditor.session(), candidate.layout, names, candidate.pieces()).dropna()
@@ -287,10 +293,10 @@ def _check_types(table: Table, check: References, layout: Layout, there: Layout)
             )
 
 
-def _result(check: Check, found: Failing, rows: int | None) -> Checked:
+def _result(check: Check, found: Failing, rows: int | None, where: str = "") -> Checked:
     count = f"{_MOST_COUNTED:,} or more" if rows is None and found.count > _MOST_COUNTED else f"{found.count:,}"
     noun = "row" if found.count == 1 else "rows"
-    of = "" if rows is None else f" of {rows:,}"
+    of = "" if rows is None else f" of {rows:,}{where}"
     said = f"{count} {noun}{of} {'fails' if found.count == 1 else 'fail'}" if found.count else f"no row{of} fails"
     return Checked(check.name, str(check), check.severity, not found.count, said, found.count, found.sample)
 

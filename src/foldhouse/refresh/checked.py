@@ -109,7 +109,7 @@ def _passed(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked
     assert snapshot.summary is not None
     is_rebuild = REBUILT_IN_SPEC in snapshot.summary.additional_properties
     known: frozenset[str] = frozenset() if is_rebuild else read_head(iceberg).checks
-    candidate = Candidate(table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known)
+    candidate = Candidate(table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known, is_ours=True)
     results = audited(auditor(workshop), candidate)
     if any(one.blocks and not one.passed for one in results):
         where = f"`foldhouse show {table.name} --as-of {AUDIT_BRANCH}` shows the rows"
