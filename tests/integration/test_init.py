@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def run(site: Path, tmp_path: Path) -> Run:
     """Run Python in a folder, where foldhouse is that of the wheel."""
     known = {name: value for name, value in os.environ.items() if not name.startswith(("FOLDHOUSE", "DAGSTER"))}
 
-    def called(*words: str, folder: Path = tmp_path) -> str:
+    def called(*words: str, folder: Path = tmp_path, status: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, *words],
             cwd=folder,
@@ -45,8 +46,8 @@ def run(site: Path, tmp_path: Path) -> Run:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout if status == 0 else done.stdout + done.stderr
 
     return called
 
@@ -65,6 +66,30 @@ def test_a_new_project_lands_folds_and_passes_its_own_tests(run: Run, site: Path
     tables = ["shop.balances: nothing new", "shop.daily_revenue: nothing new", "shop.loyalty: nothing new"]
     assert [line.partition(", ")[0] for line in refreshed] == tables
     assert "passed" in run("-c", COMMAND, "audit", "shop.balances", folder=project)
+
+
+BAD = """
+from shop.payments import *
+lake = fh.Lake.local("lake")
+bad = {**payments_of(date(2024, 3, 4))[:1].to_pylist()[0], "payment_id": "bad", "amount": Decimal("-99999")}
+lake.append(payments, [bad])
+"""
+
+
+def test_a_table_that_fails_its_checks_does_not_stop_the_tables_beside_it(run: Run, tmp_path: Path) -> None:
+    said = run("-c", COMMAND, "init", "shop")
+    project = tmp_path / "shop"
+    declared = project / "shop" / "payments.py"
+    declared.write_text(declared.read_text().replace('fh.between("payments", 1)', 'fh.between("balance", 0)'))
+    command = next(line.split() for line in said.splitlines() if " backfill " in line)[1:]
+    run("-c", COMMAND, *command, folder=project)
+    run("-c", BAD, folder=project)
+    command[command.index("--from") + 1] = command[-1]
+    failed = run("-c", COMMAND, *command, folder=project, status=1)
+    assert "shop.balances was not published, because 1 of its 2 checks fails: between('balance', 0, None)" in failed
+    listed = json.loads("[" + ",".join(run("-c", COMMAND, "tables", "--json", folder=project).splitlines()) + "]")
+    behind = {one["name"]: one["is_behind"] for one in listed if one["kind"] == "table"}
+    assert behind == {"shop.balances": True, "shop.daily_revenue": False, "shop.loyalty": True}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except FoldhouseError as error:
-            raise Failure(str(error)) from error
+            raise Failure("; also: ".join([str(error), *getattr(error, "__notes__", ())])) from error
         # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
             raise

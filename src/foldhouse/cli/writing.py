@@ -14,7 +14,7 @@ from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import DaysNotLanded, FoldhouseError
+from foldhouse.errors import ChecksFailed, DaysNotLanded, FoldhouseError
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.results import Refreshed
 
@@ -37,15 +37,15 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
     os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
     before = _heads(folder)
     started = time.monotonic()
-    progress, not_landed = _run(job, first.date(), last.date())
+    progress, failure = _run(job, first.date(), last.date())
     if (folder / "catalog.db").is_file():  # else no day landed in a lake that is still to be made
         _print_summary(folder, progress, before)
     stderr().print(f"{time.monotonic() - started:.1f} s", style="dim")
-    if not_landed:
-        raise not_landed
+    if failure:
+        raise failure
 
 
-def _run(job: str, first: date, last: date) -> tuple[Progress, DaysNotLanded | None]:
+def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | None]:
     try:
         from foldhouse.dagster import run_in_foreground, terminal
     except ModuleNotFoundError as missing:
@@ -53,9 +53,9 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, DaysNotLanded | N
     with terminal() as screen, progress_of(screen) as progress:
         try:
             run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
-        # Returned, so that the caller prints the summary of the other days before it raises.
-        except DaysNotLanded as not_landed:
-            return progress, not_landed
+        # Returned, so that the caller prints the summary of the other days and tables before it raises.
+        except (DaysNotLanded, ChecksFailed) as failure:
+            return progress, failure
         except (FoldhouseError, KeyboardInterrupt, SystemExit):
             raise
         except Exception as failure:

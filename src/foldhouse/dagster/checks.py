@@ -18,6 +18,7 @@ def specs_of(table: Table) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             name=check.name,
             asset=key_of(table.name),
+            blocking=check.blocks,
             description=str(check)
             + ("; rows that fail are not published" if check.blocks else "; rows that fail are published all the same"),
         )

@@ -5,13 +5,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import date
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import dagster as dg
 import yaml
@@ -85,10 +85,49 @@ def run_in_foreground(
             on_start(_plan(definitions, job, (last - first).days + 1))
         stack.enter_context(listening(on_partition))
         try:
-            result = job.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=True)
+            with_hook, failures = _remembering_failures(job)
+            result = with_hook.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=False)
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
+        if not result.success:
+            raise _failure_of(failures, result.all_events)
     return ForegroundRun(result.run_id, time.monotonic() - started, home)
+
+
+def _remembering_failures(job: dg.JobDefinition) -> tuple[dg.JobDefinition, list[BaseException]]:
+    """Return the job and a list to which each failed step adds its error. Other steps run on, as on the page."""
+    failures: list[BaseException] = []
+
+    @dg.failure_hook(name="remember_failure")
+    def remember(context: dg.HookContext) -> None:
+        if context.op_exception is not None:
+            failures.append(context.op_exception)
+
+    return job.with_hooks({remember}), failures
+
+
+def _failure_of(failures: Sequence[BaseException], events: Sequence[dg.DagsterEvent]) -> BaseException:
+    """Return the first error, with the messages of the others as its notes; an error of ours instead of its wrapper."""
+    errors = [one for one in (getattr(event.event_specific_data, "error", None) for event in events) if one is not None]
+    if any(one.cls_name == dg.DagsterExecutionInterruptedError.__name__ for one in errors):
+        return KeyboardInterrupt()
+    found = [_ours(one) for one in failures]
+    if not found:  # no step ran: a resource could not be made
+        reason = _root(errors[-1]).message.strip() if errors else "no error is on record"
+        return FoldhouseError(f"the run failed before its first step: {reason}")
+    for one in found[1:]:
+        found[0].add_note(str(one))
+    return found[0]
+
+
+def _root(error: Any) -> Any:
+    """Return the error that began a chain of errors, as Dagster records them."""
+    return error if error.cause is None else _root(error.cause)
+
+
+def _ours(failure: BaseException) -> BaseException:
+    is_wrapper = isinstance(failure, dg.Failure) and isinstance(failure.__cause__, FoldhouseError)
+    return failure.__cause__ if is_wrapper and failure.__cause__ is not None else failure
 
 
 def terminal() -> TextIO:
