@@ -8,6 +8,7 @@ for category in (dg.BetaWarning, dg.PreviewWarning):  # Dagster's own, at every 
     warnings.filterwarnings("ignore", category=category)
 
 import assets  # noqa: E402
+from jobs.commits import commits  # noqa: E402
 from jobs.lag import checks as lag_checks  # noqa: E402
 from jobs.lag import lag  # noqa: E402
 from jobs.maintenance import maintenance, maintenance_daily  # noqa: E402
@@ -22,7 +23,7 @@ defs = dg.Definitions(
     asset_checks=[*dg.load_asset_checks_from_package_module(assets), *lag_checks],
     jobs=[maintenance, retail, shop, wallet],
     schedules=[maintenance_daily, retail_daily, shop_daily, wallet_daily],
-    sensors=[lag, retail_landing],
+    sensors=[commits, lag, retail_landing],
     resources={"lake": lake_resource(), "landing": landing_resource()},
     executor=dg.in_process_executor,  # one Spark session a run, also for runs of single assets from the page
 )

@@ -253,7 +253,12 @@ class Lake:
 
     @told
     def evolve(
-        self, stream: Stream, *, rename: Mapping[str, str] | None = None, drop: Iterable[str] = ()
+        self,
+        stream: Stream,
+        *,
+        rename: Mapping[str, str] | None = None,
+        drop: Iterable[str] = (),
+        even_if_read: bool = False,
     ) -> tuple[str, ...]:
         """Change the columns of a stream to its declaration, in one commit of metadata: no event is written.
 
@@ -266,16 +271,19 @@ class Lake:
             stream: the declaration of the stream after the change.
             rename: old column -> new column.
             drop: columns to drop; older snapshots keep them.
+            even_if_read: drop also a column from which a table is computed; its next refresh then asks for another
+                declaration.
 
         Returns:
             The changes, a few words per column; empty if nothing had to change.
 
         Raises:
             UnknownTable: the stream does not exist yet.
-            DefinitionError: a change cannot be made; nothing was committed.
+            DefinitionError: a change cannot be made, or a table is computed from a column to drop; nothing was
+                committed.
         """
         names = tuple(drop)  # a retry would find an iterator empty
-        return until_won(lambda: evolve(self.catalog, stream, rename or {}, names))
+        return until_won(lambda: evolve(self.catalog, stream, rename or {}, names, even_if_read=even_if_read))
 
     @told
     def refresh(self, table: Table) -> Refreshed:
@@ -710,6 +718,20 @@ class Lake:
         except UnknownTable:
             return []
         return partition_days(iceberg)
+
+    @told
+    def new_days(self, table: Table) -> list[date]:
+        """Return the days that a table with `partition_by` could be extended by, in order.
+
+        These are the days of its sources after its last one; all of them, before its first fold. Earlier days that do
+        not exist were left out on purpose. A table that covers everything has none, because a refresh adds its days.
+        """
+        head = self.head(table)
+        coverage = Coverage.parse(head.summary[COVERAGE]) if head and COVERAGE in head.summary else Coverage()
+        if table.partition_by is None or coverage.is_everything:
+            return []
+        last = max(coverage.days(), default=date.min)
+        return sorted({day for source in table.sources for day in self.days(source) if day > last})
 
     @told
     def schema(self, table: Source | str) -> pa.Schema | None:

@@ -149,7 +149,7 @@ class History:
         if self.extra:
             gone = self.chance.choice(self.extra)
             self.columns.remove(gone)
-            assert self.lake.evolve(self.declared, drop=[gone.name])
+            assert self.lake.evolve(self.declared, drop=[gone.name], even_if_read=True)
 
     def roll_back_stream(self) -> None:
         lineage = [info.id for info in self.lake.history("shop.events")]

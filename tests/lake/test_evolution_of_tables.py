@@ -103,7 +103,7 @@ def test_a_table_that_names_a_column_that_left_is_refused_by_name_before_anythin
     first = stream(a="int", b="int")
     append(lake, first, {"k": "x", "a": 1, "b": 2, "t": 1})
     lake.refresh(summed(first))
-    lake.evolve(stream(price="int"), rename={"a": "price"}, drop=["b"])
+    lake.evolve(stream(price="int"), rename={"a": "price"}, drop=["b"], even_if_read=True)
     append(lake, stream(price="int"), {"k": "x", "price": 2, "t": 2})
     before = lake.load("shop.summed").metadata
     with pytest.raises(
@@ -122,7 +122,7 @@ def test_a_fold_of_whole_rows_is_refused_where_a_column_left_until_it_is_rebuilt
     append(lake, first, {"k": "x", "a": 1, "b": 2, "t": 1})
     lake.refresh(whole(first))
     later = stream(a="int")
-    lake.evolve(later, drop=["b"])
+    lake.evolve(later, drop=["b"], even_if_read=True)
     append(lake, later, {"k": "y", "a": 2, "t": 2})
     before = lake.load("shop.whole").metadata
     with pytest.raises(
@@ -140,7 +140,7 @@ def test_a_column_that_was_dropped_and_added_again_is_not_folded_into_what_the_o
     append(lake, declared, {"k": "x", "a": 1, "t": 1})
     lake.refresh(summed(declared))
     lake.refresh(counted(declared))
-    lake.evolve(stream(), drop=["a"])
+    lake.evolve(stream(), drop=["a"], even_if_read=True)
     lake.evolve(declared)
     append(lake, declared, {"k": "x", "a": 10, "t": 2})
     with pytest.raises(fh.DefinitionChanged, match=r"shop\.events\.a is not the column"):
@@ -184,7 +184,7 @@ def test_a_table_that_was_rolled_back_behind_a_rebuild_into_other_columns_is_rea
     first = summed(stream(a="int"))
     append(lake, stream(a="int"), {"k": "x", "a": 1, "t": 1})
     old = lake.refresh(first).snapshot_id
-    lake.evolve(stream(), drop=["a"])
+    lake.evolve(stream(), drop=["a"], even_if_read=True)
     lake.evolve(stream(a="decimal(9,2)"))
     append(lake, stream(a="decimal(9,2)"), {"k": "x", "a": Decimal("2.50"), "t": 2})
     again = summed(stream(a="decimal(9,2)"))
@@ -287,3 +287,27 @@ def test_a_table_that_an_older_version_of_its_fold_left_is_refused_until_it_is_r
         lake.refresh(table)
     lake.rebuild(table)
     assert rows_of(lake, table) == [{"k": "x", "a": 0.1 + 0.2}]
+
+
+def test_a_column_from_which_a_table_is_computed_is_not_dropped_and_the_tables_are_named(lake: fh.Lake) -> None:
+    first, later = stream(a="int", b="int"), stream(a="int")
+    append(lake, first, {"k": "x", "a": 1, "b": 2, "t": 1})
+    of_b = fh.table("shop.of_b", source=first, keys="k", fold=fh.fold(b=fh.total("b")))
+    lake.refresh(summed(first))
+    lake.refresh(of_b)
+    before = lake.load("shop.events").metadata
+    with pytest.raises(fh.DefinitionError, match=r"shop\.events: b is read by shop\.of_b. Declare these tables"):
+        lake.evolve(later, drop=["b"])
+    assert lake.load("shop.events").metadata == before
+    lake.rebuild(fh.table("shop.of_b", source=first, keys="k", fold=fh.fold(b=fh.total("a"))))
+    assert lake.evolve(later, drop=["b"]) == ("b: dropped",)
+    assert lake.evolve(later, drop=["b"]) == ()
+
+
+def test_a_column_that_a_table_reads_is_dropped_on_request(lake: fh.Lake) -> None:
+    first = stream(a="int")
+    append(lake, first, {"k": "x", "a": 1, "t": 1})
+    lake.refresh(summed(first))
+    assert lake.evolve(stream(), drop=["a"], even_if_read=True)
+    with pytest.raises(fh.DefinitionError, match=r"shop\.summed uses .*a was dropped"):
+        lake.refresh(summed(first))

@@ -37,7 +37,7 @@ def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.Modu
     assert checks == {("j/sums", "not_null_n"), ("j/sums", "up_to_date"), ("j/daily", "up_to_date")}
     jobs = {name: defs.resolve_job_def(name) for name in ("project_of_tests", "maintenance", "refresh")}
     assert {key.to_user_string() for key in jobs["refresh"].asset_layer.executable_asset_keys} == {"j/sums"}
-    assert [one.name for one in defs.sensors or []] == ["lag"]  # type: ignore[union-attr]
+    assert [one.name for one in defs.sensors or []] == ["lag", "commits"]  # type: ignore[union-attr]
     assert {one.name for one in defs.schedules or []} == {"maintenance_daily", "refresh_tables"}  # type: ignore[union-attr]
 
 

@@ -21,6 +21,7 @@ from foldhouse.lake import Lake
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.storage.lost import check_catalog
+from foldhouse.values.metadata_names import AUDIT_BRANCH
 
 FOUND_WRONG = 1
 _LEAST_FREE = 0.05
@@ -130,7 +131,7 @@ def _table(lake: Lake, name: str) -> Iterator[Finding]:
         rows, needs = lake.count(name), lake.upkeep(name)
         behind = [one.name for one in lake.lag(name) if one.is_behind]
         orphans = lake.orphans(name) if kind != "foreign" else None
-        audit = "foldhouse-audit" in lake.load(name).metadata.refs
+        audit = AUDIT_BRANCH in lake.load(name).metadata.refs
     except FoldhouseError as failure:
         yield Finding(name, "fail", str(failure), "see What each error means, in the runbook")
         return
@@ -140,9 +141,7 @@ def _table(lake: Lake, name: str) -> Iterator[Finding]:
         problems.append(Finding(name, "warn", f"behind {', '.join(behind)}", f"foldhouse refresh {name}"))
     if audit:
         problems.append(
-            Finding(
-                name, "warn", "its last commit failed its checks", f"foldhouse audit {name} --as-of foldhouse-audit"
-            )
+            Finding(name, "warn", "its last commit failed its checks", f"foldhouse audit {name} --as-of {AUDIT_BRANCH}")
         )
     if orphans is not None and orphans.files:
         size = f"{len(orphans.files):,} files nobody references, {orphans.bytes / 2**20:.1f} MiB"

@@ -29,6 +29,7 @@ SUBCOMMANDS = {
         "Show the story of a key: every commit that changed its rows, from the streams to the tables downstream.",
     ),
     "refresh": ("writing", "Fold what is new in the sources of tables, each after the tables that it is folded from."),
+    "follow": ("follow", "Fold each commit within moments, until it is stopped."),
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
     "dev": ("writing", "Serve the Dagster page of the code location, and run its schedules and sensors."),
     "verify": ("proving", "Compare a table with what Spark computes from all rows of its sources, as a batch job."),

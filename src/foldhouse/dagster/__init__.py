@@ -4,6 +4,7 @@ This is the only room of foldhouse that knows Dagster.
 """
 
 from foldhouse.calls.declared import tables_in
+from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
@@ -18,6 +19,7 @@ from foldhouse.dagster.tables import fold_asset
 __all__ = [
     "ForegroundRun",
     "LakeFolder",
+    "commit_sensor",
     "definitions_of",
     "fold_asset",
     "lag_check",

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.calls.declared import tables_in
+from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.maintenance import maintenance_job
@@ -31,7 +32,8 @@ def definitions_of(
 
     It has every asset and asset check of the package's modules; an asset for every other declared table, which
     refreshes it as a whole; the lag of each table, as a check and a sensor; a job over all assets, named as the package
-    is; and a job `maintenance`, whose daily schedule is off until it is switched on.
+    is; a sensor `commits` that refreshes what is behind, whoever committed; and a job `maintenance`. The sensor and all
+    schedules are off until they are switched on.
 
     Args:
         package: the package with the declarations. A table needs an asset of its own only for other arguments, such as
@@ -65,11 +67,23 @@ def definitions_of(
         asset_checks=checks,
         jobs=jobs,
         schedules=schedules,
-        sensors=[lag_sensor("lag", tables)],
+        sensors=[lag_sensor("lag", tables), commit_sensor("commits", tables, partitions_def=_days(loaded))],
         resources={"lake": lake_resource(lake), **(resources or {})},
         # One Spark session a run, also for runs of single assets from the page.
         executor=dg.in_process_executor,
     )
+
+
+def _days(assets: Iterable[Any]) -> dg.DailyPartitionsDefinition | None:
+    """Return the days of the project's assets; `None` if there are none, or if assets have different ones."""
+    found = {
+        repr(days): days
+        for one in assets
+        if isinstance(one, dg.AssetsDefinition)
+        for key in one.keys
+        if isinstance(days := one.get_asset_spec(key).partitions_def, dg.DailyPartitionsDefinition)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _keys(assets: Iterable[Any]) -> Iterable[dg.AssetKey]:

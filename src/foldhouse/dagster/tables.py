@@ -82,7 +82,7 @@ def fold_asset(
 def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     refreshed = lake.refresh(table)
     tell(table.name, None)
-    metadata = {**_metadata(refreshed), **_column_schema(lake, table)}
+    metadata = {**commit_metadata_of(refreshed), **_column_schema(lake, table)}
     return dg.MaterializeResult(
         metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
     )
@@ -96,7 +96,7 @@ def _backfill(
         for days in _chunks(asked, days_per_commit):
             refreshed = lake.backfill(table, days)
             for day in sorted({*days, *refreshed.partitions}):
-                metadata = {**_metadata(refreshed), **_day_metadata(refreshed.partitions.get(day))}
+                metadata = {**commit_metadata_of(refreshed), **day_metadata_of(refreshed.partitions.get(day))}
                 if day == asked[-1]:  # the page takes it from the newest event
                     metadata |= _column_schema(lake, table)
                 report.committed(table.name, day, metadata)
@@ -138,7 +138,7 @@ def _sources(table: Table) -> str:
     return ", ".join(source.name for source in table.sources)
 
 
-def _metadata(refreshed: Refreshed) -> dict[str, Any]:
+def commit_metadata_of(refreshed: Refreshed) -> dict[str, Any]:
     """Return the metadata of a commit. Ids are text, because a page that parses numbers as doubles would round them."""
     return {
         "dagster/row_count": refreshed.rows,
@@ -157,7 +157,7 @@ def _metadata(refreshed: Refreshed) -> dict[str, Any]:
     }
 
 
-def _day_metadata(counts: PartitionCounts | None) -> dict[str, Any]:
+def day_metadata_of(counts: PartitionCounts | None) -> dict[str, Any]:
     """Return the metadata of one day of a commit; the rest is that of the whole commit."""
     counts = counts or PartitionCounts()
     return {

@@ -15,6 +15,8 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.values.fold import Fold
 from foldhouse.values.metadata_names import DECLARED
 
+_READS = "reads "
+"""The beginning of the name of a part with the columns of one source that can change a row."""
 _KEPT = 3
 """Definitions whose words are kept: that of the head, that of a rebuild that is not published, and one before."""
 _MOST_TEXT = 4_000
@@ -40,7 +42,8 @@ def parts_of(compiled: Compiled) -> dict[str, str]:
         parts |= {f"column {name}": repr(column) for name, column in table.fold.columns}
     else:
         parts["fold"] = repr(table.fold)
-    return parts
+    read = zip(table.sources, compiled.needed, strict=False)
+    return parts | {f"{_READS}{source.name}": json.dumps(columns) for source, columns in read}
 
 
 def remembered(properties: Mapping[str, str], compiled: Compiled) -> dict[str, str]:
@@ -57,10 +60,20 @@ def difference(properties: Mapping[str, str], folded_under: str | None, compiled
     before, after = _known(properties).get(folded_under or ""), parts_of(compiled)
     if before is None:
         return ""
-    changed = [name for name in [*before, *after] if before.get(name) != after.get(name) and name != "rows"]
+    names = [name for name in [*before, *after] if name != "rows" and not name.startswith(_READS)]
+    changed = [name for name in names if before.get(name) != after.get(name)]
     said = [f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}" for name in dict.fromkeys(changed)]
     rows = _rows_changed(before.get("rows", ""), after["rows"], skips_output=bool(said))
     return "; ".join([*said, *([rows] if rows else [])])
+
+
+def columns_read(properties: Mapping[str, str], folded_under: str | None, source: str) -> tuple[str, ...]:
+    """Return the columns of a source from which a stored table was computed; empty if that is not known."""
+    text = _known(properties).get(folded_under or "", {}).get(f"{_READS}{source}", "[]")
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (ValueError, TypeError):
+        return ()
 
 
 def _known(properties: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -15,7 +15,10 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
 
 from foldhouse.errors import DefinitionError, UnknownTable
+from foldhouse.heads.head import last_head
 from foldhouse.heads.kinds import check_stream
+from foldhouse.logic.described import columns_read
+from foldhouse.storage.catalog import table_names
 from foldhouse.storage.clock import Stamped
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
@@ -50,7 +53,9 @@ def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = Fals
     return (*moved_to(iceberg, with_batches(iceberg, declared)), *whole_bounds(iceberg))
 
 
-def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Sequence[str]) -> tuple[str, ...]:
+def evolve(
+    catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Sequence[str], *, even_if_read: bool = False
+) -> tuple[str, ...]:
     """Change the columns of a stored stream to its declaration, with explicit renames and drops.
 
     Args:
@@ -58,6 +63,7 @@ def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Se
         stream: the declaration of the stream after the change.
         rename: old column -> new column.
         drop: columns to drop.
+        even_if_read: drop also a column from which a table is computed.
 
     Returns:
         The changes, a few words per column; empty if nothing had to change.
@@ -78,10 +84,36 @@ def evolve(catalog: Catalog, stream: Stream, rename: Mapping[str, str], drop: Se
     rename = {old: new for old, new in rename.items() if not _is_renamed(iceberg, old, new)}
     drop = [name for name in drop if not _has_left(iceberg, name)]
     _check_stored(iceberg, stream, rename, drop)
+    if drop and not even_if_read:
+        _check_unread(catalog, stream.name, drop)
     said = without(iceberg.schema(), rename, drop)
     declared = _declared(iceberg, stream, said.schema)
     commit_columns(catalog, iceberg, moved_to(iceberg, declared.schema))
     return (*said.changes, *declared.changes)
+
+
+def _check_unread(catalog: Catalog, stream: str, drop: Sequence[str]) -> None:
+    """Refuse to drop columns from which tables are computed; tables of another tool are not known.
+
+    Raises:
+        DefinitionError: the message names the tables.
+    """
+    readers: dict[str, list[str]] = {}
+    for name in table_names(catalog):
+        try:
+            table = catalog.load_table(name)
+        except NoSuchTableError:  # dropped meanwhile
+            continue
+        head = last_head(table)
+        for column in columns_read(table.properties, head.definition_hash, stream) if head.is_folded else ():
+            if column in drop:
+                readers.setdefault(column, []).append(name)
+    if readers:
+        said = "; ".join(f"{column} is read by {', '.join(names)}" for column, names in readers.items())
+        raise DefinitionError(
+            f"{stream}: {said}. Declare these tables without it and rebuild them first, or drop it all the same with "
+            "even_if_read=True: their next refresh then asks for another declaration"
+        )
 
 
 def commit_columns(catalog: Catalog, iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:

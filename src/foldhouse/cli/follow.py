@@ -1,0 +1,210 @@
+"""The command that stays: it folds each commit within moments, and keeps history and files small."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from foldhouse.cli.declared import declared_option, in_order
+from foldhouse.cli.lakes import lake_option, opened
+from foldhouse.cli.output import harmless, json_option, print_rows, rows_text
+from foldhouse.errors import FoldhouseError
+from foldhouse.lake import Lake
+from foldhouse.values.definition import Table
+from foldhouse.values.results import Refreshed
+
+Said = dict[str, Any]
+"""What is printed: a line for people under `text`, and the fields of its JSON."""
+
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 300.0
+_MAINTAINED_EVERY = 60.0
+
+
+@dataclass
+class _Trouble:
+    """A table that could not be refreshed, and when it is tried again."""
+
+    message: str
+    wait: float
+    until: float
+
+
+@dataclass
+class Follower:
+    """Refreshes tables again and again, each after the tables that it is folded from.
+
+    A table that fails is tried again after a wait that doubles up to five minutes; tables that are folded from it go on
+    with what it has. Nothing is kept in memory but that: positions are in the lake, so a process that is killed is
+    replaced by another one.
+
+    Args:
+        lake: the lake.
+        tables: in the order in which they are refreshed.
+        say: prints one thing that happened.
+        committed: called with each commit.
+        now: seconds that only grow.
+    """
+
+    lake: Lake
+    tables: Sequence[Table]
+    say: Callable[[Said], None]
+    committed: Callable[[Table, Refreshed], None] = lambda table, done: None
+    now: Callable[[], float] = time.monotonic
+    _trouble: dict[str, _Trouble] = field(default_factory=dict)
+    _maintained: dict[str, float] = field(default_factory=dict)
+    _heads: dict[str, list[int | None]] = field(default_factory=dict)
+
+    def round(self) -> int:
+        """Refresh each table once; return the number of commits."""
+        return sum(self._refreshed(table) for table in self.tables)
+
+    def maintain(self) -> None:
+        """Compact and expire the tables and streams that were not looked at for a minute; one a call."""
+        for name in self._names():
+            if self.now() - self._maintained.setdefault(name, self.now()) < _MAINTAINED_EVERY:
+                continue
+            self._maintained[name] = self.now()
+            try:
+                if self.lake.upkeep(name):
+                    expired = self.lake.expire(name)
+                    self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.committed)
+                compacted = self.lake.compact(name)
+                self._note(name, f"{compacted.files_removed:,} files compacted", compacted.committed)
+            except FoldhouseError as failure:
+                self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
+            return
+
+    def _names(self) -> list[str]:
+        sources = {source.name for table in self.tables for source in table.sources}
+        return sorted((sources | {table.name for table in self.tables}) & set(self.lake.tables()))
+
+    def _note(self, name: str, what: str, is_done: bool) -> None:
+        if is_done:
+            self.say({"table": name, "maintained": what, "text": f"{name}: {what}"})
+
+    def _refreshed(self, table: Table) -> bool:
+        trouble = self._trouble.get(table.name)
+        if trouble is not None and self.now() < trouble.until:
+            return False
+        try:
+            new = self._new_days(table)
+            done = self.lake.backfill(table, new) if new else self.lake.refresh(table)
+        except FoldhouseError as failure:
+            self._failed(table, failure, trouble)
+            return False
+        if self._trouble.pop(table.name, None) is not None:
+            self.say({"table": table.name, "recovered": True, "text": f"{table.name}: it works again"})
+        if done.committed:
+            self.say(_commit(done))
+            self.committed(table, done)
+        return done.committed
+
+    def _new_days(self, table: Table) -> list[date]:
+        """Return the days to add to a table; looked for when a source has another head than at the last look."""
+        if table.partition_by is None:
+            return []
+        heads = [head.id if (head := self.lake.head(source)) else None for source in table.sources]
+        if self._heads.get(table.name) == heads:
+            return []
+        new = self.lake.new_days(table)
+        if not new:
+            self._heads[table.name] = heads
+        return new
+
+    def _failed(self, table: Table, failure: FoldhouseError, before: _Trouble | None) -> None:
+        message = str(failure)
+        wait = _FIRST_WAIT if before is None else min(2 * before.wait, _LONGEST_WAIT)
+        self._trouble[table.name] = _Trouble(message, wait, self.now() + wait)
+        if before is None or before.message != message:
+            self.say({"table": table.name, "error": message, "text": f"{table.name}: {message}"})
+
+
+def _commit(done: Refreshed) -> Said:
+    return {
+        "table": done.table,
+        "snapshot_id": str(done.snapshot_id),
+        "rows_read": done.rows_read,
+        "rows": done.rows,
+        "seconds": round(done.seconds, 3),
+        "text": f"{done.table}: folded {rows_text(done.rows_read)}, {rows_text(done.rows)} now, {done.seconds:.2f} s",
+    }
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "--every", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks."
+)
+@click.option("--maintain/--no-maintain", default=True, show_default=True, help="Compact and expire when it is due.")
+@click.option("--report", is_flag=True, help="Report each commit to Dagster, as a materialization of its asset.")
+@declared_option
+@lake_option
+@json_option
+def follow(
+    names: tuple[str, ...], every: float, maintain: bool, report: bool, package: str, folder: Path, as_json: bool
+) -> None:
+    """Fold each commit within moments, until it is stopped.
+
+    Without names, all declared tables. A table that fails is tried again, after waits up to five minutes; the others go
+    on. Ctrl-C or SIGTERM ends it after the commit that is being made; killed at any moment, the next one goes on.
+    """
+    tables = in_order(names, package)
+    with opened(folder) as lake, _reporting(report) as committed, _stopped_by_signals() as stopped:
+
+        def say(said: Said) -> None:
+            at = datetime.now(UTC)
+            if as_json:
+                print_rows([], [{"at": at.isoformat(), **{n: v for n, v in said.items() if n != "text"}}], as_json=True)
+            else:
+                click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
+
+        follower = Follower(lake, tables, say, committed)
+        while not stopped.is_set():
+            commits = follower.round()
+            if maintain and not stopped.is_set():
+                follower.maintain()
+            if not commits:  # otherwise more may have come meanwhile
+                stopped.wait(every)
+
+
+@contextmanager
+def _reporting(is_asked_for: bool) -> Iterator[Callable[[Table, Refreshed], None]]:
+    if not is_asked_for:
+        yield lambda table, done: None
+        return
+    try:
+        from foldhouse.dagster.runless import reporter
+    except ModuleNotFoundError as missing:
+        raise FoldhouseError(f"--report needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+    with reporter(Path.cwd()) as report:
+        yield report
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM, SIGHUP and Ctrl-C set; a second Ctrl-C ends at once."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stopped.set()
+
+    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {one: signal.signal(one, stop) for one in signals}
+    try:
+        yield stopped
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,0 +1,151 @@
+"""A sensor that follows commits: whoever commits to a source, the tables downstream are refreshed."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+
+import dagster as dg
+
+from foldhouse.dagster.report import key_of
+from foldhouse.dagster.resources import LakeOpener
+from foldhouse.lake import Lake
+from foldhouse.values.definition import Table
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def commit_sensor(
+    name: str,
+    tables: Sequence[Table],
+    *,
+    partitions_def: dg.DailyPartitionsDefinition | None = None,
+    every_seconds: int = 30,
+    lake_resource_key: str = "lake",
+) -> dg.SensorDefinition:
+    """Make a sensor that asks for one run of all tables that are behind their sources, each after its sources.
+
+        somebody appends to a stream        -> a run of every table that is folded from it, directly or not
+        a late event for a covered day      -> the same run; the table reports each day that changed
+        events of days after the last one   -> a run of these days, if the stream is partitioned by day
+        the run it asked for is not done    -> nothing, until it is
+        nothing was committed               -> nothing
+
+    Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
+    a run that failed, the next commit or a run by hand goes on.
+
+    Args:
+        name: the sensor's name.
+        tables: the declarations; each has an asset made by `fold_asset`.
+        partitions_def: the days of the assets of tables with `partition_by`; `None` if their assets have none.
+        every_seconds: between two looks, at least.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.sensor(
+        name=name,
+        asset_selection=dg.AssetSelection.assets(*(key_of(table.name) for table in tables)),
+        minimum_interval_seconds=every_seconds,
+        description="Refreshes the tables that are behind their sources, whoever committed.",
+        required_resource_keys={lake_resource_key},
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        unfinished = context.instance.get_runs(
+            dg.RunsFilter(tags={"dagster/sensor_name": name}, statuses=_UNFINISHED), limit=1
+        )
+        if unfinished:
+            return dg.SensorResult(skip_reason=f"the run {unfinished[0].run_id} that it asked for is not done")
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        lake = opener.open()
+        late = _behind(lake, tables, has_days=partitions_def is not None)
+        if not late:
+            return dg.SensorResult(skip_reason=f"none of {len(tables)} tables is behind its sources")
+        days = [] if partitions_def is None else _days_of(lake, late, partitions_def)
+        return dg.SensorResult(run_requests=list(_requests(late, _state(lake, late), days)))
+
+    return look
+
+
+def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Table]:
+    """Return the tables that have something to fold: a commit of a source, new days, or all of it for a new table."""
+    lags, names = lake.lags(), set(lake.tables())
+    found: list[Table] = []
+    comes = {table.name for table in tables}
+    for table in _in_order(tables):
+        if lags.get(table.name):
+            is_late = any(one.is_behind for one in lags[table.name]) or (has_days and bool(lake.new_days(table)))
+        else:  # never folded: it can be if each source has rows, or is folded by the same run
+            late = {one.name for one in found}
+            is_late = all(
+                source.name in names or (source.name in comes and source.name in late) for source in table.sources
+            )
+        if is_late:
+            found.append(table)
+    return found
+
+
+def _in_order(tables: Sequence[Table]) -> list[Table]:
+    """Return tables after the tables that they are folded from."""
+    ordered: list[Table] = []
+    by_name = {table.name: table for table in tables}
+
+    def add(table: Table) -> None:
+        for source in table.sources:
+            if isinstance(source, Table):
+                add(source)
+        if table.name in by_name and by_name[table.name] not in ordered:
+            ordered.append(by_name[table.name])
+
+    for table in tables:
+        add(table)
+    return ordered
+
+
+def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition) -> list[list[str]]:
+    """Return ranges of days to ask for, as Dagster's keys: new ones, or else one that exists.
+
+    A run of any day refreshes every day that exists.
+    """
+    partitioned = [table for table in tables if table.partition_by is not None]
+    if not partitioned:
+        return []
+    new = {day.isoformat() for table in partitioned for day in lake.new_days(table)}
+    asked = sorted(day for day in new if partitions_def.has_partition_key(day))
+    if asked:
+        return list(_ranges(asked))
+    there = sorted((day.isoformat() for table in partitioned for day in lake.days(table)), reverse=True)
+    known = [day for day in there if partitions_def.has_partition_key(day)]
+    return [known[:1] or [partitions_def.get_first_partition_key() or ""]]
+
+
+def _ranges(days: Sequence[str]) -> Iterator[list[str]]:
+    following: list[str] = []
+    for day in days:
+        if following and date.fromisoformat(day) - date.fromisoformat(following[-1]) != timedelta(days=1):
+            yield following
+            following = []
+        following.append(day)
+    if following:
+        yield following
+
+
+def _state(lake: Lake, tables: Sequence[Table]) -> str:
+    """Return a text that changes with each commit to a source of the tables."""
+    names = sorted({source.name for table in tables for source in table.sources} | {table.name for table in tables})
+    heads = [(name, one.id if (one := lake.head(name)) is not None else None) for name in names]
+    return hashlib.sha256(repr(heads).encode()).hexdigest()[:16]
+
+
+def _requests(tables: Sequence[Table], state: str, days: Sequence[list[str]]) -> Iterator[dg.RunRequest]:
+    keys = [key_of(table.name) for table in tables]
+    tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:200]}
+    if not days:
+        yield dg.RunRequest(run_key=state, asset_selection=keys, tags=tags)
+    for one in days:
+        whole = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
+        yield dg.RunRequest(run_key=f"{state}:{one[0]}", asset_selection=keys, tags={**tags, **whole})

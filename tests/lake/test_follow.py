@@ -1,0 +1,193 @@
+"""`foldhouse follow`: commits are folded as they come, failures wait, and nothing is lost when it is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldhouse as fh
+from foldhouse.cli.follow import Follower
+
+events = fh.stream("w.events", schema={"day": "date", "k": "string", "n": "long"}, partition_by="day")
+sums = fh.table("w.sums", source=events, keys="k", fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
+above = fh.table("w.above", source=sums, keys="n", fold=fh.fold(keys=fh.count()))
+daily = fh.table("w.daily", source=events, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+TABLES = [sums, above, daily]
+FIRST, SECOND, THIRD = (date(2024, 3, day) for day in (1, 2, 3))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def land(lake: fh.Lake, day: date, k: str, n: int) -> None:
+    lake.append(events, [{"day": day, "k": k, "n": n}])
+
+
+def followed(lake: fh.Lake) -> tuple[Follower, list[dict[str, Any]], Clock]:
+    said: list[dict[str, Any]] = []
+    clock = Clock()
+    return Follower(lake, TABLES, said.append, now=clock), said, clock
+
+
+def rows(lake: fh.Lake, table: fh.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in lake.to_arrow(table).to_pylist())
+
+
+def test_each_round_folds_what_came_in_the_order_of_the_sources(lake: fh.Lake) -> None:
+    follower, said, _ = followed(lake)
+    assert follower.round() == 0
+    assert [one["table"] for one in said] == ["w.sums", "w.above", "w.daily"], "there is no stream yet"
+    said.clear()
+    follower, said, _ = followed(lake)
+    land(lake, FIRST, "a", 1)
+    assert follower.round() == 3
+    assert [one["text"].partition(",")[0] for one in said] == [
+        "w.sums: folded 1 row",
+        "w.above: folded 1 row",
+        "w.daily: folded 1 row",
+    ]
+    assert (follower.round(), rows(lake, above)) == (0, [(1, 1)])
+
+
+def test_days_after_the_last_one_are_added_and_earlier_ones_are_left_out(lake: fh.Lake) -> None:
+    land(lake, FIRST, "a", 1)
+    land(lake, SECOND, "a", 1)
+    lake.backfill(daily, [SECOND])
+    follower, _, _ = followed(lake)
+    follower.round()
+    assert rows(lake, daily) == [(SECOND, 1)]
+    land(lake, THIRD, "a", 5)
+    follower.round()
+    assert rows(lake, daily) == [(SECOND, 1), (THIRD, 5)]
+    land(lake, SECOND, "a", 7)
+    follower.round()
+    assert rows(lake, daily) == [(SECOND, 8), (THIRD, 5)]
+
+
+def test_a_table_that_fails_waits_longer_each_time_and_is_said_once(lake: fh.Lake) -> None:
+    follower, said, clock = followed(lake)
+    land(lake, FIRST, "a", 1)
+    follower.round()
+    said.clear()
+    land(lake, FIRST, "b", 500)
+    for second in range(20):
+        clock.seconds = second
+        follower.round()
+    assert [one["table"] for one in said] == ["w.sums", "w.daily"]
+    assert said[0]["error"].startswith("w.sums was not published")
+    assert rows(lake, daily) == [(FIRST, 501)]
+    land(lake, FIRST, "b", -450)
+    clock.seconds = 100
+    said.clear()
+    assert follower.round() == 3
+    assert said[0]["text"] == "w.sums: it works again"
+    assert rows(lake, sums) == [("a", 1), ("b", 50)]
+
+
+def test_waits_double_up_to_five_minutes(lake: fh.Lake) -> None:
+    follower, _, clock = followed(lake)
+    waits = []
+    for _ in range(12):
+        follower.round()
+        trouble = follower._trouble["w.sums"]
+        waits.append(trouble.wait)
+        clock.seconds = trouble.until
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_small_files_are_compacted_once_a_minute(lake: fh.Lake) -> None:
+    follower, said, clock = followed(lake)
+    for number in range(6):
+        land(lake, FIRST, "a", number)
+        follower.round()
+    for _ in range(4):
+        follower.maintain()
+    assert not [one for one in said if "maintained" in one], "it was looked at just now"
+    clock.seconds = 61
+    for _ in range(4):
+        follower.maintain()
+    assert [one["text"] for one in said if one["table"] == "w.events" and "maintained" in one] == [
+        "w.events: 6 files compacted"
+    ]
+    follower.round()
+    assert rows(lake, sums) == [("a", 15)]
+
+
+def test_each_commit_is_handed_over(lake: fh.Lake) -> None:
+    handed: list[tuple[str, int | None]] = []
+    follower = Follower(lake, TABLES, lambda said: None, lambda table, done: handed.append((table.name, done.rows)))
+    land(lake, FIRST, "a", 1)
+    follower.round()
+    assert handed == [("w.sums", 1), ("w.above", 1), ("w.daily", 1)]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Any:
+    """Start `foldhouse follow` in a process of its own."""
+    started: list[subprocess.Popen[str]] = []
+    (tmp_path / "declared_here.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}, {str(Path(__file__).parent)!r}]\n"
+        "from test_follow import TABLES\n"
+    )
+
+    def begin() -> subprocess.Popen[str]:
+        words = ["follow", "--declared-in", "declared_here", "--lake", "lake", "--every", "0.05", "--json"]
+        code = "import sys; from foldhouse.cli import main; sys.argv[0] = 'foldhouse'; main()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        assert process.poll() is None, process.stdout.read() if process.stdout else ""
+        time.sleep(0.05)
+    raise AssertionError("it did not come to that within a minute")
+
+
+def test_it_folds_while_it_runs_ends_on_request_and_goes_on_after_a_kill(lake: fh.Lake, start: Any) -> None:
+    def is_folded(n: int) -> bool:
+        return lake.head(daily) is not None and rows(lake, daily) == [(FIRST, n)]
+
+    land(lake, FIRST, "a", 1)
+    process = start()
+    until(lambda: is_folded(1), process)
+    land(lake, FIRST, "a", 2)
+    until(lambda: is_folded(3), process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    land(lake, FIRST, "a", 4)
+    process = start()
+    until(lambda: is_folded(7), process)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert {json.loads(line)["table"] for line in out.splitlines()} == {"w.sums", "w.above", "w.daily"}
+    assert rows(lake, sums) == [("a", 7)]

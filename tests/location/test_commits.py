@@ -1,0 +1,131 @@
+"""The sensor that follows commits: it asks for what is behind, once, and for days that do not exist yet."""
+
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import foldhouse as fh
+from foldhouse.dagster import commit_sensor, fold_asset
+
+events = fh.stream("f.events", schema={"day": "date", "k": "string", "n": "long"}, keys="k", partition_by="day")
+sums = fh.table("f.sums", source=events, fold=fh.fold(n=fh.total("n")))
+above = fh.table("f.above", source=sums, keys="n", fold=fh.fold(keys=fh.count()))
+daily = fh.table("f.daily", source=events, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+TABLES = [above, daily, sums]
+DAYS = dg.DailyPartitionsDefinition("2024-03-01", end_date="2024-04-01", timezone="UTC")
+SENSOR = commit_sensor("commits", TABLES, partitions_def=DAYS)
+ASSETS = [fold_asset(sums), fold_asset(above), fold_asset(daily, partitions_def=DAYS)]
+REPOSITORY = dg.Definitions(assets=ASSETS, sensors=[SENSOR], resources={"lake": object()}).get_repository_def()
+
+
+class Opened(dg.ConfigurableResource):  # type: ignore[type-arg]
+    path: str
+
+    def open(self) -> fh.Lake:
+        return fh.Lake.local(self.path)
+
+
+@pytest.fixture
+def opener(lake: fh.Lake, tmp_path: Any) -> Opened:
+    return Opened(path=str(tmp_path / "lake"))
+
+
+def land(lake: fh.Lake, *days: int) -> None:
+    lake.append(events, [{"day": date(2024, 3, day), "k": "a", "n": day} for day in days])
+
+
+def look(opener: Opened, instance: dg.DagsterInstance) -> list[tuple[list[str], str | None, str | None]]:
+    """One tick: the tables of each run, and its first and last day."""
+    with dg.build_sensor_context(
+        instance=instance, resources={"lake": opener}, repository_def=REPOSITORY, sensor_name="commits"
+    ) as context:
+        requests = SENSOR.evaluate_tick(context).run_requests or []
+    start, end = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+    return [
+        ([key.path[-1] for key in one.asset_selection or []], one.tags.get(start), one.tags.get(end))
+        for one in requests
+    ]
+
+
+def run(opener: Opened, instance: dg.DagsterInstance, asked: tuple[list[str], str | None, str | None]) -> bool:
+    """What the daemon does with a request."""
+    names, first, last = asked
+    tags = {"dagster/asset_partition_range_start": first or "", "dagster/asset_partition_range_end": last or ""}
+    keys = [dg.AssetKey(["f", name]) for name in names]
+    done = dg.materialize(ASSETS, selection=keys, resources={"lake": opener}, instance=instance, tags=tags)
+    return done.success
+
+
+def test_tables_that_are_behind_are_asked_for_in_one_run_in_their_order(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert look(opener, instance) == [], "there is no stream yet"
+        land(lake, 4, 5)
+        (asked,) = look(opener, instance)
+        assert asked == (["sums", "above", "daily"], "2024-03-04", "2024-03-05")
+        assert run(opener, instance, asked)
+        assert look(opener, instance) == []
+        assert lake.to_arrow(daily).num_rows == 2
+        assert lake.to_arrow(above).to_pylist() == [{"n": 9, "keys": 1}]
+
+
+def test_a_late_event_of_a_day_that_exists_asks_for_one_day_and_reports_the_changed_one(
+    lake: fh.Lake, opener: Opened
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4, 5)
+        assert run(opener, instance, look(opener, instance)[0])
+        land(lake, 4)
+        (asked,) = look(opener, instance)
+        assert asked == (["sums", "above", "daily"], "2024-03-05", "2024-03-05")
+        before = instance.get_latest_data_version_record(dg.AssetKey(["f", "daily"]), partition_key="2024-03-04")
+        assert run(opener, instance, asked)
+        after = instance.get_latest_data_version_record(dg.AssetKey(["f", "daily"]), partition_key="2024-03-04")
+        assert before is not None
+        assert after is not None
+        assert after.storage_id > before.storage_id, "the changed day is reported, although it was not asked for"
+        assert look(opener, instance) == []
+
+
+def test_days_that_do_not_exist_are_asked_for_by_range_and_only_where_they_are_partitions(
+    lake: fh.Lake, opener: Opened
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4, 5, 9)
+        lake.append(events, [{"day": date(2020, 1, 1), "k": "a", "n": 1}])  # before the first partition
+        assert [one[1:] for one in look(opener, instance)] == [
+            ("2024-03-04", "2024-03-05"),
+            ("2024-03-09", "2024-03-09"),
+        ]
+        lake.backfill(daily, [date(2024, 3, 5)])
+        assert [one[1:] for one in look(opener, instance)] == [("2024-03-09", "2024-03-09")], "4 was left out"
+
+
+def test_nothing_is_asked_for_while_a_run_it_asked_for_is_not_done(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4)
+        job = REPOSITORY.get_implicit_asset_job_names()[0]
+        queued = instance.create_run_for_job(
+            REPOSITORY.get_job(job), status=dg.DagsterRunStatus.STARTED, tags={"dagster/sensor_name": "commits"}
+        )
+        assert look(opener, instance) == []
+        instance.report_run_failed(queued)
+        assert len(look(opener, instance)) == 1
+
+
+def test_the_state_is_asked_for_once(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4)
+        keys = []
+        for _ in range(2):
+            with dg.build_sensor_context(
+                instance=instance, resources={"lake": opener}, repository_def=REPOSITORY
+            ) as context:
+                keys.append([one.run_key for one in SENSOR.evaluate_tick(context).run_requests or []])
+        assert keys[0] == keys[1]
+        land(lake, 4)
+        with dg.build_sensor_context(
+            instance=instance, resources={"lake": opener}, repository_def=REPOSITORY
+        ) as context:
+            assert [one.run_key for one in SENSOR.evaluate_tick(context).run_requests or []] != keys[0]
