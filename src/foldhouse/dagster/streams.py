@@ -12,10 +12,10 @@ from datetime import date, timedelta
 import dagster as dg
 import pyarrow as pa
 
+from foldhouse.dagster.columns import schema_of_types
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
 from foldhouse.values.definition import Stream
 from foldhouse.values.results import Appended

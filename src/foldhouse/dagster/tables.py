@@ -7,10 +7,10 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
+from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.dagster.schema import schema_of_types
 from foldhouse.errors import DefinitionError
 from foldhouse.lake import Lake
 from foldhouse.values.checks import NoRows, References
@@ -122,6 +122,7 @@ def _definition_metadata(table: Table) -> Metadata:
         "keys": ", ".join(table.keys),
         "fold": repr(table.fold),
         "source": _sources(table),
+        **declared_schema(table),
     }
 
 
@@ -169,7 +170,10 @@ def day_metadata_of(counts: PartitionCounts | None) -> dict[str, Any]:
 
 def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
     types = lake.types(table)
-    return {} if types is None else {"dagster/column_schema": schema_of_types(types.items())}
+    if types is None:
+        return {}
+    described = described_columns(table)
+    return {"dagster/column_schema": schema_of_types(types.items(), described), **column_lineage(table)}
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:

@@ -1,0 +1,79 @@
+"""What the page shows of columns: before the first run, after it, and where each comes from."""
+
+import dagster as dg
+
+import foldhouse as fh
+from foldhouse.dagster import fold_asset
+from foldhouse.dagster.columns import column_lineage
+
+events = fh.stream(
+    "l.events",
+    schema={"k": "string", "at": "long", "n": "int", "price": "double", "s": "string"},
+    keys="k",
+    sequence_by="at",
+)
+sums = fh.table(
+    "l.sums",
+    source=events,
+    fold=fh.fold(
+        revenue=fh.total("n * price"), rows=fh.count(), last=fh.latest("s"), x=fh.maximum("if(s = 'n', 1, 0)")
+    ),
+)
+whole = fh.table("l.whole", source=events, fold=fh.latest(columns=["n"]))
+every = fh.table("l.every", source=events, fold=fh.latest())
+above = fh.table("l.above", source=sums, keys="rows", fold=fh.fold(revenue=fh.total("revenue")))
+with_rows = fh.table("l.with_rows", source=events, rows=lambda rows: rows, keys="k", fold=fh.fold(n=fh.count()))
+unknown = fh.table("l.unknown", source=events, rows=lambda rows: rows, keys="k", fold=fh.latest())
+
+
+def columns(table: fh.Table) -> dict[str, tuple[str, str | None]]:
+    schema = fold_asset(table).get_asset_spec().metadata.get("dagster/column_schema")
+    return {one.name: (one.type, one.description) for one in schema.columns} if schema else {}
+
+
+def lineage(table: fh.Table) -> dict[str, list[str]]:
+    found = column_lineage(table).get("dagster/column_lineage")
+    if found is None:
+        return {}
+    return {name: [dep.column_name for dep in deps] for name, deps in found.deps_by_column.items()}
+
+
+def test_columns_are_shown_before_the_first_run() -> None:
+    assert columns(sums) == {
+        "k": ("string", "key"),
+        "revenue": ("?", "total('n * price')"),
+        "rows": ("?", "count()"),
+        "last": ("?", "latest('s')"),
+        "x": ("?", "maximum(\"if(s = 'n', 1, 0)\")"),
+    }
+    assert list(columns(every)) == ["k", "at", "n", "price", "s"]
+    assert list(columns(with_rows)) == ["k", "n"]
+    assert columns(unknown) == {}
+
+
+def test_a_column_comes_from_the_columns_that_its_fold_names() -> None:
+    assert lineage(sums) == {"k": ["k"], "revenue": ["n", "price"], "rows": [], "last": ["at", "s"], "x": ["s"]}
+    assert lineage(whole) == {"k": ["k"], "n": ["at", "n"]}
+    assert lineage(above) == {"rows": ["rows"], "revenue": ["revenue"]}
+    assert lineage(with_rows) == {}
+
+
+def test_a_run_reports_types_meanings_and_lineage(lake: fh.Lake) -> None:
+    class Opened:
+        def open(self) -> fh.Lake:
+            return lake
+
+    lake.append(events, [{"k": "a", "at": 1, "n": 2, "price": 1.5, "s": "x"}])
+    result = dg.materialize([fold_asset(whole)], resources={"lake": Opened()})
+    (event,) = result.get_asset_materialization_events()
+    metadata = event.step_materialization_data.materialization.metadata
+    schema = metadata["dagster/column_schema"].value  # type: ignore[attr-defined]
+    assert [(one.name, one.type, one.description) for one in schema.columns] == [
+        ("k", "string", "key"),
+        ("n", "int", "latest('n')"),
+    ]
+    deps = metadata["dagster/column_lineage"].value.deps_by_column["n"]  # type: ignore[attr-defined]
+    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in deps] == [
+        ("l/events", "at"),
+        ("l/events", "n"),
+    ]
