@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,8 @@ def test_small_files_are_compacted_once_a_minute(lake: fh.Lake) -> None:
         follower.round()
     for _ in range(4):
         follower.maintain()
-    assert not [one for one in said if "maintained" in one], "it was looked at just now"
-    clock.seconds = 61
+    assert not [one for one in said if "maintained" in one], "it began just now"
+    clock.seconds = 11
     for _ in range(4):
         follower.maintain()
     assert [one["text"] for one in said if one["table"] == "w.events" and "maintained" in one] == [
@@ -191,3 +191,26 @@ def test_it_folds_while_it_runs_ends_on_request_and_goes_on_after_a_kill(lake: f
     assert process.returncode == 0, out
     assert {json.loads(line)["table"] for line in out.splitlines()} == {"w.sums", "w.above", "w.daily"}
     assert rows(lake, sums) == [("a", 7)]
+
+
+def test_history_is_expired_by_the_tables_policy_or_by_its_own(lake: fh.Lake) -> None:
+    follower, said, clock = followed(lake)
+    for number in range(4):
+        land(lake, FIRST, "a", number)
+        follower.round()
+    with lake.load(sums).transaction() as change:
+        change.set_properties({"foldhouse.history.keep": "all for ever"})
+    for seconds in (0, 11):
+        clock.seconds = seconds
+        for _ in range(4):
+            follower.maintain()
+    assert not [one for one in said if "expired" in one.get("maintained", "")], "all is younger than 15 minutes"
+    follower.in_use = timedelta()
+    follower.keep = "weekly for 1 week"
+    clock.seconds = 320
+    for _ in range(4):
+        follower.maintain()
+    expired = {one["table"] for one in said if "expired" in one.get("maintained", "")}
+    assert expired == {"w.events", "w.above", "w.daily"}
+    follower.round()
+    assert rows(lake, sums) == [("a", 6)]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +21,8 @@ from foldhouse.cli.output import harmless, json_option, print_rows, rows_text
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
+from foldhouse.values.keep import parse
+from foldhouse.values.metadata_names import KEEP
 from foldhouse.values.results import Refreshed
 
 Said = dict[str, Any]
@@ -28,7 +30,12 @@ Said = dict[str, Any]
 
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 300.0
-_MAINTAINED_EVERY = 60.0
+_COMPACTED_EVERY = 60.0
+_EXPIRED_EVERY = 300.0
+_AFTER_START = 10.0
+_IN_USE = timedelta(minutes=15)
+KEEP_OFTEN = "all for 5 minutes, every 5 minutes for 1 hour, hourly for 1 week, daily for 1 year"
+"""What history to keep of a table without a policy of its own: at a commit a second, an hour of all is 3,600."""
 
 
 @dataclass
@@ -53,6 +60,8 @@ class Follower:
         tables: in the order in which they are refreshed.
         say: prints one thing that happened.
         committed: called with each commit.
+        keep: the history to keep of tables that have no policy of their own.
+        in_use: snapshots that were the head within this time stay, because readers may use them.
         now: seconds that only grow.
     """
 
@@ -60,9 +69,11 @@ class Follower:
     tables: Sequence[Table]
     say: Callable[[Said], None]
     committed: Callable[[Table, Refreshed], None] = lambda table, done: None
+    keep: str = KEEP_OFTEN
+    in_use: timedelta = _IN_USE
     now: Callable[[], float] = time.monotonic
     _trouble: dict[str, _Trouble] = field(default_factory=dict)
-    _maintained: dict[str, float] = field(default_factory=dict)
+    _done: dict[tuple[str, str], float] = field(default_factory=dict)
     _heads: dict[str, list[int | None]] = field(default_factory=dict)
 
     def round(self) -> int:
@@ -70,20 +81,33 @@ class Follower:
         return sum(self._refreshed(table) for table in self.tables)
 
     def maintain(self) -> None:
-        """Compact and expire the tables and streams that were not looked at for a minute; one a call."""
+        """Compact each table and stream once a minute, and expire it every five; one table a call."""
         for name in self._names():
-            if self.now() - self._maintained.setdefault(name, self.now()) < _MAINTAINED_EVERY:
+            is_compacted, is_expired = self._is_due(name, _COMPACTED_EVERY), self._is_due(name, _EXPIRED_EVERY)
+            if not (is_compacted or is_expired):
                 continue
-            self._maintained[name] = self.now()
             try:
-                if self.lake.upkeep(name):
-                    expired = self.lake.expire(name)
-                    self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.committed)
-                compacted = self.lake.compact(name)
-                self._note(name, f"{compacted.files_removed:,} files compacted", compacted.committed)
+                if is_compacted:
+                    compacted = self.lake.compact(name)
+                    self._note(name, f"{compacted.files_removed:,} files compacted", compacted.committed)
+                if is_expired:
+                    keep = None if KEEP in self.lake.load(name).properties else self.keep
+                    expired = self.lake.expire(name, keep=keep, in_use=self.in_use)
+                    self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.snapshots_removed > 0)
             except FoldhouseError as failure:
                 self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
             return
+
+    def _is_due(self, name: str, every: float) -> bool:
+        """Whether something was not done to a table for some seconds; it counts as done from then on.
+
+        It is due soon after the start, so that a process that is killed again and again does it too.
+        """
+        what = (name, str(every))
+        is_due = self.now() - self._done.setdefault(what, self.now() - every + _AFTER_START) >= every
+        if is_due:
+            self._done[what] = self.now()
+        return is_due
 
     def _names(self) -> list[str]:
         sources = {source.name for table in self.tables for source in table.sources}
@@ -147,18 +171,30 @@ def _commit(done: Refreshed) -> Said:
     "--every", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks."
 )
 @click.option("--maintain/--no-maintain", default=True, show_default=True, help="Compact and expire when it is due.")
+@click.option(
+    "--keep", default=KEEP_OFTEN, show_default=True, help="The history to keep of tables without a policy of their own."
+)
 @click.option("--report", is_flag=True, help="Report each commit to Dagster, as a materialization of its asset.")
 @declared_option
 @lake_option
 @json_option
 def follow(
-    names: tuple[str, ...], every: float, maintain: bool, report: bool, package: str, folder: Path, as_json: bool
+    names: tuple[str, ...],
+    every: float,
+    maintain: bool,
+    keep: str,
+    report: bool,
+    package: str,
+    folder: Path,
+    as_json: bool,
 ) -> None:
     """Fold each commit within moments, until it is stopped.
 
     Without names, all declared tables. A table that fails is tried again, after waits up to five minutes; the others go
-    on. Ctrl-C or SIGTERM ends it after the commit that is being made; killed at any moment, the next one goes on.
+    on. Files are compacted and history is expired as it goes, except that of the last 15 minutes. Ctrl-C or SIGTERM
+    ends it after the commit that is being made; killed at any moment, the next one goes on.
     """
+    parse(keep)  # refuses one that cannot be read, before anything is done
     tables = in_order(names, package)
     with opened(folder) as lake, _reporting(report) as committed, _stopped_by_signals() as stopped:
 
@@ -169,7 +205,7 @@ def follow(
             else:
                 click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
 
-        follower = Follower(lake, tables, say, committed)
+        follower = Follower(lake, tables, say, committed, keep)
         while not stopped.is_set():
             commits = follower.round()
             if maintain and not stopped.is_set():
