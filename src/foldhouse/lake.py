@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +32,7 @@ from foldhouse.reading.trace import Tracer
 from foldhouse.refresh.by_day import partition_days
 from foldhouse.refresh.checked import auditor
 from foldhouse.refresh.publish import publish as publish_rebuild
-from foldhouse.refresh.refresh import rebuild, refresh
+from foldhouse.refresh.refresh import plan, rebuild, refresh
 from foldhouse.refresh.rows.evaluate import Logic
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.alive import is_alive, put_away
@@ -54,6 +54,7 @@ from foldhouse.upkeep.expire import expire_history
 from foldhouse.upkeep.orphans import find_orphans
 from foldhouse.upkeep.retention import Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
+from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
@@ -64,6 +65,8 @@ from foldhouse.values.results import (
     Compacted,
     Expired,
     Orphans,
+    Planned,
+    PlannedRollback,
     Refreshed,
     SourceLag,
     Trace,
@@ -490,14 +493,56 @@ class Lake:
             CommitConflict: another writer committed first; the head was not moved.
         """
         iceberg = self.load(table)
-        target = self._snapshot_id(iceberg, to)
-        if target is None or all(target != one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())):
-            name = ".".join(iceberg.name())
-            raise UnknownSnapshot(
-                f"{name}: {to} is not in the history of its head; choose a snapshot from `foldhouse history {name}`"
-            )
+        target = self._in_history(iceberg, to)
         roll_back(self.catalog, iceberg, target)
         return target
+
+    @told
+    def plan(self, table: Table, partitions: Iterable[date] = ()) -> Planned:
+        """Return what a refresh, or a backfill of some days, would read, and where it would run. Nothing is changed.
+
+        Args:
+            table: the declaration.
+            partitions: the days that must exist afterwards.
+
+        Raises:
+            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit: as `refresh` would.
+        """
+        asked = Coverage.of(partitions)
+        return replace(plan(self._workshop, table, asked or None), consumers=tuple(self.consumers(table)))
+
+    @told
+    def plan_rollback(self, table: Source | str, *, to: AsOf) -> PlannedRollback:
+        """Return what `rollback` would undo. Nothing is changed.
+
+        Raises:
+            UnknownSnapshot: `to` is not in the history of the head.
+        """
+        iceberg = self.load(table)
+        target = self._in_history(iceberg, to)
+        head = iceberg.metadata.current_snapshot_id
+        ids = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())]
+        kinds = changes_between(iceberg, head, target, net=True)[CHANGE_TYPE].to_pylist()
+        return PlannedRollback(
+            table=".".join(iceberg.name()),
+            snapshot_id=target,
+            commits=ids.index(target),
+            inserted=kinds.count(INSERT),
+            deleted=kinds.count(DELETE),
+            updated=kinds.count(UPDATE_AFTER),
+            rows=row_count(iceberg, head),
+            rows_then=row_count(iceberg, target),
+            consumers=tuple(self.consumers(table)),
+        )
+
+    @told
+    def consumers(self, table: Source | str) -> list[str]:
+        """Return the tables that are folded from a table or stream, directly or through others; the nearest first."""
+        sources = {name: {one.name for one in lag} for name, lag in self.lags().items()}
+        found = [table if isinstance(table, str) else table.name]
+        for name in found:
+            found += [one for one, above in sorted(sources.items()) if name in above and one not in found]
+        return found[1:]
 
     @told
     def compact(
@@ -802,6 +847,15 @@ class Lake:
                 f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists its snapshots"
             )
         return found
+
+    def _in_history(self, iceberg: IcebergTable, to: AsOf) -> int:
+        target = self._snapshot_id(iceberg, to)
+        if target is None or all(target != one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())):
+            name = ".".join(iceberg.name())
+            raise UnknownSnapshot(
+                f"{name}: {to} is not in the history of its head; choose a snapshot from `foldhouse history {name}`"
+            )
+        return target
 
     @property
     def _workshop(self) -> Workshop:

@@ -13,8 +13,9 @@ import click
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
+from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import ChecksFailed, DaysNotLanded, FoldhouseError
+from foldhouse.errors import ChecksFailed, DaysNotLanded, FoldhouseError, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.results import Refreshed
 
@@ -127,17 +128,25 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
     """
     with opened(folder) as lake:
         head = lake.head(known(lake, name))
-        rows = len(lake.to_arrow(name, as_of=target))
         if not yes:
             if not sys.stdin.isatty():
                 raise click.UsageError("nobody is there to be asked; --yes rolls back without asking")
-            question = f"{name} holds {rows_text(lake.count(name))}, and will hold {rows:,}. Roll it back?"
-            click.confirm(question, abort=True, err=True)
+            click.confirm(f"{_planned(lake, name, target)} Roll it back?", abort=True, err=True)
         snapshot_id = lake.rollback(name, to=target)
+        rows = lake.count(name)
     if head is not None and head.id == snapshot_id:
         click.echo(f"{name} stays at snapshot {snapshot_id}: it is the head")
     else:
         click.echo(f"{name} is at snapshot {snapshot_id} again: {rows_text(rows)}")
+
+
+def _planned(lake: Lake, name: str, target: str) -> str:
+    try:
+        return rollback_text(lake.plan_rollback(name, to=target))
+    except UnknownSnapshot:
+        raise
+    except FoldhouseError as failure:  # rolling back is what repairs a table that cannot be compared
+        return f"What it would change in {name} cannot be computed ({failure})."
 
 
 @click.command()

@@ -44,10 +44,11 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import ByPartition, Live, Piece, live_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.schema import Layout
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
-from foldhouse.values.results import Refreshed
+from foldhouse.values.results import Planned, Refreshed
 from foldhouse.values.stored import number
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage, Position, positions_to_json
@@ -132,18 +133,87 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         raise CommitConflict(
             f"{table.name} was created and folded by another process at the same time; starting over is safe"
         )
+    work = _work(workshop, compiled, target, found, sources, asked)
+    if work is None:
+        return _nothing_new(target.iceberg, table, found, asked, started)
+    return _folded_and_committed(workshop, work, started)
+
+
+def plan(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Planned:
+    """Return what a refresh would read, and where it would run; nothing is created, folded or committed.
+
+    Raises:
+        UnknownTable, DefinitionError, DefinitionChanged, SourceReplaced, ForeignCommit, UnknownSnapshot: as `refresh`.
+    """
+    earlier = loaded(workshop.catalog, table)
+    sources = pinned(workshop.catalog, table)
+    compiled = compiled_over(workshop, table, sources)
+    if earlier is None:
+        logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
+        coverage = _added_coverage(table, Head(), asked)
+        whole = of_state(logic, [source.live for source in sources], coverage)
+        return _planned(workshop, table, logic, [whole], Planned(table.name, is_new=True))
+    target, found = Target(earlier, Layout.of(earlier)), read_head(earlier)
+    rows = row_count(earlier, earlier.metadata.current_snapshot_id)
+    work = _work(workshop, compiled, target, found, sources, asked)
+    if work is None:
+        return Planned(table.name, rows=rows)
+    known = work.found.coverage if work.is_full_recompute else found.coverage
+    added = () if work.coverage.is_everything else tuple(work.coverage.minus(known).days())
+    full = work.is_full_recompute
+    planned = Planned(table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows)
+    return _planned(workshop, table, work.logic, work.evaluations, planned)
+
+
+def _planned(
+    workshop: Workshop, table: Table, logic: Logic, evaluations: Sequence[Evaluation], planned: Planned
+) -> Planned:
+    """Return a plan with the sizes of what is read."""
+    read = _read(evaluations)
+    rows = dict.fromkeys((source.name for source in table.sources), 0)
+    for place, piece in read:
+        rows[table.sources[place].name] += rows_of_piece(logic.layouts[place], piece)
+    files = {piece.file.path: piece.file.size_bytes for _, piece in read}
+    runner = _runner(workshop, logic, evaluations, _cost(evaluations, workshop.tuning))
+    return replace(
+        planned,
+        has_news=True,
+        rows_read=rows,
+        files_read=len(files),
+        bytes_read=sum(files.values()),
+        runs=_WHERE[runner],
+    )
+
+
+_WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
+    fold_in_process: "in this process",
+    fold_spilled: "in this process, with a spill to disk",
+    fold_on_spark: "in Spark's tasks",
+}
+
+
+def _work(
+    workshop: Workshop,
+    compiled: Compiled,
+    target: Target,
+    found: Head,
+    sources: tuple[PinnedSource, ...],
+    asked: Coverage | None,
+) -> _Work | None:
+    """Return what a refresh has to fold; `None` if nothing is new."""
+    table = compiled.table
     before = checked_positions(workshop, target.iceberg, found, sources, compiled)
     target = following(target, compiled, is_folded=found.is_folded)
     added = _added_coverage(table, found, asked)
     if before == [source.position for source in sources] and not added:
-        return _nothing_new(target.iceberg, table, found, asked, started)
+        return None
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     check_positions(target.iceberg, sources, found)
     evaluations = _evaluations(logic, sources, found, before, added)
     stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
     work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
-    return _folded_and_committed(workshop, _or_full_recompute(workshop, work), started)
+    return _or_full_recompute(workshop, work)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
