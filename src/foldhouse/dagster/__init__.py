@@ -10,6 +10,7 @@ from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.maintenance import maintenance_job
+from foldhouse.dagster.operations import operation_jobs
 from foldhouse.dagster.project import definitions_of
 from foldhouse.dagster.proofs import proof_check
 from foldhouse.dagster.sensor import landing_sensor
@@ -28,6 +29,7 @@ __all__ = [
     "landing_asset",
     "landing_sensor",
     "maintenance_job",
+    "operation_jobs",
     "proof_check",
     "run_in_foreground",
     "stream_asset",

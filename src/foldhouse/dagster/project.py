@@ -11,6 +11,7 @@ from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.maintenance import maintenance_job
+from foldhouse.dagster.operations import operation_jobs
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.tables import fold_asset
@@ -32,8 +33,8 @@ def definitions_of(
 
     It has every asset and asset check of the package's modules; an asset for every other declared table, which
     refreshes it as a whole; the lag of each table, as a check and a sensor; a job over all assets, named as the package
-    is; a sensor `commits` that refreshes what is behind, whoever committed; and a job `maintenance`. The sensor and all
-    schedules are off until they are switched on.
+    is; a sensor `commits` that refreshes what is behind, whoever committed; and the jobs `maintenance`, `rollback`,
+    `rebuild` and `publish`. The sensor `commits` and all schedules are off until they are switched on.
 
     Args:
         package: the package with the declarations. A table needs an asset of its own only for other arguments, such as
@@ -56,7 +57,7 @@ def definitions_of(
     )
     maintenance = maintenance_job()
     schedules = [dg.ScheduleDefinition("maintenance_daily", job=maintenance, cron_schedule=MAINTAINED)]
-    jobs: list[Any] = [job, maintenance]
+    jobs: list[Any] = [job, maintenance, *operation_jobs(tables)]
     if schedule is not None:
         unpartitioned = dg.AssetSelection.assets(*_without_partitions(loaded))
         refresh = dg.define_asset_job("refresh", selection=unpartitioned, executor_def=dg.in_process_executor)
