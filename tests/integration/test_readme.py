@@ -26,7 +26,8 @@ from foldhouse.cli import main as foldhouse
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+FILES = (ROOT / "docs" / "your-own-files.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README + FILES, re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[str]:
@@ -118,13 +119,15 @@ def test_the_commands_exist():
 
 def test_the_variables_exist():
     code = "".join(path.read_text() for folder in ("src", "resources") for path in (ROOT / folder).rglob("*.py"))
-    named = set(re.findall(r"FOLDHOUSE_[A-Z_]+", README))
+    named = set(re.findall(r"FOLDHOUSE_[A-Z_]+", README + FILES))
     assert {name for name in named if name not in code} == set()
 
 
-def test_the_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{one.name}" for one in sorted((ROOT / "docs").glob("*.md")))])
+def test_the_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text()):
+        path, _, _ = target.partition("#")
+        assert target.startswith(("https://", "#")) or ((ROOT / page).parent / path).exists(), target
 
 
 def in_order(wanted: list[str], printed: list[str]) -> list[str]:
