@@ -140,6 +140,8 @@ def test_every_fold_is_what_spark_computes(folded: fh.Lake, name: str) -> None:
     found = folded.verify(TABLES[name])
     assert found.passed, found.differences
     assert set(found.unproven) == ({"longest", "tag"} if name == "every fold" else set())
+    assert set(found.estimated) <= {"words"}
+    assert ("words" in found.estimated) == ("words" in found.columns)
     assert found.first_wrong is None
 
 

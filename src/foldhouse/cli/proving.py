@@ -101,7 +101,8 @@ def _plain_check(one: Checked) -> dict[str, Any]:
 def _say(found: Verified) -> None:
     sources = ", ".join(f"{name}@{at}" for name, at in found.position.items())
     keys = "every key" if found.share == 1 else f"every compared key ({found.share:g} of all)"
-    unproven = f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
+    unproven = f"; compared within a tenth: {', '.join(found.estimated)}" if found.estimated else ""
+    unproven += f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
     if found.passed:
         click.echo(
             f"{found.table}: at snapshot {found.snapshot_id}, {keys} is what Spark computes from {sources}{unproven}"
@@ -165,6 +166,7 @@ def _plain(found: Verified) -> dict[str, Any]:
         "share": found.share,
         "columns": list(found.columns),
         "unproven": list(found.unproven),
+        "estimated": list(found.estimated),
         "wrong": found.wrong,
         "differences": [_plain_difference(one) for one in found.differences],
         "first_wrong": None

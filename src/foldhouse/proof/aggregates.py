@@ -29,10 +29,12 @@ class Aggregate:
     Args:
         value: the aggregate.
         within: how far the stored value may be from it; `None` if the two must be equal.
+        is_estimate: whether both are estimates of a count.
     """
 
     value: Column
     within: Column | None = None
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def _edge(extreme: Callable[[Column], Column]) -> Callable[[_Call], Aggregate]:
 
 def _distinct(call: _Call) -> Aggregate:
     number = F.count_distinct(call.value)
-    return Aggregate(number, F.greatest(F.lit(2.0), number * ESTIMATE_SHARE))
+    return Aggregate(number, F.greatest(F.lit(2.0), number * ESTIMATE_SHARE), is_estimate=True)
 
 
 def _distinct_exact(call: _Call) -> Aggregate:

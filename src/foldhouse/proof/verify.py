@@ -98,7 +98,8 @@ def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float
             differing = wrong.limit(_FOLLOWED).toArrow()
         finally:
             wrong.unpersist()
-        columns = tuple(name for name in compiled.plan.outputs if name in aggregates_of(compiled.plan, compiled.fold))
+        aggregates = aggregates_of(compiled.plan, compiled.fold)
+        columns = tuple(name for name in compiled.plan.outputs if name in aggregates)
         first = None
         if count and search:
             keys = _keys(compiled, differing)
@@ -110,6 +111,7 @@ def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float
         share=share,
         columns=columns,
         unproven=tuple(name for name in compiled.plan.outputs if name not in columns),
+        estimated=tuple(name for name in columns if aggregates[name].is_estimate),
         wrong=count,
         differences=_differences(compiled, differing),
         first_wrong=first,

@@ -377,6 +377,7 @@ class Verified(Readable):
         share: the share of the keys that was compared.
         columns: the compared columns.
         unproven: columns that Spark cannot compute: those of `custom`, of maps, and `latest` of nested values.
+        estimated: columns that are estimates, and may differ by a tenth: those of `distinct`.
         wrong: the number of keys that differ.
         differences: the first of them.
         first_wrong: since when they differ; `None` if no key does, or it was not searched for.
@@ -389,6 +390,7 @@ class Verified(Readable):
     share: float = 1.0
     columns: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
+    estimated: tuple[str, ...] = ()
     wrong: int = 0
     differences: tuple[Difference, ...] = ()
     first_wrong: FirstWrong | None = None
