@@ -200,6 +200,17 @@ def test_values_are_looked_for_in_another_table(lake: fh.Lake) -> None:
         lake.audit(table(fh.references("key", customers)))
 
 
+def test_a_table_can_refer_to_its_own_rows(lake: fh.Lake) -> None:
+    checked = table(fh.references("kind", table(), to="key"))
+    add(lake, ("a", 1, "b"), ("b", 1, None))
+    assert lake.refresh(checked).committed
+    add(lake, ("c", 1, "d"))
+    with pytest.raises(fh.ChecksFailed, match="1 row of 3 fails, such as kind=d"):
+        lake.refresh(checked)
+    add(lake, ("d", 1, None))
+    assert lake.refresh(checked).checks[0].passed
+
+
 def test_a_commit_that_changes_too_much_is_held_back(lake: fh.Lake) -> None:
     checked = table(fh.changed_at_most("20 %"))
     add(lake, *((f"k{n}", n, "x") for n in range(20)))

@@ -126,7 +126,9 @@ def check_fit(catalog: Catalog, table: Table, layout: Layout) -> None:
                         f"table {table.name}: {check} compares the column {name!r}, which is a {kind}"
                     )
         elif isinstance(check, References):
-            _check_types(table, check, layout, Layout.of_head(_load(catalog, table, check, check.other)))
+            is_itself = check.other.name == table.name
+            there = layout if is_itself else Layout.of_head(_load(catalog, table, check, check.other))
+            _check_types(table, check, layout, there)
         elif isinstance(check, NoRows):
             for one in check.using:
                 _load(catalog, table, check, one)
@@ -197,9 +199,7 @@ def _counted(rows: DataFrame) -> Failing:
 
 
 def _references(auditor: Auditor, candidate: Candidate, check: References) -> Checked:
-    other = _load(auditor.catalog, candidate.table, check, check.other)
-    there = pieces_of(live_slices(other, other.metadata.current_snapshot_id).values())
-    layout = Layout.of_head(other)
+    layout, there = _rows_of(auditor, candidate, check, check.other)
     rows = row_count(candidate.iceberg, candidate.snapshot_id)
     names = list(check.columns)
     if max(rows, sum(piece.file.rows for piece in there)) <= auditor.rows_in_memory:
@@ -258,13 +258,17 @@ def _first_line(failure: PySparkException) -> str:
 
 def _frame_for(auditor: Auditor, candidate: Candidate, check: Check, source: Source | None) -> DataFrame:
     """Return the rows of the checked snapshot, or of another table now."""
-    if source is None:
-        layout, pieces = candidate.layout, candidate.pieces()
-    else:
-        iceberg = _load(auditor.catalog, candidate.table, check, source)
-        layout = Layout.of_head(iceberg)
-        pieces = pieces_of(live_slices(iceberg, iceberg.metadata.current_snapshot_id).values())
+    layout, pieces = _rows_of(auditor, candidate, check, source)
     return frame_of(auditor.session(), layout, layout.visible, pieces)
+
+
+def _rows_of(auditor: Auditor, candidate: Candidate, check: Check, source: Source | None) -> tuple[Layout, list[Piece]]:
+    """Return the rows of the checked snapshot, for its table, or of another table now."""
+    if source is None or source.name == candidate.table.name:
+        return candidate.layout, candidate.pieces()
+    iceberg = _load(auditor.catalog, candidate.table, check, source)
+    live = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
+    return Layout.of_head(iceberg), pieces_of(live.values())
 
 
 def _load(catalog: Catalog, table: Table, check: Check, source: Source) -> IcebergTable:

@@ -1,9 +1,10 @@
-"""Finds the tables that a package declares."""
+"""Finds the tables that a package declares, and puts tables in the order of their sources."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from types import ModuleType
 
 from foldhouse.values.definition import Table
@@ -20,3 +21,20 @@ def tables_in(package: ModuleType) -> list[Table]:
             values += value if type(value) in (list, tuple) else [value]
     found = {id(value): value for value in values if isinstance(value, Table)}
     return sorted(found.values(), key=lambda table: table.name)
+
+
+def after_sources(tables: Sequence[Table]) -> list[Table]:
+    """Return tables so that each comes after those that it is folded from, directly or through others."""
+    by_name = {table.name: table for table in tables}
+    ordered: dict[str, Table] = {}
+
+    def add(table: Table) -> None:
+        for source in table.sources:
+            if isinstance(source, Table):
+                add(source)
+        if table.name in by_name:
+            ordered.setdefault(table.name, by_name[table.name])
+
+    for table in tables:
+        add(table)
+    return list(ordered.values())

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from foldhouse.calls.declared import tables_in
+from foldhouse.calls.declared import after_sources, tables_in
 from foldhouse.errors import DefinitionError, FoldhouseError, UnknownTable
 from foldhouse.values.definition import Table
 
@@ -71,19 +71,7 @@ def in_order(names: Sequence[str], package: str) -> list[Table]:
     """
     found = all_declared(package)
     chosen = [_by_name(name, package, found) for name in names or sorted({one.name for one in found})]
-    ordered: list[Table] = []
-
-    def add(table: Table) -> None:
-        for source in table.sources:
-            if isinstance(source, Table):
-                add(source)
-        here = _named(table.name, chosen)
-        if here is not None and here not in ordered:
-            ordered.append(here)
-
-    for table in chosen:
-        add(table)
-    return ordered
+    return after_sources(chosen)
 
 
 def _named(name: str, tables: Sequence[Table]) -> Table | None:

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 import dagster as dg
 
+from foldhouse.calls.declared import after_sources
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
@@ -76,7 +77,7 @@ def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Tabl
     lags, names = lake.lags(), set(lake.tables())
     found: list[Table] = []
     comes = {table.name for table in tables}
-    for table in _in_order(tables):
+    for table in after_sources(tables):
         if lags.get(table.name):
             is_late = any(one.is_behind for one in lags[table.name]) or (has_days and bool(lake.new_days(table)))
         else:  # never folded: it can be if each source has rows, or is folded by the same run
@@ -87,23 +88,6 @@ def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Tabl
         if is_late:
             found.append(table)
     return found
-
-
-def _in_order(tables: Sequence[Table]) -> list[Table]:
-    """Return tables after the tables that they are folded from."""
-    ordered: list[Table] = []
-    by_name = {table.name: table for table in tables}
-
-    def add(table: Table) -> None:
-        for source in table.sources:
-            if isinstance(source, Table):
-                add(source)
-        if table.name in by_name and by_name[table.name] not in ordered:
-            ordered.append(by_name[table.name])
-
-    for table in tables:
-        add(table)
-    return ordered
 
 
 def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition) -> list[list[str]]:
