@@ -226,6 +226,7 @@ def _change(candidate: Candidate, check: ChangedAtMost) -> Checked:
     pieces = candidate.changed()
     sides = [read_columns(layout, [p for p in pieces if p.weight == sign], layout.visible) for sign in (-1, 1)]
     differing = net(sides[0], sides[1], keys).drop(SIGN).select(keys).n_unique()
+    # An update counts once, although its row is on both sides.
     share = 100 * differing / rows
     said = f"{differing:,} keys changed, {share:.3g} % of the {rows:,} there were"
     return _said(check, share <= check.share, said)
@@ -236,6 +237,7 @@ def _query(auditor: Auditor, candidate: Candidate, check: NoRows) -> Checked:
     views: dict[str, str] = {}
     try:
         for name, source in query_tables(table.name, check.using).items():
+            # A view of the table's own name would replace one that the caller has.
             views[name] = f"foldhouse_{uuid4().hex}"
             _frame_for(auditor, candidate, check, source).createOrReplaceTempView(views[name])
         query = IN_BRACES.sub(lambda found: views.get(found.group(1), found.group()), check.query)

@@ -56,6 +56,7 @@ def condition(table: str, check: RowCheck, layout: Layout) -> pl.Expr:
         return ~column.is_in(_series(table, check, check.values, kind).implode())
     assert isinstance(check, Between)
     ends = [None if end is None else _literal(table, check, end, kind) for end in (check.least, check.most)]
+    # Polars sorts NaN above every number, so a range without an upper end would contain it.
     outside = [column.is_nan()] if pa.types.is_floating(kind) else []
     outside += [column < ends[0]] if ends[0] is not None else []
     outside += [column > ends[1]] if ends[1] is not None else []
@@ -125,6 +126,7 @@ def missing(rows: pl.DataFrame, there: pl.DataFrame) -> Failing:
     """Return the values that are not in another table; a row with a null is not looked for."""
     found = rows.drop_nulls().group_by(rows.columns).agg(pl.len().alias(_times(rows.columns)))
     there = there.rename(dict(zip(there.columns, rows.columns, strict=True))).unique()
+    # Join keys must have one type, and an int may refer to a long.
     wider = [pl.col(name).cast(pl.Int64) for name, kind in rows.schema.items() if kind.is_integer()]
     found = by_keys(found.with_columns(wider), there.with_columns(wider), rows.columns, "anti")
     return Failing(int(found[found.columns[-1]].sum()), sample_of(found.sort(rows.columns)))
@@ -140,6 +142,7 @@ def _times(columns: Iterable[str]) -> str:
 
 def read_columns(layout: Layout, pieces: Sequence[Piece], names: Sequence[str]) -> pl.DataFrame:
     """Read columns of rows into memory."""
+    # Without field ids and required columns, which differ between the two sides of a comparison.
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in names])
     tables = in_threads(lambda piece: read_piece(layout, piece, names).select(list(names)).cast(target), pieces)
     return frame(pa.concat_tables([target.empty_table(), *tables]))

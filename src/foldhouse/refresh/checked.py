@@ -71,6 +71,7 @@ def publish_checked(workshop: Workshop, table: Table, snapshot_id: int, spec_id:
         CommitConflict: another process committed at the same time; the head did not move.
     """
     results = _passed(workshop, table, snapshot_id)
+    # Loaded again, because checks may take long, and the publication requires that nothing moved since it was read.
     now = workshop.catalog.load_table(table.name)
     if now.metadata.current_snapshot_id != snapshot_id:  # else another process published the same snapshot
         fast_forward(workshop.catalog, _still_staged(now, snapshot_id), AUDIT_BRANCH, spec_id, "run it again")
