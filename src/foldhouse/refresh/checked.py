@@ -2,7 +2,7 @@
 
 Guarantee: the head, its position and all tables downstream never see rows that fail a blocking check. The snapshot that
 was checked is the snapshot that is published, by one compare-and-swap. If a run is killed in between, or the checks
-fail, the next refresh with the same sources checks the same snapshot again, instead of folding it again.
+fail, the next refresh with the same sources and row checks checks the same snapshot again, instead of folding it again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from foldhouse.values.checks import RowCheck
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import (
     AUDIT_BRANCH,
+    CHECKS,
     COVERAGE,
     DEFINITION,
     POSITION,
@@ -41,11 +42,15 @@ def row_checks(table: Table) -> str | None:
     return json.dumps(found) if found else None
 
 
-def staged(iceberg: IcebergTable, summary: dict[str, str]) -> Snapshot | None:
+def staged(iceberg: IcebergTable, table: Table, summary: dict[str, str]) -> Snapshot | None:
     """Return the snapshot in the audit branch if it is what a refresh would commit now.
+
+    Its summary names the row checks that it has to pass, and once it is the head, they count as passed. So a snapshot
+    that was folded under other row checks is not used.
 
     Args:
         iceberg: the table.
+        table: the declaration.
         summary: position, coverage and definition of the commit.
     """
     snapshot = iceberg.snapshot_by_name(AUDIT_BRANCH)
@@ -54,6 +59,7 @@ def staged(iceberg: IcebergTable, summary: dict[str, str]) -> Snapshot | None:
     said = snapshot.summary.additional_properties
     is_on_head = snapshot.parent_snapshot_id == iceberg.metadata.current_snapshot_id
     is_same = all(said.get(name) == summary[name] for name in (POSITION, COVERAGE, DEFINITION))
+    is_same = is_same and said.get(CHECKS) == row_checks(table)
     return snapshot if is_on_head and is_same and REBUILT_IN_SPEC not in said else None
 
 

@@ -320,7 +320,7 @@ def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Re
         folded, snapshot_id = _committed(workshop, work, started, work.branch)
         return _refreshed(workshop, work, folded, snapshot_id, started)
     check_fit(workshop.catalog, table, work.target.layout)
-    there = None if is_rebuild else staged(work.target.iceberg, _place(work))
+    there = None if is_rebuild else staged(work.target.iceberg, table, _place(work))
     if there is not None:
         folded, snapshot_id = _folded_before(there), there.snapshot_id
     else:

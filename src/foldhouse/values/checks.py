@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,7 @@ _MOST_TEXT = 200
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(ABC):
     """A condition that the rows of a table must meet.
 
     Args:
@@ -46,9 +47,9 @@ class Check:
         """Whether a table that fails is not published."""
         return self.severity == "error"
 
+    @abstractmethod
     def __str__(self) -> str:
         """Return the condition as it is declared, such as `between('total', 0, None)`."""
-        raise NotImplementedError
 
     @property
     def identity(self) -> str:
