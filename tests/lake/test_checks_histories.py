@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,9 @@ class History:
         )
         assert [str(check) for check, condition in self.active if fails(found, condition)] == []
         assert self.lake.plan(self.table).has_news is False
+        conditions = {check.identity: condition for check, condition in CHECKS}
+        claimed = json.loads(head.summary.get("foldhouse.checks", "[]"))
+        assert [one for one in claimed if fails(found, conditions[one])] == [], "the next refresh would rely on it"
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(4, 24))])
