@@ -30,10 +30,10 @@ sums = fh.table(
 words = fh.table("s.words", source=events, buckets=3, fold=fh.fold(rows=fh.count(), last=fh.maximum("word")))
 
 
-@pytest.fixture
-def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+@pytest.fixture(params=[0, 20_000, 10**9], ids=["all on disk", "some on disk", "none on disk"])
+def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Where windows are spilled to: all of them, in chunks of some 60 rows and pieces of 100."""
-    lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=60, spilled_piece_rows=100)
+    lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=60, spilled_piece_rows=100, unspilled_bytes=request.param)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
