@@ -101,6 +101,11 @@ class Logic:
         return {}
 
     @cached_property
+    def repeated(self) -> dict[int, tuple[Evaluation, Choice]]:
+        """Id of an evaluation -> it, and its events that come again; see `foldhouse.refresh.run.repeated`."""
+        return {}
+
+    @cached_property
     def _selected(self) -> dict[tuple[int, int], tuple[Evaluation, int, bool]]:
         """Id of an evaluation and place -> the evaluation, its selected rows, and whether they are in `_known`."""
         return {}

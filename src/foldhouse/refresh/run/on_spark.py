@@ -22,6 +22,7 @@ from foldhouse.kernel.combine import SIGNED, partial_sums
 from foldhouse.refresh.bucket.deletes import newest
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, partition_of
+from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated_on_spark, plain_columns
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
@@ -74,8 +75,15 @@ def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int)
     return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
 
 
-def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> Reading:
-    """Divide the pieces of evaluations among routing tasks, for evaluations that `is_read_as_it_is`."""
+def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int, left_out: Choice | None = None) -> Reading:
+    """Divide the pieces of evaluations among routing tasks, for evaluations that `is_read_as_it_is`.
+
+    Args:
+        logic: of the table.
+        evaluations: without choices.
+        tasks: the largest number of tasks.
+        left_out: rows that are not read.
+    """
     compiled = logic.compiled
     pieces = [
         (without_bounds(piece), covers(compiled, one.coverage), one.weight)
@@ -84,8 +92,10 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     ]
     signed = plain_columns(compiled)
     named = {name for column in signed for name in column.meta.root_names()}
+    named |= set() if left_out is None else set(left_out.columns)
     columns = tuple(name for name in compiled.inputs[0] if name in named)
-    return Reading(logic.layouts[0], columns, tuple(signed), split_among(pieces, tasks), logic.tuning.chunk_rows)
+    splits = split_among(pieces, tasks)
+    return Reading(logic.layouts[0], columns, tuple(signed), splits, logic.tuning.chunk_rows, left_out)
 
 
 def _routed(run: Run, route: Route, signed: Sequence[DataFrame], tasks: int) -> DataFrame:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
+from foldhouse.refresh.rows.choices import Choice, not_chosen
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.files import open_file
@@ -96,6 +97,7 @@ class Reading:
         signed: keys, arguments and sequence for the kernel, as expressions over these columns.
         splits: task -> its splits.
         chunk_rows: the most rows that a task reads at once, unless one row group has more.
+        left_out: rows that are not read; `None` for none.
     """
 
     layout: Layout
@@ -103,11 +105,13 @@ class Reading:
     signed: tuple[pl.Expr, ...]
     splits: tuple[tuple[Split, ...], ...] = field(repr=False)
     chunk_rows: int
+    left_out: Choice | None = None
 
     def narrowed(self, names: Sequence[str]) -> Reading:
         """Return a reading of the same rows with only some of the computed columns."""
         signed = tuple(column for column in self.signed if column.meta.output_name() in names)
         needed = {name for column in signed for name in column.meta.root_names()}
+        needed |= set() if self.left_out is None else set(self.left_out.columns)
         return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
 
 
@@ -243,6 +247,8 @@ def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
     """Yield the signed rows of a split, some row groups at a time, always in the same order."""
     for table in _chunks(reading, split):
         rows = _frame(table)
+        if reading.left_out is not None:
+            rows = not_chosen(rows, (reading.left_out,))
         if split.wanted is not None:
             rows = rows.filter(split.wanted)
         yield rows.select(*reading.signed, pl.lit(split.weight, dtype=pl.Int64).alias(WEIGHT))

@@ -21,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import InvalidData
+from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic
@@ -28,6 +29,7 @@ from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
 from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here
 from foldhouse.refresh.run.on_spark import fold_groups, is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.placement import placed
+from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
 from foldhouse.refresh.run.routing import (
     Part,
     Reading,
@@ -43,8 +45,10 @@ from foldhouse.storage.private import private_folder
 
 
 def can_be_spilled(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
-    """Whether all rows to fold can be read from the files as they are; see `is_read_as_it_is`."""
-    return all(is_read_as_it_is(logic, one) for one in evaluations)
+    """Whether the rows to fold can be read from the files as they are, but for events that were delivered again."""
+    if all(is_read_as_it_is(logic, one) for one in evaluations):
+        return True
+    return repeated_ids(logic, evaluations) is not None
 
 
 def fold_spilled(run: Run) -> list[BucketResult]:
@@ -58,11 +62,17 @@ def fold_spilled(run: Run) -> list[BucketResult]:
         InvalidData: see `combine`; the message contains the table's name.
     """
     at_once, most_bytes = os.cpu_count() or 1, run.job.tuning.decisive_bytes
-    reading = reading_of(run.logic, run.evaluations, 4 * at_once)
+    again = repeated_ids(run.logic, run.evaluations)
+    left_out = None if again is None or again.keys.is_empty() else again
+    reading = reading_of(run.logic, run.evaluations, 4 * at_once, left_out)
+    besides = [] if left_out is None else [rows_of_repeated(run.logic, run.evaluations[0], left_out)]
     with ThreadPoolExecutor(at_once) as threads:
         if not decide_alone(run.plan, reading, run.job.tuning):
-            return _through_a_folder(run, threads, partial(_read_all, reading))
-        deciding = decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows)
+            return _through_a_folder(run, threads, partial(_read_all, reading, besides))
+        deciding = chain(
+            decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows),
+            (rows.select(*(one.meta.output_name() for one in reading.signed), WEIGHT) for rows in besides),
+        )
         kept = list(_until(deciding, most_bytes))
         if sum(rows.estimated_size() for rows in kept) > most_bytes:
             return _through_a_folder(run, threads, partial(_take_all, chain(kept, deciding)))
@@ -105,12 +115,15 @@ def _through_a_folder(
             raise InvalidData(f"{run.name}: {failure}") from failure
 
 
-def _read_all(reading: Reading, route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+def _read_all(
+    reading: Reading, besides: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor
+) -> None:
     def read(splits: Sequence[Split]) -> None:
         for parts in read_splits(route, reading, splits):
             spill.take(parts)
 
     list(threads.map(read, reading.splits))
+    _take_all(besides, route, spill, threads)
 
 
 def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
