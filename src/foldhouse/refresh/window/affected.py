@@ -141,7 +141,7 @@ def keys_in_full(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFram
     if len(choices) != 1 or set(at) != set(plan.key_names) or not present[0].coverage.is_everything:
         return None
     columns = choices[0].columns
-    keys = choices[0].keys.select([pl.col(columns[at[name]]).alias(name) for name in plan.key_names]).unique()
+    keys = choices[0].keys.select([pl.col(columns[at[name]]).alias(name) for name in plan.key_names])
     types = [polars_type(kind) for _, kind in plan.keys]
     return keys if keys.dtypes == types and not any(one.null_count() for one in keys) else None
 
