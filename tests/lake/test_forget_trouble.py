@@ -230,6 +230,30 @@ def test_a_rollback_meanwhile_never_counts_as_done(shop: fh.Lake, folder: Path, 
     other.close()
 
 
+@pytest.mark.parametrize("nth", [1, 2, 7, 12])
+def test_two_forgets_at_once_forget_both(shop: fh.Lake, folder: Path, nth: int) -> None:
+    other = another(shop, folder)
+
+    def act() -> None:
+        other.forget(visits, {"email": OTHERS[0]}, reason="18", tables=TABLES, dry_run=False, alone=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shop, "catalog", FaultyCatalog(shop.catalog).lets_act(act, nth=nth))
+        patch.setattr("foldhouse.storage.races.time.sleep", lambda seconds: None)
+        try:
+            done = forget(shop).is_done
+        except fh.CommitConflict:
+            done = False
+    assert not done or mentions(folder) == []
+    assert forget(shop).is_done
+    refresh(shop)
+    kept = others(shop)
+    assert {row["email"] for row in kept} == {*OTHERS[1:]}
+    assert mentions(folder, OTHERS[0]) == []
+    assert_forgotten(shop, folder, kept)
+    other.close()
+
+
 def test_lost_races_are_tried_again(shop: fh.Lake, folder: Path) -> None:
     kept = others(shop)
     with pytest.MonkeyPatch.context() as patch:
@@ -408,7 +432,7 @@ def test_after_a_history_and_a_crash_nothing_is_left(
 
 
 @pytest.mark.heavy
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(**HISTORIES)
 def test_after_many_histories_and_a_crash_nothing_is_left(
     tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int

@@ -24,6 +24,8 @@ _ALWAYS = (
     "remove the subject there first",
     "Dagster's event log and the logs of runs, which may quote rows and lines",
     "copies that other readers made; backups; object versions and snapshots of the store",
+    "files of commits that were running meanwhile and fail later: run `foldhouse expire --orphans --older-than 1h "
+    "--delete` after an hour",
     "temporary folders of killed runs, of foldhouse (spill) and of Spark",
     "files below the tables' folders that are not Iceberg's: hidden ones, and those below names that begin with . or _",
     "rows that have other values in the columns of the key, even if they mention the subject elsewhere",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from foldhouse.values.results import Readable
@@ -63,5 +63,5 @@ class Forgotten(Readable):
     rows: int = 0
     rows_in_history: int = 0
     tables: tuple[ForgottenTable, ...] = ()
-    outside: tuple[str, ...] = field(default=())
+    outside: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
