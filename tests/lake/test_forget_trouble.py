@@ -94,14 +94,17 @@ def another(lake: fh.Lake, folder: Path) -> fh.Lake:
 
 
 @pytest.mark.parametrize(
-    "moment",
+    ("moment", "step"),
     [
-        Moment.AFTER_COMMIT,
-        pytest.param(Moment.BEFORE_COMMIT, marks=pytest.mark.heavy),
-        pytest.param(Moment.LANDED_AND_UNKNOWN, marks=pytest.mark.heavy),
+        (Moment.AFTER_COMMIT, 3),
+        pytest.param(Moment.AFTER_COMMIT, 1, marks=pytest.mark.heavy),
+        pytest.param(Moment.BEFORE_COMMIT, 1, marks=pytest.mark.heavy),
+        pytest.param(Moment.LANDED_AND_UNKNOWN, 1, marks=pytest.mark.heavy),
     ],
 )
-def test_a_forget_killed_at_any_commit_is_finished_by_the_next(shop: fh.Lake, folder: Path, moment: Moment) -> None:
+def test_a_forget_killed_at_any_commit_is_finished_by_the_next(
+    shop: fh.Lake, folder: Path, moment: Moment, step: int
+) -> None:
     kept = others(shop)
     nth, came = 0, True
     while came:
@@ -116,7 +119,7 @@ def test_a_forget_killed_at_any_commit_is_finished_by_the_next(shop: fh.Lake, fo
         assert again.is_done
         assert is_open or not left or nth == 0  # after the first commit, the stream says that it is not done
         assert_forgotten(shop, folder, kept)
-        nth += 1
+        nth += step
         if came:  # the next round begins with the subject in the lake again
             append(shop, 100 + nth, SUBJECT, OTHERS[2])
             refresh(shop)
@@ -131,7 +134,7 @@ def test_a_forget_killed_while_files_are_deleted_is_finished_by_the_next(
     kept = others(shop)
     where = remove_snapshots if place == "delete" else purge_module
     real = getattr(where, place)
-    for nth in (0, 1, 3):
+    for nth in (0, 3):
         calls = iter(range(1000))
 
         def dying(*given: Any, calls: Any = calls, nth: int = nth, **named: Any) -> Any:
@@ -167,7 +170,7 @@ def test_a_file_that_cannot_be_deleted_keeps_it_from_being_done(
 # Others
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 4, 8, 11, 12])
+@pytest.mark.parametrize("nth", [1, 3, 8, 12])
 def test_another_process_that_appends_and_refreshes_at_any_commit_loses_nothing(
     shop: fh.Lake, folder: Path, nth: int
 ) -> None:
@@ -188,7 +191,7 @@ def test_another_process_that_appends_and_refreshes_at_any_commit_loses_nothing(
     other.close()
 
 
-@pytest.mark.parametrize("nth", [1, 2, 9])
+@pytest.mark.parametrize("nth", [1, 9])
 def test_events_of_the_subject_that_arrive_meanwhile_keep_it_from_being_done(
     shop: fh.Lake, folder: Path, nth: int
 ) -> None:
@@ -205,7 +208,7 @@ def test_events_of_the_subject_that_arrive_meanwhile_keep_it_from_being_done(
     other.close()
 
 
-@pytest.mark.parametrize("nth", [2, 4, 9, 11])
+@pytest.mark.parametrize("nth", [2, 9])
 def test_a_rollback_meanwhile_never_counts_as_done(shop: fh.Lake, folder: Path, nth: int) -> None:
     other, came = another(shop, folder), []
 
@@ -230,7 +233,7 @@ def test_a_rollback_meanwhile_never_counts_as_done(shop: fh.Lake, folder: Path, 
     other.close()
 
 
-@pytest.mark.parametrize("nth", [1, 2, 7, 12])
+@pytest.mark.parametrize("nth", [2, 7])
 def test_two_forgets_at_once_forget_both(shop: fh.Lake, folder: Path, nth: int) -> None:
     other = another(shop, folder)
 
@@ -405,6 +408,17 @@ def test_the_columns_of_the_key_are_found_in_files_from_before_they_changed(lake
     assert sorted(lake.to_arrow(now)["id"].to_pylist()) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 2**40]
 
 
+def test_a_lost_catalog_is_registered_again_after_a_forget(shop: fh.Lake, folder: Path) -> None:
+    assert forget(shop).is_done
+    shop.close()
+    for path in folder.glob("catalog.db*"):
+        path.unlink()
+    fh.Lake.register(folder, dry_run=False)
+    append(shop, 80, OTHERS[0])
+    refresh(shop)
+    assert_forgotten(shop, folder, others(shop))
+
+
 # Any history
 
 
@@ -423,7 +437,7 @@ CRASHES = st.tuples(st.sampled_from([*Moment]), st.integers(0, 16))
 HISTORIES = {"acts": ACTS, "crash": CRASHES, "seed": st.integers(0, 10**6)}
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(**HISTORIES)
 def test_after_a_history_and_a_crash_nothing_is_left(
     tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int
