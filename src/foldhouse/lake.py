@@ -22,6 +22,7 @@ from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
+from foldhouse.health.status import Statuses
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.proof.verify import verify
 from foldhouse.reading.changelog import changes_between, published, read_rows
@@ -72,6 +73,7 @@ from foldhouse.values.results import (
     Trace,
     Verified,
 )
+from foldhouse.values.status import TableStatus
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
 
@@ -700,6 +702,25 @@ class Lake:
         """Return the lag of every table and stream of the lake, by name; each history is read once."""
         lags = self._lags()
         return {name: lags.sources(name) for name in self.tables()}
+
+    @told
+    def status(self, names: Iterable[str] = ()) -> tuple[TableStatus, ...]:
+        """Return the state of tables and streams: head, lag, checks, upkeep, health, and what to do about each.
+
+        Only metadata is read. A table that cannot be read is `unreadable`, and does not hide the others.
+
+        Args:
+            names: the tables; by default all of the lake.
+
+        Raises:
+            UnknownTable: the lake has no table of one of the names.
+        """
+        every = self.tables()
+        chosen = tuple(dict.fromkeys(names)) or tuple(every)
+        for name in chosen:
+            if name not in every:
+                self.load(name)  # raises, with the names there are
+        return Statuses(self.load, every, self.tuning, clock_ms()).of(chosen)
 
     @told
     def trace(self, table: Source | str, key: Mapping[str, Any]) -> Trace:

@@ -14,6 +14,7 @@ from rich.text import Text
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout, text_of
+from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.reading.lag import in_short
@@ -59,20 +60,9 @@ def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[st
         "last_commit": moment_of(head.committed_at) if head else None,
         "snapshot_id": str(head.id) if head else None,
         "is_behind": any(one.is_behind for one in sources) if sources else None,
-        "sources": [_lag(one) for one in sources],
+        "sources": [plain_lag(one) for one in sources],
         "coverage": head.summary.get(COVERAGE) if head else None,
         "upkeep": list(lake.upkeep(name)) if lake.kind(name) != "foreign" else [],
-    }
-
-
-def _lag(one: SourceLag) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "position": _id(one.position),
-        "commits_behind": one.commits_behind,
-        "rows_behind": one.rows_behind,
-        "seconds_behind": one.seconds_behind,
-        "sources": [_lag(source) for source in one.sources],
     }
 
 

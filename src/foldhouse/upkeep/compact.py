@@ -133,6 +133,25 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
                 yield group
 
 
+def files_due(iceberg: IcebergTable, tuning: Tuning) -> int:
+    """Count the data and delete files that a compaction would replace because they are many and small.
+
+    Only manifests are read. Files with many deleted rows are not counted, because that takes reading delete files.
+    """
+    layout, head = Layout.of(iceberg), iceberg.current_snapshot()
+    if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
+        return 0
+    target_bytes = write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
+    due = 0
+    for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
+        small = _with_shared_deletes(partition, [one for one in partition if is_small(one, target_bytes, tuning)])
+        for group in [small] if kind_of(iceberg) == "table" else _bins(small, target_bytes):
+            files = len(group) + len({path for one in group for path in one.deletes})
+            files_after = _files_after(group, sum(one.file.rows for one in group), target_bytes)
+            due += files if files >= tuning.compacted_files and files_after < files else 0
+    return due
+
+
 def _by_partition(slices: Iterable[Slice], spec_id: int) -> list[list[Slice]]:
     """Group files by partition, keeping their order; files of older partition specs are left out."""
     grouped: dict[Partition, list[Slice]] = {}
