@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foldhouse.errors import (
+        CannotStart,
         ChecksFailed,
         CommitConflict,
+        CorruptCatalog,
         CorruptFile,
         DaysNotLanded,
         DefinitionChanged,
         DefinitionError,
         FoldhouseError,
         ForeignCommit,
+        InvalidCall,
         InvalidData,
         InvalidProperty,
         LandingError,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
         SparkLost,
         StorageError,
         TooManyBadLines,
+        UnknownLake,
         UnknownSnapshot,
         UnknownTable,
         UnreadableFile,
@@ -74,18 +78,21 @@ if TYPE_CHECKING:
         TracedChange,
         Verified,
     )
+    from foldhouse.values.status import TableStatus
     from foldhouse.values.tuning import Tuning
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Appended",
+    "CannotStart",
     "Check",
     "Checked",
     "ChecksFailed",
     "ColumnFold",
     "CommitConflict",
     "Compacted",
+    "CorruptCatalog",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
@@ -96,6 +103,7 @@ __all__ = [
     "Fold",
     "FoldhouseError",
     "ForeignCommit",
+    "InvalidCall",
     "InvalidData",
     "InvalidProperty",
     "Lake",
@@ -112,10 +120,12 @@ __all__ = [
     "StorageError",
     "Stream",
     "Table",
+    "TableStatus",
     "TooManyBadLines",
     "Trace",
     "TracedChange",
     "Tuning",
+    "UnknownLake",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",
@@ -154,6 +164,7 @@ _MODULES = (
     "values.checks",
     "values.definition",
     "values.results",
+    "values.status",
     "values.tuning",
     "kernel.folds",
     "lake",

@@ -5,6 +5,7 @@ FoldhouseError
 │   └── DefinitionChanged    the stored table was folded under another declaration
 ├── InvalidData              rows that do not fit the declaration; nothing was written
 ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
+├── InvalidCall              a name, option or folder of a call that cannot be used; nothing was done
 ├── UnknownTable             no such table, or it was never folded
 ├── UnknownSnapshot          no such snapshot, time or tag
 ├── SourceReplaced           a source was dropped and created again under its name
@@ -14,7 +15,10 @@ FoldhouseError
 ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature that foldhouse refuses by name
 ├── CorruptFile              a file of the lake is missing, truncated or altered
+│   └── CorruptCatalog       the catalog itself is damaged, so no table can be opened by it
 ├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
+│   └── UnknownLake          there is no lake at a place
+├── CannotStart              Java, Spark or a package that a call needs is missing, or does not start
 ├── SparkLost                Spark's process or a worker of it died; running it again is safe
 └── LandingError             a landing folder or file
     ├── UnreadableFile       a file that does not have its declared format
@@ -32,14 +36,17 @@ if TYPE_CHECKING:
     from foldhouse.values.results import Checked
 
 __all__ = [
+    "CannotStart",
     "ChecksFailed",
     "CommitConflict",
+    "CorruptCatalog",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
     "FoldhouseError",
     "ForeignCommit",
+    "InvalidCall",
     "InvalidData",
     "InvalidProperty",
     "LandingError",
@@ -48,6 +55,7 @@ __all__ = [
     "SparkLost",
     "StorageError",
     "TooManyBadLines",
+    "UnknownLake",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",
@@ -73,6 +81,10 @@ class InvalidData(FoldhouseError):
 
 class InvalidProperty(FoldhouseError):
     """A property of a table has a value that cannot be used; nothing was written."""
+
+
+class InvalidCall(FoldhouseError):
+    """A name, an option or a folder of a call cannot be used; nothing was done."""
 
 
 class UnknownTable(FoldhouseError):
@@ -122,8 +134,20 @@ class CorruptFile(FoldhouseError):
     """A file of the lake is missing, truncated or altered; no row was returned from it and nothing was committed."""
 
 
+class CorruptCatalog(CorruptFile):
+    """The catalog is damaged, so no table can be opened by it; nothing was written."""
+
+
 class StorageError(FoldhouseError):
     """The store or the catalog cannot be read or written now: full, read-only, forbidden, unreachable."""
+
+
+class UnknownLake(StorageError):
+    """There is no lake at the place that was named; nothing was created."""
+
+
+class CannotStart(FoldhouseError):
+    """Java, Spark or a package that the call needs is missing, or does not start; nothing was done."""
 
 
 class SparkLost(FoldhouseError):

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
 from foldhouse.calls.events import Events, as_arrow, is_spark
-from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CorruptCatalog, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.health.status import Statuses
@@ -152,7 +152,7 @@ class Lake:
 
         Raises:
             LostTables: the folder's warehouse contains tables, but its catalog is missing or empty.
-            CorruptFile: the catalog is damaged, or not a database.
+            CorruptCatalog: the catalog is damaged, or not a database.
             StorageError: the catalog cannot be read, or the folder cannot be created.
         """
         catalog = open_local_catalog(Path(path))
@@ -178,7 +178,7 @@ class Lake:
 
         Raises:
             UnknownTable: the warehouse has no folder for one of the names.
-            CorruptFile: `catalog.db` is damaged; the message says what to do.
+            CorruptCatalog: `catalog.db` is damaged; the message says what to do.
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
@@ -825,7 +825,7 @@ class Lake:
 
         Raises:
             UnknownTable: the table does not exist; the message lists the tables that do.
-            CorruptFile: the catalog has the name, but cannot open it.
+            CorruptCatalog: the catalog has the name, but cannot open it.
         """
         name = table if isinstance(table, str) else table.name
         try:
@@ -836,7 +836,7 @@ class Lake:
             return self.catalog.load_table(name)  # another process may have created it since
         except (NoSuchTableError, ValueError) as failure:
             if name in known:  # the table's row in the catalog cannot be used
-                raise CorruptFile(
+                raise CorruptCatalog(
                     f"the catalog is damaged: it knows {name}, but cannot open it ({failure}). Restore "
                     "`catalog.db` from a backup, or move it away and run `foldhouse register`"
                 ) from failure

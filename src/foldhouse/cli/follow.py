@@ -18,7 +18,7 @@ import click
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.output import harmless, json_option, print_rows, rows_text
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart, FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.keep import parse
@@ -222,7 +222,7 @@ def _reporting(is_asked_for: bool) -> Iterator[Callable[[Table, Refreshed], None
     try:
         from foldhouse.dagster.runless import reporter
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"--report needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"--report needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with reporter(Path.cwd()) as report:
         yield report
 

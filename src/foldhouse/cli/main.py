@@ -1,10 +1,4 @@
-"""The command `foldhouse`: its subcommands, and how it ends.
-
-0    done
-1    error: one line on standard error
-2    it was called in a way it does not understand
-130  Ctrl-C
-"""
+"""The command `foldhouse`: its subcommands, and how it ends; `foldhouse.cli.codes` has the exit codes."""
 
 from __future__ import annotations
 
@@ -15,6 +9,7 @@ from typing import Any
 import click
 
 import foldhouse
+from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 
@@ -52,7 +47,16 @@ SUBCOMMANDS = {
 
 
 class Failure(click.ClickException):
-    """An error, printed as one red line."""
+    """An error, printed as one red line.
+
+    Args:
+        message: the line.
+        code: the exit code.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         """Print it to standard error."""
@@ -85,20 +89,23 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except FoldhouseError as error:
-            raise Failure("; also: ".join([str(error), *getattr(error, "__notes__", ())])) from error
+            said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
+            raise Failure(said, code_of(error)) from error
         # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-        except KeyboardInterrupt:
+            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise Failure(said, UNREACHABLE) from error
+        except (KeyboardInterrupt, click.Abort):
             stderr().print("stopped", style="red")
-            raise click.exceptions.Exit(130) from None
+            raise click.exceptions.Exit(STOPPED) from None
         except Exception as error:
             if _is_of_catalog(error):
                 from foldhouse.storage.sqlite import failure_of_catalog
 
-                raise Failure(str(failure_of_catalog("catalog.db", error))) from error
+                failure = failure_of_catalog("catalog.db", error)
+                raise Failure(str(failure), code_of(failure)) from error
             raise
 
 
@@ -108,7 +115,7 @@ def _is_of_catalog(error: Exception) -> bool:
     return there is not None and isinstance(error, there.SQLAlchemyError)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, epilog=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foldhouse.__version__, prog_name="foldhouse", message="%(prog)s %(version)s")
 def main() -> None:
     """Tables that are the folds of streams, on Iceberg: read them, ask what changed, run their jobs, go back."""

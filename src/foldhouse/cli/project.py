@@ -12,7 +12,7 @@ from string import Template
 import click
 
 from foldhouse.cli.template import FILES
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import InvalidCall
 
 # Matches names that are valid as a Python package and as a namespace of a lake.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -41,7 +41,7 @@ def init(name: str, folder: Path | None) -> None:
         )
     folder = Path(name) if folder is None else folder
     if folder.exists() and any(folder.iterdir()):
-        raise FoldhouseError(f"{folder} is not empty; name another folder with --folder")
+        raise InvalidCall(f"{folder} is not empty; name another folder with --folder")
     today = datetime.now(UTC).date()
     given = {"name": name, "first": today - timedelta(days=_DAYS), "last": today - timedelta(days=1)}
     for path, text in FILES.items():

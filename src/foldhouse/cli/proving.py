@@ -8,13 +8,11 @@ from typing import Any
 
 import click
 
+from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
 from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
-
-FOUND_WRONG = 1
-"""The exit code if the table is wrong."""
 
 
 @click.command()

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, moment_of, print_rows, print_table, stdout
 from foldhouse.lake import Lake
@@ -17,7 +18,6 @@ from foldhouse.reading.lag import in_short
 from foldhouse.values.results import SourceLag
 from foldhouse.values.status import FINE, TableStatus
 
-FOUND_WRONG = 1
 _EVERY_SECONDS = 2.0
 _COLUMNS = (
     Column("table"),

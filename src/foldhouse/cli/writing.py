@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import ChecksFailed, DaysNotLanded, FoldhouseError, UnknownSnapshot
+from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.results import Refreshed
 
@@ -50,7 +51,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
     try:
         from foldhouse.dagster import run_in_foreground, terminal
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with terminal() as screen, progress_of(screen) as progress:
         try:
             run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
@@ -109,7 +110,7 @@ def dev(port: int, hosts: tuple[str, ...]) -> None:
     try:
         from foldhouse.dagster.dev import serve
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"the page needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"the page needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     serve(port, allow_hosts=hosts)
 
 
@@ -159,10 +160,11 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
     """Fold what is new in the sources of tables, each after the tables that it is folded from.
 
     Without names, all declared tables. A table that cannot be refreshed does not stop the others, except those that are
-    folded from it; the command then ends with 1.
+    folded from it; the command then ends with the exit code of the first error.
     """
     tables = in_order(names, package)
     failed: set[str] = set()
+    code = FINE
     with opened(folder) as lake:
         for table in tables:
             waits_for = [source.name for source in table.sources if source.name in failed]
@@ -177,13 +179,13 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                 text = _refreshed_text(done)
             except FoldhouseError as error:
                 failed.add(table.name)
+                code = code or code_of(error)
                 text, said = f"error: {error}", {"table": table.name, "committed": False, "error": str(error)}
             if as_json:
                 print_rows([], [said], as_json=True)
             else:
                 click.echo(harmless(text), err=table.name in failed)
-    if failed:
-        ctx.exit(1)
+    ctx.exit(code)
 
 
 def _refreshed_text(done: Refreshed) -> str:
