@@ -29,7 +29,7 @@ def plan(name: str, days: str | None, target: str | None, package: str, folder: 
     if days is not None and target is not None:
         raise click.UsageError("--backfill and --rollback-to are two plans; ask for one")
     if target is not None:
-        with opened(folder) as lake:
+        with opened(folder) as lake, stderr().status(f"comparing {name} with {target}"):
             undone = lake.plan_rollback(known(lake, name), to=target)
         _print(undone, rollback_text(undone), as_json=as_json)
         return

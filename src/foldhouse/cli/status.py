@@ -12,7 +12,7 @@ from rich.text import Text
 
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, harmless, json_option, moment_of, print_rows, print_table, stdout
+from foldhouse.cli.output import Column, harmless, json_option, moment_of, print_rows, print_table, stderr, stdout
 from foldhouse.lake import Lake
 from foldhouse.reading.lag import in_short
 from foldhouse.values.results import SourceLag
@@ -59,7 +59,7 @@ def status(ctx: click.Context, names: tuple[str, ...], every: float | None, fold
         for name in names:
             known(lake, name)
         while True:
-            found = lake.status(names)
+            found = _looked_at(lake, names, is_quiet=every is not None)
             _say(found, as_json=as_json, is_redrawn=every is not None and stdout().is_terminal and not as_json)
             if every is None:
                 break
@@ -69,6 +69,13 @@ def status(ctx: click.Context, names: tuple[str, ...], every: float | None, fold
             names = _still_there(lake, names)
     if any(one.is_wrong for one in found):
         ctx.exit(FOUND_WRONG)
+
+
+def _looked_at(lake: Lake, names: tuple[str, ...], *, is_quiet: bool) -> tuple[TableStatus, ...]:
+    if is_quiet:  # a table that is drawn again needs no sign of life
+        return lake.status(names)
+    with stderr().status("reading metadata"):
+        return lake.status(names)
 
 
 def _still_there(lake: Lake, names: tuple[str, ...]) -> tuple[str, ...]:
