@@ -48,6 +48,7 @@ from foldhouse.storage.races import until_won
 from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.storage.tags import Tag, drop_tag, set_tag, tags_of
 from foldhouse.streams import append as streams
 from foldhouse.streams.evolution import evolve
 from foldhouse.upkeep.compact import compact
@@ -498,6 +499,53 @@ class Lake:
         target = self._in_history(iceberg, to)
         roll_back(self.catalog, iceberg, target)
         return target
+
+    @told
+    def tag(
+        self, table: Source | str, tag: str, *, at: AsOf = None, keep: timedelta | None = None, move: bool = False
+    ) -> Tag:
+        """Name a snapshot by a tag of Iceberg. Expiry keeps tagged snapshots, and `as_of` takes the tag.
+
+            lake.tag(revenue, "closed-2024-03", at="2024-04-02T06:00:00Z")
+
+        A second call with the same tag and snapshot changes nothing.
+
+        Args:
+            table: a table or stream.
+            tag: the name: a letter, then letters, digits, `_`, `.` and `-`. Names with `foldhouse` are reserved.
+            at: the snapshot, by default the head.
+            keep: for how long from now an expiry keeps the tag; by default as long as the table's properties say, which
+                is for ever unless `history.expire.max-ref-age-ms` is set.
+            move: whether a tag of that name at another snapshot is moved.
+
+        Raises:
+            InvalidCall: the name cannot be a tag, or is one of another snapshot and `move` is false.
+            UnknownSnapshot: the table has no snapshot for `at`.
+        """
+
+        def attempt() -> Tag:
+            iceberg = self.load(table)
+            snapshot_id = self._snapshot_id(iceberg, at)
+            if snapshot_id is None:
+                raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot yet, so there is nothing to tag")
+            return set_tag(self.catalog, iceberg, tag, snapshot_id, keep, clock_ms(), move=move)
+
+        return until_won(attempt)
+
+    @told
+    def untag(self, table: Source | str, tag: str) -> Tag:
+        """Drop a tag; return what it was. Its snapshot stays until an expiry removes it.
+
+        Raises:
+            UnknownSnapshot: the table has no such tag.
+            InvalidCall: the name is reserved, or that of a branch.
+        """
+        return until_won(lambda: drop_tag(self.catalog, self.load(table), tag))
+
+    @told
+    def tags(self, table: Source | str) -> tuple[Tag, ...]:
+        """Return the tags of a table or stream, sorted by name, with those that keep the positions of consumers."""
+        return tags_of(self.load(table))
 
     @told
     def plan(self, table: Table, partitions: Iterable[date] = ()) -> Planned:

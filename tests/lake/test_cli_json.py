@@ -63,6 +63,7 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["refresh", "--declared-in", "declares_sums"],
         ["audit", "h.sums", "--declared-in", "declares_sums"],
         ["rollback", "h.sums", "--yes", "--to"],
+        ["tag", "h.sums", "closed"],
         ["rebuild", "h.sums", "--declared-in", "declares_sums"],
         ["compact"],
         ["expire"],

@@ -125,6 +125,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "AsOf": _moment,
     "OlderThan": _age,
     "timedelta": _span,
+    "timedelta | None": lambda what, value: None if value is None else _span(what, value),
     "str": text,
     "int": _number,
     "float": _share,

@@ -32,6 +32,7 @@ SUBCOMMANDS = {
     "verify": ("proving", "Compare a table with what Spark computes from all rows of its sources, as a batch job."),
     "audit": ("proving", "Evaluate the checks of a table on all its rows."),
     "rollback": ("writing", "Make an older snapshot of a table its head again."),
+    "tag": ("tag", "Name a snapshot of a table, list the names, move or delete one."),
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),

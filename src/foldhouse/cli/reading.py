@@ -232,8 +232,11 @@ def history(name: str, folder: Path, as_json: bool) -> None:
     """
     with opened(folder) as lake, stderr().status(f"reading the history of {name}"):
         found = lake.history(known(lake, name))
+        tags: dict[int, list[str]] = {}
+        for tag in lake.tags(name):
+            tags.setdefault(tag.snapshot_id, []).append(tag.name)
     rows = {info.id: _rows_after(info) for info in found}
-    commits = [_commit(info, rows) for info in found]
+    commits = [_commit(info, rows, tags.get(info.id, [])) for info in found]
     columns = [
         Column("snapshot_id"),
         Column("committed_at"),
@@ -242,9 +245,13 @@ def history(name: str, folder: Path, as_json: bool) -> None:
         Column("removed", is_number=True),
         Column("rows", is_number=True),
         Column("position", is_whole=False),
+        Column("tags", is_whole=False),
     ]
     if not as_json:
-        commits = [{**commit, "position": _positions(commit["position"])} for commit in commits]
+        commits = [
+            {**commit, "position": _positions(commit["position"]), "tags": ", ".join(commit["tags"])}
+            for commit in commits
+        ]
     print_rows(columns, commits, as_json=as_json)
 
 
@@ -265,7 +272,7 @@ def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
     return before + _counted(info, "added-records") - rows[info.id]
 
 
-def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
+def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dict[str, Any]:
     return {
         "snapshot_id": str(info.id),
         "parent_id": _id(info.parent_id),
@@ -277,6 +284,7 @@ def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
         "position": {name: _id(snapshot_id) for name, snapshot_id in position_of(info).items()},
         "coverage": info.summary.get(COVERAGE),
         "run_id": info.summary.get(RUN_ID),
+        "tags": tags,
         "summary": dict(info.summary),
     }
 
