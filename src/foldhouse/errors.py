@@ -11,6 +11,7 @@ FoldhouseError
 ├── SourceReplaced           a source was dropped and created again under its name
 ├── ForeignCommit            another tool changed rows of a table
 ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
+├── Paused                   a table is paused, so it is not refreshed; nothing was written
 ├── ChecksFailed             a blocking check of a table fails; its rows were not published
 ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature that foldhouse refuses by name
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foldhouse.values.pause import Pause
     from foldhouse.values.results import Checked
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "InvalidProperty",
     "LandingError",
     "LostTables",
+    "Paused",
     "SourceReplaced",
     "SparkLost",
     "StorageError",
@@ -105,6 +108,19 @@ class ForeignCommit(FoldhouseError):
 
 class LostTables(FoldhouseError):
     """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` adds them."""
+
+
+class Paused(FoldhouseError):
+    """A table is paused, so it is not refreshed until it is resumed; nothing was written.
+
+    Args:
+        message: what was found, and what to do.
+        pause: since when, by whom and why.
+    """
+
+    def __init__(self, message: str, pause: Pause | None = None) -> None:
+        super().__init__(message)
+        self.pause = pause
 
 
 class ChecksFailed(FoldhouseError):

@@ -21,6 +21,7 @@ from foldhouse.calls.arguments import told
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import CorruptCatalog, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
+from foldhouse.heads.paused import pause, pause_of, resume
 from foldhouse.heads.row_count import row_count
 from foldhouse.health.status import Statuses
 from foldhouse.logic.compiled import Compiled, compile_table
@@ -61,6 +62,7 @@ from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
+from foldhouse.values.pause import Pause, user_name
 from foldhouse.values.results import (
     Appended,
     Checked,
@@ -298,7 +300,7 @@ class Lake:
         Without changes it commits nothing. The first call folds everything in the sources.
 
         Raises:
-            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed: see
+            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed, Paused: see
                 `foldhouse.errors`.
         """
         return until_won(lambda: refresh(self._workshop, table))
@@ -499,6 +501,37 @@ class Lake:
         target = self._in_history(iceberg, to)
         roll_back(self.catalog, iceberg, target)
         return target
+
+    @told
+    def pause(self, table: Source | str, *, reason: str | None = None, by: str | None = None) -> Pause:
+        """Keep a table from being refreshed by anything, until it is resumed; tables downstream stay behind.
+
+        A refresh that is running may still commit once. `rollback`, `rebuild` and `publish` work as before. A table
+        that is paused already keeps the beginning of its pause, and gets the new reason.
+
+        Args:
+            table: a table; a stream is not refreshed.
+            reason: why; every refresh that is refused says it.
+            by: who; by default the user of this process.
+
+        Raises:
+            DefinitionError: it is a stream, or a table of another tool.
+        """
+        wanted = Pause(clock_ms(), by or user_name(), " ".join((reason or "").split()))
+        return until_won(lambda: pause(self.catalog, self.load(table), wanted))
+
+    @told
+    def resume(self, table: Source | str) -> bool:
+        """Let a paused table be refreshed again; return whether it was paused. Nothing is folded yet."""
+        return until_won(lambda: resume(self.catalog, self.load(table)))
+
+    @told
+    def paused(self, table: Source | str) -> Pause | None:
+        """Return the pause of a table; `None` if it is not paused, or does not exist yet."""
+        try:
+            return pause_of(self.load(table))
+        except UnknownTable:
+            return None
 
     @told
     def tag(

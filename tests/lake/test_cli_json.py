@@ -64,6 +64,8 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["audit", "h.sums", "--declared-in", "declares_sums"],
         ["rollback", "h.sums", "--yes", "--to"],
         ["tag", "h.sums", "closed"],
+        ["pause", "h.sums"],
+        ["resume", "h.sums"],
         ["rebuild", "h.sums", "--declared-in", "declares_sums"],
         ["compact"],
         ["expire"],

@@ -80,7 +80,7 @@ def test_a_second_call_changes_nothing_and_another_snapshot_needs_move(house: fh
     assert house.tag(sums, "closed", move=True).snapshot_id == newest
     assert house.untag(sums, "closed").snapshot_id == newest
     assert house.tags(sums) == ()
-    with pytest.raises(fh.UnknownSnapshot, match="h.sums has no tag 'closed'; it has none"):
+    with pytest.raises(fh.UnknownSnapshot, match=r"h\.sums has no tag 'closed'; it has none"):
         house.untag(sums, "closed")
 
 

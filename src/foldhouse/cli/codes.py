@@ -30,6 +30,7 @@ _CODES: dict[type[FoldhouseError], int] = {
     errors.InvalidCall: MISUSE,
     errors.InvalidData: MISUSE,
     errors.InvalidProperty: MISUSE,
+    errors.Paused: MISUSE,
     errors.UnknownSnapshot: MISUSE,
     errors.UnknownTable: MISUSE,
     errors.Unsupported: MISUSE,

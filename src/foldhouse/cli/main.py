@@ -33,6 +33,8 @@ SUBCOMMANDS = {
     "audit": ("proving", "Evaluate the checks of a table on all its rows."),
     "rollback": ("writing", "Make an older snapshot of a table its head again."),
     "tag": ("tag", "Name a snapshot of a table, list the names, move or delete one."),
+    "pause": ("pausing", "Keep a table from being refreshed by anything, until it is resumed."),
+    "resume": ("pausing", "Let a paused table be refreshed again."),
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),

@@ -16,7 +16,7 @@ from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, UnknownSnapshot
+from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.results import Refreshed
 
@@ -172,7 +172,8 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
     """Fold what is new in the sources of tables, each after the tables that it is folded from.
 
     Without names, all declared tables. A table that cannot be refreshed does not stop the others, except those that are
-    folded from it; the command then ends with the exit code of the first error.
+    folded from it. The command then ends with the exit code of the first error. A paused table is left as it is; it is
+    an error only if it is named.
     """
     tables = in_order(names, package)
     failed: set[str] = set()
@@ -187,13 +188,20 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                 with stderr().status(f"refreshing {table.name}"):
                     done = lake.refresh(table)
                 said = {"table": table.name, "committed": done.committed, "snapshot_id": str(done.snapshot_id)}
-                said |= {"rows": done.rows, "rows_read": done.rows_read, "error": None}
+                said |= {"rows": done.rows, "rows_read": done.rows_read, "paused": None, "error": None}
                 text = _refreshed_text(done)
+            except Paused as held:
+                text, said = f"{table.name}: {held.pause}", {"table": table.name, "committed": False}
+                said |= {"snapshot_id": None, "rows": None, "rows_read": None, "paused": str(held.pause), "error": None}
+                if table.name in names:  # asked for by its name, so that it is an error
+                    failed.add(table.name)
+                    code, text = code or code_of(held), f"error: {held}"
+                    said |= {"error": str(held)}
             except FoldhouseError as error:
                 failed.add(table.name)
                 code = code or code_of(error)
                 text, said = f"error: {error}", {"table": table.name, "committed": False, "snapshot_id": None}
-                said |= {"rows": None, "rows_read": None, "error": str(error)}
+                said |= {"rows": None, "rows_read": None, "paused": None, "error": str(error)}
             if as_json:
                 print_rows([], [said], as_json=True)
             else:

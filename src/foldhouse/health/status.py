@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from foldhouse.calls.failures import translating_errors
 from foldhouse.errors import FoldhouseError, UnknownTable
 from foldhouse.heads.head import is_ours
+from foldhouse.heads.paused import pause_of
 from foldhouse.heads.row_count import rows_said
 from foldhouse.reading.lag import Lags
 from foldhouse.storage.clock import ahead_ms
@@ -113,6 +114,8 @@ class Statuses:
         if ahead:
             to_do = f"its times are {ahead / 1000:,.0f} s ahead of this clock: `foldhouse mend-clock {name}`"
             return replace(read, health=states.CLOCK_AHEAD, to_do=to_do)
+        if (held := pause_of(iceberg)) is not None:
+            return replace(read, health=states.PAUSED, to_do=f"{held}; `foldhouse resume {name}` lets it go on")
         if REBUILD_BRANCH in iceberg.metadata.refs:
             to_do = f"`foldhouse publish {name}` makes branch {REBUILD_BRANCH} its head"
             return replace(read, health=states.REBUILD_WAITING, to_do=to_do)
@@ -129,6 +132,10 @@ class Statuses:
                 return f"its source {source.name} is not in the lake: restore it, or declare the table otherwise"
             if isinstance(self._table(source.name), FoldhouseError):
                 return f"its source {source.name} cannot be read: mend that first"
+        for source in _all(read.sources):
+            there = self._readable(source.name)
+            if there is not None and source.sources and pause_of(there) is not None:
+                return f"its source {source.name} is paused; `foldhouse resume {source.name}` lets it go on"
         above = [one.name for one in reversed(_all(read.sources)) if any(source.is_behind for source in one.sources)]
         return f"`foldhouse refresh {' '.join(dict.fromkeys([*above, read.table]))}`"
 

@@ -95,7 +95,7 @@ def set_tag(
     most_ms = None if keep is None else max(0, now_ms - snapshot.timestamp_ms) + keep // _ONE_MS
     said = {"ref-name": name, "type": "tag", "snapshot-id": snapshot_id}
     update = SetSnapshotRefUpdate.model_validate(said if most_ms is None else {**said, "max-ref-age-ms": most_ms})
-    made = SnapshotRef(snapshot_id=snapshot_id, snapshot_ref_type=SnapshotRefType.TAG, max_ref_age_ms=most_ms)
+    made = SnapshotRef.model_validate({**said, "max-ref-age-ms": most_ms})
     _swap(catalog, iceberg, name, update, lambda refs: refs.get(name) == made, f"the tag {name}")
     return _tag(iceberg, name, made)
 

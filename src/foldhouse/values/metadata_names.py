@@ -13,6 +13,8 @@ DECLARED = "foldhouse.declared"
 """Table property: the parts of the newest definitions, in words."""
 THINNED = "foldhouse.thinned"
 """Table property: how snapshots follow one another across those that were expired."""
+PAUSED = "foldhouse.paused"
+"""Table property: since when, by whom and why the table is not refreshed."""
 KEEP = "foldhouse.history.keep"
 """Table property: which states `expire` keeps, by age."""
 

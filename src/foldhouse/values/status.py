@@ -9,6 +9,7 @@ from foldhouse.values.results import Readable, SourceLag
 
 FINE = "fine"
 BEHIND = "behind"
+PAUSED = "paused"
 REBUILD_WAITING = "rebuild waiting"
 CLOCK_AHEAD = "clock ahead"
 FOREIGN_COMMIT = "foreign commit"
