@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -19,12 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
 from foldhouse.calls.events import Events, as_arrow, is_spark
-from foldhouse.errors import CorruptCatalog, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CorruptCatalog, InvalidCall, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.paused import pause, pause_of, resume
 from foldhouse.heads.row_count import row_count
 from foldhouse.health.status import Statuses
 from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.proof.aligned import Ancestry
+from foldhouse.proof.gapless import gapless
+from foldhouse.proof.reconcile import Question, reconcile
 from foldhouse.proof.verify import verify
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.frames import answered, polars_of, relation_of
@@ -59,10 +63,12 @@ from foldhouse.upkeep.retention import Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.gapless import Gapless
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
 from foldhouse.values.pause import Pause, user_name
+from foldhouse.values.reconciled import Reconciled
 from foldhouse.values.results import (
     Appended,
     Checked,
@@ -457,6 +463,59 @@ class Lake:
             UnknownSnapshot: the table was never folded, or a position of it is no longer in the history of a source.
         """
         return verify(self._workshop, table, self.load(table), share, search=search)
+
+    @told
+    def reconcile(
+        self,
+        one: Source | str,
+        other: Source | str,
+        *,
+        on: Iterable[str],
+        columns: Mapping[str, str],
+        tolerance: Decimal | int | str = 0,
+        search: bool = True,
+    ) -> Reconciled:
+        """Compare the totals by key of two tables that must agree.
+
+            lake.reconcile(balances, ledger, on=["account"], columns={"balance": "amount"})
+
+        Both are read where they are folds of the same states of what they share: their common sources, or one of them
+        if the other is folded from it. A table that is only behind is not called wrong: if both agree at the newest
+        such place, the outcome is `None`, with `cannot tell` and the reason. Tables that share nothing are compared as
+        they are now. If keys disagree, the commit at which they first did is searched for by halves.
+
+        Args:
+            one: a table or stream; a stream is taken as it is stored, with every delivery.
+            other: another one.
+            on: the key columns, which both have, with the same types.
+            columns: column of `one` -> column of `other`; their totals by key must agree.
+            tolerance: the difference that is still the same.
+            search: whether to search for the first commit at which they disagree.
+
+        Raises:
+            UnknownTable: no table has that name.
+            InvalidCall: a column does not exist, or its totals cannot be compared.
+        """
+        try:
+            least = Decimal(str(tolerance))
+        except InvalidOperation:
+            raise InvalidCall(f"the tolerance is {shown(tolerance)}; give a number of at least 0") from None
+        question = Question(self.load(one), self.load(other), tuple(on), columns, least)
+        return reconcile(question, Ancestry(self._loader()), search=search)
+
+    @told
+    def gapless(self, table: Source | str) -> Gapless:
+        """Prove from metadata that each commit of a table begins where the one below it ends.
+
+        No window of a source was then folded twice, and none was skipped. Commits of other tools that changed rows are
+        breaks. A rollback adds no commit, and a rebuild begins at nothing. What expired commits did is unknown, and
+        counted. It needs no declaration and reads no rows; `verify` compares rows.
+
+        Raises:
+            UnknownTable: no table has that name.
+            DefinitionError: it is a stream, or a table of another tool.
+        """
+        return gapless(self.load(table))
 
     @told
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:

@@ -61,6 +61,7 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["trace", "h.sums", "a"],
         ["plan", "h.sums", "--declared-in", "declares_sums"],
         ["refresh", "--declared-in", "declares_sums"],
+        ["reconcile", "h.sums", "h.events", "--on", "key", "--column", "n"],
         ["audit", "h.sums", "--declared-in", "declares_sums"],
         ["rollback", "h.sums", "--yes", "--to"],
         ["tag", "h.sums", "closed"],

@@ -30,6 +30,7 @@ SUBCOMMANDS = {
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
     "dev": ("writing", "Serve the Dagster page of the code location, and run its schedules and sensors."),
     "verify": ("proving", "Compare a table with what Spark computes from all rows of its sources, as a batch job."),
+    "reconcile": ("reconciling", "Compare the totals by key of two tables that must agree."),
     "audit": ("proving", "Evaluate the checks of a table on all its rows."),
     "rollback": ("writing", "Make an older snapshot of a table its head again."),
     "tag": ("tag", "Name a snapshot of a table, list the names, move or delete one."),

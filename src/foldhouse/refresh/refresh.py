@@ -52,7 +52,7 @@ from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUIL
 from foldhouse.values.results import Planned, Refreshed
 from foldhouse.values.stored import number
 from foldhouse.values.tuning import Tuning
-from foldhouse.values.window import Coverage, Position, positions_to_json
+from foldhouse.values.window import Coverage, Position, after_to_json, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -410,6 +410,7 @@ def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -
     checks = row_checks(work.table)
     summary = {
         **_place(work),
+        names.AFTER: after_to_json(work.found.positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),

@@ -24,6 +24,8 @@ STATE = "_state"
 """Column of a table: what its folds remember beside what they publish."""
 
 POSITION = "foldhouse.position"
+AFTER = "foldhouse.after"
+"""Per source, the snapshot after which the commit begins: the position of the commit below."""
 COVERAGE = "foldhouse.coverage"
 DEFINITION = "foldhouse.definition"
 DECLARATION = "foldhouse.declaration"
