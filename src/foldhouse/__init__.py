@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         total,
     )
     from foldhouse.lake import Lake, SnapshotInfo
+    from foldhouse.storage.tags import Tag
     from foldhouse.values.checks import (
         Check,
         accepted,
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     )
     from foldhouse.values.definition import Stream, Table, stream, table
     from foldhouse.values.fold import ColumnFold, Fold, fold
+    from foldhouse.values.gapless import Gapless
+    from foldhouse.values.pause import Pause
+    from foldhouse.values.reconciled import Reconciled
     from foldhouse.values.results import (
         Appended,
         Checked,
@@ -104,6 +108,7 @@ __all__ = [
     "Fold",
     "FoldhouseError",
     "ForeignCommit",
+    "Gapless",
     "InvalidCall",
     "InvalidData",
     "InvalidProperty",
@@ -111,9 +116,11 @@ __all__ = [
     "LandingError",
     "LostTables",
     "PartitionCounts",
+    "Pause",
     "Paused",
     "Planned",
     "PlannedRollback",
+    "Reconciled",
     "Refreshed",
     "SnapshotInfo",
     "SourceLag",
@@ -123,6 +130,7 @@ __all__ = [
     "Stream",
     "Table",
     "TableStatus",
+    "Tag",
     "TooManyBadLines",
     "Trace",
     "TracedChange",
@@ -167,8 +175,12 @@ _MODULES = (
     "values.definition",
     "values.results",
     "values.status",
+    "values.gapless",
+    "values.pause",
+    "values.reconciled",
     "values.tuning",
     "kernel.folds",
+    "storage.tags",
     "lake",
 )
 """Where the public names are, lightest first."""

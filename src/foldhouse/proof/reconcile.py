@@ -199,7 +199,8 @@ def reconcile(question: Question, ancestry: Ancestry, *, search: bool) -> Reconc
     at = {one: found[0].one.snapshot_id, other: found[0].other.snapshot_id}
     where = f"{one}@{at[one]} and {other}@{at[other]}"
     if wrong.is_empty():
-        said = f"cannot tell: {behind}; {where} agree" if behind else f"{where} agree in {keys:,} keys"
+        number = "1 key" if keys == 1 else f"{keys:,} keys"
+        said = f"cannot tell: {behind}; {where} agree" if behind else f"{where} agree in {number}"
         return Reconciled(one, other, None if behind else True, said, at, keys)
     number = "1 key disagrees" if wrong.height == 1 else f"{wrong.height:,} keys disagree"
     first = _first(question, found, wrong) if search and shared else None
