@@ -13,6 +13,7 @@ from jobs.commits import commits  # noqa: E402
 from jobs.lag import TABLES, lag  # noqa: E402
 from jobs.lag import checks as lag_checks  # noqa: E402
 from jobs.maintenance import maintenance, maintenance_daily  # noqa: E402
+from jobs.proofs import checks as proof_checks  # noqa: E402
 from jobs.retail import retail, retail_daily, retail_landing  # noqa: E402
 from jobs.shop import shop, shop_daily  # noqa: E402
 from jobs.wallet import wallet, wallet_daily  # noqa: E402
@@ -21,7 +22,7 @@ from resources.landing import landing_resource  # noqa: E402
 
 defs = dg.Definitions(
     assets=dg.load_assets_from_package_module(assets),
-    asset_checks=[*dg.load_asset_checks_from_package_module(assets), *lag_checks],
+    asset_checks=[*dg.load_asset_checks_from_package_module(assets), *lag_checks, *proof_checks],
     jobs=[maintenance, retail, shop, wallet, *operation_jobs(TABLES)],
     schedules=[maintenance_daily, retail_daily, shop_daily, wallet_daily],
     sensors=[commits, lag, retail_landing],

@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foldhouse.errors import (
+        CannotStart,
         ChecksFailed,
         CommitConflict,
+        CorruptCatalog,
         CorruptFile,
         DaysNotLanded,
         DefinitionChanged,
         DefinitionError,
         FoldhouseError,
         ForeignCommit,
+        InvalidCall,
         InvalidData,
         InvalidProperty,
         LandingError,
         LostTables,
+        Paused,
         SourceReplaced,
         SparkLost,
         StorageError,
         TooManyBadLines,
+        UnknownLake,
         UnknownSnapshot,
         UnknownTable,
         UnreadableFile,
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
         total,
     )
     from foldhouse.lake import Lake, SnapshotInfo
+    from foldhouse.storage.tags import Tag
     from foldhouse.values.checks import (
         Check,
         accepted,
@@ -59,6 +65,9 @@ if TYPE_CHECKING:
     from foldhouse.values.definition import Stream, Table, stream, table
     from foldhouse.values.fold import ColumnFold, Fold, fold
     from foldhouse.values.forgotten import Forgotten, ForgottenTable
+    from foldhouse.values.gapless import Gapless
+    from foldhouse.values.pause import Pause
+    from foldhouse.values.reconciled import Reconciled
     from foldhouse.values.results import (
         Appended,
         Checked,
@@ -75,18 +84,21 @@ if TYPE_CHECKING:
         TracedChange,
         Verified,
     )
+    from foldhouse.values.status import TableStatus
     from foldhouse.values.tuning import Tuning
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Appended",
+    "CannotStart",
     "Check",
     "Checked",
     "ChecksFailed",
     "ColumnFold",
     "CommitConflict",
     "Compacted",
+    "CorruptCatalog",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
@@ -99,14 +111,19 @@ __all__ = [
     "ForeignCommit",
     "Forgotten",
     "ForgottenTable",
+    "Gapless",
+    "InvalidCall",
     "InvalidData",
     "InvalidProperty",
     "Lake",
     "LandingError",
     "LostTables",
     "PartitionCounts",
+    "Pause",
+    "Paused",
     "Planned",
     "PlannedRollback",
+    "Reconciled",
     "Refreshed",
     "SnapshotInfo",
     "SourceLag",
@@ -115,10 +132,13 @@ __all__ = [
     "StorageError",
     "Stream",
     "Table",
+    "TableStatus",
+    "Tag",
     "TooManyBadLines",
     "Trace",
     "TracedChange",
     "Tuning",
+    "UnknownLake",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",
@@ -158,8 +178,13 @@ _MODULES = (
     "values.definition",
     "values.forgotten",
     "values.results",
+    "values.status",
+    "values.gapless",
+    "values.pause",
+    "values.reconciled",
     "values.tuning",
     "kernel.folds",
+    "storage.tags",
     "lake",
 )
 """Where the public names are, lightest first."""

@@ -5,16 +5,21 @@ FoldhouseError
 │   └── DefinitionChanged    the stored table was folded under another declaration
 ├── InvalidData              rows that do not fit the declaration; nothing was written
 ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
+├── InvalidCall              a name, option or folder of a call that cannot be used; nothing was done
 ├── UnknownTable             no such table, or it was never folded
 ├── UnknownSnapshot          no such snapshot, time or tag
 ├── SourceReplaced           a source was dropped and created again under its name
 ├── ForeignCommit            another tool changed rows of a table
 ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
+├── Paused                   a table is paused, so it is not refreshed; nothing was written
 ├── ChecksFailed             a blocking check of a table fails; its rows were not published
 ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
 ├── Unsupported              an Iceberg feature that foldhouse refuses by name
 ├── CorruptFile              a file of the lake is missing, truncated or altered
+│   └── CorruptCatalog       the catalog itself is damaged, so no table can be opened by it
 ├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
+│   └── UnknownLake          there is no lake at a place
+├── CannotStart              Java, Spark or a package that a call needs is missing, or does not start
 ├── SparkLost                Spark's process or a worker of it died; running it again is safe
 └── LandingError             a landing folder or file
     ├── UnreadableFile       a file that does not have its declared format
@@ -29,25 +34,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foldhouse.values.pause import Pause
     from foldhouse.values.results import Checked
 
 __all__ = [
+    "CannotStart",
     "ChecksFailed",
     "CommitConflict",
+    "CorruptCatalog",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
     "FoldhouseError",
     "ForeignCommit",
+    "InvalidCall",
     "InvalidData",
     "InvalidProperty",
     "LandingError",
     "LostTables",
+    "Paused",
     "SourceReplaced",
     "SparkLost",
     "StorageError",
     "TooManyBadLines",
+    "UnknownLake",
     "UnknownSnapshot",
     "UnknownTable",
     "UnreadableFile",
@@ -75,6 +86,10 @@ class InvalidProperty(FoldhouseError):
     """A property of a table has a value that cannot be used; nothing was written."""
 
 
+class InvalidCall(FoldhouseError):
+    """A name, an option or a folder of a call cannot be used; nothing was done."""
+
+
 class UnknownTable(FoldhouseError):
     """No table of that name is in the lake, or it was never folded."""
 
@@ -93,6 +108,19 @@ class ForeignCommit(FoldhouseError):
 
 class LostTables(FoldhouseError):
     """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` adds them."""
+
+
+class Paused(FoldhouseError):
+    """A table is paused, so it is not refreshed until it is resumed; nothing was written.
+
+    Args:
+        message: what was found, and what to do.
+        pause: since when, by whom and why.
+    """
+
+    def __init__(self, message: str, pause: Pause | None = None) -> None:
+        super().__init__(message)
+        self.pause = pause
 
 
 class ChecksFailed(FoldhouseError):
@@ -122,8 +150,20 @@ class CorruptFile(FoldhouseError):
     """A file of the lake is missing, truncated or altered; no row was returned from it and nothing was committed."""
 
 
+class CorruptCatalog(CorruptFile):
+    """The catalog is damaged, so no table can be opened by it; nothing was written."""
+
+
 class StorageError(FoldhouseError):
     """The store or the catalog cannot be read or written now: full, read-only, forbidden, unreachable."""
+
+
+class UnknownLake(StorageError):
+    """There is no lake at the place that was named; nothing was created."""
+
+
+class CannotStart(FoldhouseError):
+    """Java, Spark or a package that the call needs is missing, or does not start; nothing was done."""
 
 
 class SparkLost(FoldhouseError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -20,11 +21,16 @@ from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
 from foldhouse.calls.declared import with_sources
 from foldhouse.calls.events import Events, as_arrow, is_spark
-from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.errors import CorruptCatalog, InvalidCall, InvalidData, UnknownSnapshot, UnknownTable
 from foldhouse.forget.forget import forget, plan_of, planned
 from foldhouse.heads.kinds import check_table
+from foldhouse.heads.paused import pause, pause_of, resume
 from foldhouse.heads.row_count import row_count
+from foldhouse.health.status import Statuses
 from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.proof.aligned import Ancestry
+from foldhouse.proof.gapless import gapless
+from foldhouse.proof.reconcile import Question, reconcile
 from foldhouse.proof.verify import verify
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.frames import answered, polars_of, relation_of
@@ -49,6 +55,7 @@ from foldhouse.storage.races import until_won
 from foldhouse.storage.register import Registered, register
 from foldhouse.storage.restore import roll_back
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.storage.tags import Tag, drop_tag, set_tag, tags_of
 from foldhouse.streams import append as streams
 from foldhouse.streams.evolution import evolve
 from foldhouse.upkeep.compact import compact
@@ -59,9 +66,12 @@ from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.forgotten import Forgotten
+from foldhouse.values.gapless import Gapless
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import COVERAGE, FORGETTING, POSITION, RUN_ID
+from foldhouse.values.pause import Pause, user_name
+from foldhouse.values.reconciled import Reconciled
 from foldhouse.values.results import (
     Appended,
     Checked,
@@ -75,6 +85,7 @@ from foldhouse.values.results import (
     Trace,
     Verified,
 )
+from foldhouse.values.status import TableStatus
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 from foldhouse.values.window import Coverage, positions_from_json
 
@@ -153,7 +164,7 @@ class Lake:
 
         Raises:
             LostTables: the folder's warehouse contains tables, but its catalog is missing or empty.
-            CorruptFile: the catalog is damaged, or not a database.
+            CorruptCatalog: the catalog is damaged, or not a database.
             StorageError: the catalog cannot be read, or the folder cannot be created.
         """
         catalog = open_local_catalog(Path(path))
@@ -179,7 +190,7 @@ class Lake:
 
         Raises:
             UnknownTable: the warehouse has no folder for one of the names.
-            CorruptFile: `catalog.db` is damaged; the message says what to do.
+            CorruptCatalog: `catalog.db` is damaged; the message says what to do.
         """
         return register(Path(path), names, metadata_file, dry_run=dry_run)
 
@@ -298,7 +309,7 @@ class Lake:
         Without changes it commits nothing. The first call folds everything in the sources.
 
         Raises:
-            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed: see
+            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed, Paused: see
                 `foldhouse.errors`.
         """
         return until_won(lambda: refresh(self._workshop, table))
@@ -457,6 +468,59 @@ class Lake:
         return verify(self._workshop, table, self.load(table), share, search=search)
 
     @told
+    def reconcile(
+        self,
+        one: Source | str,
+        other: Source | str,
+        *,
+        on: Iterable[str],
+        columns: Mapping[str, str],
+        tolerance: Decimal | int | str = 0,
+        search: bool = True,
+    ) -> Reconciled:
+        """Compare the totals by key of two tables that must agree.
+
+            lake.reconcile(balances, ledger, on=["account"], columns={"balance": "amount"})
+
+        Both are read where they are folds of the same states of what they share: their common sources, or one of them
+        if the other is folded from it. A table that is only behind is not called wrong: if both agree at the newest
+        such place, the outcome is `None`, with `cannot tell` and the reason. Tables that share nothing are compared as
+        they are now. If keys disagree, the commit at which they first did is searched for by halves.
+
+        Args:
+            one: a table or stream; a stream is taken as it is stored, with every delivery.
+            other: another one.
+            on: the key columns, which both have, with the same types.
+            columns: column of `one` -> column of `other`; their totals by key must agree.
+            tolerance: the difference that is still the same.
+            search: whether to search for the first commit at which they disagree.
+
+        Raises:
+            UnknownTable: no table has that name.
+            InvalidCall: a column does not exist, or its totals cannot be compared.
+        """
+        try:
+            least = Decimal(str(tolerance))
+        except InvalidOperation:
+            raise InvalidCall(f"the tolerance is {shown(tolerance)}; give a number of at least 0") from None
+        question = Question(self.load(one), self.load(other), tuple(on), columns, least)
+        return reconcile(question, Ancestry(self._loader()), search=search)
+
+    @told
+    def gapless(self, table: Source | str) -> Gapless:
+        """Prove from metadata that each commit of a table begins where the one below it ends.
+
+        No window of a source was then folded twice, and none was skipped. Commits of other tools that changed rows are
+        breaks. A rollback adds no commit, and a rebuild begins at nothing. What expired commits did is unknown, and
+        counted. It needs no declaration and reads no rows; `verify` compares rows.
+
+        Raises:
+            UnknownTable: no table has that name.
+            DefinitionError: it is a stream, or a table of another tool.
+        """
+        return gapless(self.load(table))
+
+    @told
     def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
         """Return the changes in `(after, upto]` as an Arrow table, without starting Spark.
 
@@ -499,6 +563,84 @@ class Lake:
         target = self._in_history(iceberg, to)
         roll_back(self.catalog, iceberg, target)
         return target
+
+    @told
+    def pause(self, table: Source | str, *, reason: str | None = None, by: str | None = None) -> Pause:
+        """Keep a table from being refreshed by anything, until it is resumed; tables downstream stay behind.
+
+        A refresh that is running may still commit once. `rollback`, `rebuild` and `publish` work as before. A table
+        that is paused already keeps the beginning of its pause, and gets the new reason.
+
+        Args:
+            table: a table; a stream is not refreshed.
+            reason: why; every refresh that is refused says it.
+            by: who; by default the user of this process.
+
+        Raises:
+            DefinitionError: it is a stream, or a table of another tool.
+        """
+        wanted = Pause(clock_ms(), by or user_name(), " ".join((reason or "").split()))
+        return until_won(lambda: pause(self.catalog, self.load(table), wanted))
+
+    @told
+    def resume(self, table: Source | str) -> bool:
+        """Let a paused table be refreshed again; return whether it was paused. Nothing is folded yet."""
+        return until_won(lambda: resume(self.catalog, self.load(table)))
+
+    @told
+    def paused(self, table: Source | str) -> Pause | None:
+        """Return the pause of a table; `None` if it is not paused, or does not exist yet."""
+        try:
+            return pause_of(self.load(table))
+        except UnknownTable:
+            return None
+
+    @told
+    def tag(
+        self, table: Source | str, tag: str, *, at: AsOf = None, keep: timedelta | None = None, move: bool = False
+    ) -> Tag:
+        """Name a snapshot by a tag of Iceberg. Expiry keeps tagged snapshots, and `as_of` takes the tag.
+
+            lake.tag(revenue, "closed-2024-03", at="2024-04-02T06:00:00Z")
+
+        A second call with the same tag and snapshot changes nothing.
+
+        Args:
+            table: a table or stream.
+            tag: the name: a letter, then letters, digits, `_`, `.` and `-`. Names with `foldhouse` are reserved.
+            at: the snapshot, by default the head.
+            keep: for how long from now an expiry keeps the tag; by default as long as the table's properties say, which
+                is for ever unless `history.expire.max-ref-age-ms` is set.
+            move: whether a tag of that name at another snapshot is moved.
+
+        Raises:
+            InvalidCall: the name cannot be a tag, or is one of another snapshot and `move` is false.
+            UnknownSnapshot: the table has no snapshot for `at`.
+        """
+
+        def attempt() -> Tag:
+            iceberg = self.load(table)
+            snapshot_id = self._snapshot_id(iceberg, at)
+            if snapshot_id is None:
+                raise UnknownSnapshot(f"{'.'.join(iceberg.name())} has no snapshot yet, so there is nothing to tag")
+            return set_tag(self.catalog, iceberg, tag, snapshot_id, keep, clock_ms(), move=move)
+
+        return until_won(attempt)
+
+    @told
+    def untag(self, table: Source | str, tag: str) -> Tag:
+        """Drop a tag; return what it was. Its snapshot stays until an expiry removes it.
+
+        Raises:
+            UnknownSnapshot: the table has no such tag.
+            InvalidCall: the name is reserved, or that of a branch.
+        """
+        return until_won(lambda: drop_tag(self.catalog, self.load(table), tag))
+
+    @told
+    def tags(self, table: Source | str) -> tuple[Tag, ...]:
+        """Return the tags of a table or stream, sorted by name, with those that keep the positions of consumers."""
+        return tags_of(self.load(table))
 
     @told
     def plan(self, table: Table, partitions: Iterable[date] = ()) -> Planned:
@@ -752,6 +894,25 @@ class Lake:
         return {name: lags.sources(name) for name in self.tables()}
 
     @told
+    def status(self, names: Iterable[str] = ()) -> tuple[TableStatus, ...]:
+        """Return the state of tables and streams: head, lag, checks, upkeep, health, and what to do about each.
+
+        Only metadata is read. A table that cannot be read is `unreadable`, and does not hide the others.
+
+        Args:
+            names: the tables; by default all of the lake.
+
+        Raises:
+            UnknownTable: the lake has no table of one of the names.
+        """
+        every = self.tables()
+        chosen = tuple(dict.fromkeys(names)) or tuple(every)
+        for name in chosen:
+            if name not in every:
+                self.load(name)  # raises, with the names there are
+        return Statuses(self.load, every, self.tuning, clock_ms()).of(chosen)
+
+    @told
     def trace(self, table: Source | str, key: Mapping[str, Any]) -> Trace:
         """Return the story of a key: every commit that changed its rows, from the streams to the tables downstream.
 
@@ -854,7 +1015,7 @@ class Lake:
 
         Raises:
             UnknownTable: the table does not exist; the message lists the tables that do.
-            CorruptFile: the catalog has the name, but cannot open it.
+            CorruptCatalog: the catalog has the name, but cannot open it.
         """
         name = table if isinstance(table, str) else table.name
         try:
@@ -865,7 +1026,7 @@ class Lake:
             return self.catalog.load_table(name)  # another process may have created it since
         except (NoSuchTableError, ValueError) as failure:
             if name in known:  # the table's row in the catalog cannot be used
-                raise CorruptFile(
+                raise CorruptCatalog(
                     f"the catalog is damaged: it knows {name}, but cannot open it ({failure}). Restore "
                     "`catalog.db` from a backup, or move it away and run `foldhouse register`"
                 ) from failure

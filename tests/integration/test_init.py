@@ -95,7 +95,7 @@ def test_a_table_that_fails_its_checks_does_not_stop_the_tables_beside_it(run: R
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     done = CliRunner().invoke(main, ["init", "shop", "--folder", str(tmp_path)])
-    assert (done.exit_code, "is not empty; name another folder" in done.stderr) == (1, True)
+    assert (done.exit_code, "is not empty; name another folder" in done.stderr) == (2, True)
     assert [one.name for one in tmp_path.iterdir()] == ["kept"]
 
 

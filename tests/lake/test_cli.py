@@ -189,7 +189,7 @@ def test_history_lists_commits_newest_first_with_position_and_run(shop, folder):
 def test_a_misspelt_name_is_one_line_that_names_the_nearest(shop, folder):
     for wrong in ("shop.balance", "balances"):
         result = call("show", wrong, "--lake", folder)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith(f"error: there is no table {wrong} in the lake; did you mean shop.balances? ")
         assert result.stderr.count("\n") == 1
 
@@ -198,7 +198,7 @@ def test_a_misspelt_name_is_one_line_that_names_the_nearest(shop, folder):
 def test_every_command_knows_the_tables_of_the_lake(shop, folder, command):
     options = ("--to", "1", "--yes") if command == "rollback" else ()
     result = call(command, "shop.balanced", *options, "--lake", folder)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "did you mean shop.balances?" in result.stderr
 
 
@@ -206,7 +206,7 @@ def test_every_command_knows_the_tables_of_the_lake(shop, folder, command):
 def test_a_lake_that_is_not_there_is_not_made_by_reading_it(tmp_path, words):
     missing = tmp_path / "nowhere"
     result = call(*words, "--lake", str(missing))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stderr.startswith(f"error: there is no lake in {missing}")
     assert "fh.Lake.local" in result.stderr
     assert not missing.exists()
@@ -230,7 +230,7 @@ def test_a_command_that_is_not_understood_ends_with_2(shop, folder, words):
 def test_an_unknown_moment_says_where_the_known_ones_are_listed(shop, folder):
     for moment in ("12345", "2001-01-01", "yesterday"):
         result = call("show", "shop.balances", "--as-of", moment, "--lake", folder)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert result.stderr.startswith("error: ")
         assert "\n" not in result.stderr.strip()
 
@@ -300,7 +300,7 @@ def test_a_rebuild_can_be_looked_at_before_it_is_published(shop, folder, declare
 
 def test_publishing_without_a_rebuild_says_how_to_come_to_one(shop, folder):
     result = call("publish", "shop.balances", "--lake", folder)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "`foldhouse rebuild --no-publish shop.balances` to fold one" in result.stderr
 
 
@@ -347,7 +347,7 @@ def test_expire_removes_what_is_old_and_holds_where_tables_stand(shop, folder):
 
 def test_an_age_that_is_none_is_an_error_in_one_line(shop, folder):
     result = call("expire", "--lake", folder, "--older-than", "yesterday")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: 'yesterday' is no age such as 7d")
 
 
@@ -389,7 +389,7 @@ def test_the_line_of_a_command_in_the_list_is_the_first_of_its_own_help(name):
 def test_a_catalog_that_is_no_catalog_is_one_line(tmp_path):
     (tmp_path / "catalog.db").write_text("no database at all, but long enough to be looked at" * 100)
     result = call("tables", "--lake", str(tmp_path))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stderr.startswith(f"error: {tmp_path / 'catalog.db'} is not a SQLite database")
     assert result.stderr.count("\n") == 1
 
@@ -441,7 +441,7 @@ def test_what_a_terminal_acts_on_is_written_out_in_every_way_of_printing(lake, f
         assert all(one.isprintable() or one in "\t\n" for one in shown)
     assert json.loads(shown)["customer"] == attack
     failed = call("show", f"shop.{attack}", "--lake", folder)
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert all(one.isprintable() or one == "\n" for one in failed.stderr)
 
 

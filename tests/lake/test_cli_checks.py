@@ -72,5 +72,5 @@ def test_a_table_that_fails_its_checks_holds_back_what_is_folded_from_it(shop: f
 
 def test_a_name_that_nothing_declares_is_refused(shop: fh.Lake, tmp_path: Path) -> None:
     done = call(tmp_path, "refresh", "k.sum")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "shop_of_checks declares no table k.sum; it declares k.above, k.aside, k.sums" in done.stderr

@@ -119,7 +119,7 @@ def test_one_replace_on_top_of_the_head_says_again_what_the_head_said(shop: fh.L
     assert compacted.committed
     assert (after.id, after.parent_id, after.operation) == (compacted.snapshot_id, before.id, "replace")
     said = {name: value for name, value in before.summary.items() if name.startswith("foldhouse.")}
-    own = {"foldhouse.run-id", "foldhouse.rows-in", "foldhouse.batch-id", "foldhouse.commit"}
+    own = {"foldhouse.after", "foldhouse.run-id", "foldhouse.rows-in", "foldhouse.batch-id", "foldhouse.commit"}
     again = {name: value for name, value in after.summary.items() if name.startswith("foldhouse.")}
     assert again == {name: value for name, value in said.items() if name not in own} | {
         "foldhouse.run-id": "the compactor",

@@ -72,7 +72,7 @@ def test_a_lake_that_lost_its_catalog_is_refused_and_goes_on_once_registered(
     with pytest.raises(fh.LostTables, match=r"s.by_key, s.ev, t.other; run `foldhouse register --lake"):
         fh.Lake.local(folder)
     refused = call("tables", "--lake", folder)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 3
     assert "foldhouse register" in refused.stderr
     assert contents(folder) == before
     dry = call("register", "--lake", folder)

@@ -129,3 +129,34 @@ def test_the_state_is_asked_for_once(lake: fh.Lake, opener: Opened) -> None:
             instance=instance, resources={"lake": opener}, repository_def=REPOSITORY
         ) as context:
             assert [one.run_key for one in SENSOR.evaluate_tick(context).run_requests or []] != keys[0]
+
+
+def test_a_paused_table_and_what_waits_for_it_alone_are_not_asked_for(lake: fh.Lake, opener: Opened) -> None:
+    land(lake, 1)
+    for table in (sums, above, daily):
+        lake.refresh(table)
+    lake.pause(sums, reason="why", by="ada")
+    land(lake, 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        [asked] = look(opener, instance)
+        assert asked[0] == ["daily"]
+        assert run(opener, instance, asked)
+        assert look(opener, instance) == []
+
+
+def test_a_run_of_a_paused_table_ends_well_and_says_why_nothing_was_folded(lake: fh.Lake, opener: Opened) -> None:
+    land(lake, 1)
+    lake.refresh(sums)
+    lake.backfill(daily, [date(2024, 3, 1)])
+    for table in (sums, daily):
+        lake.pause(table, reason="why", by="ada")
+    land(lake, 1, 2)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(ASSETS[:2], resources={"lake": opener}, instance=instance)
+        [held, following] = [event.materialization for event in done.get_asset_materialization_events()]
+        assert str(held.metadata["paused"].value).endswith("by ada: why")
+        assert following.metadata["committed"].value is True
+        assert run(opener, instance, (["daily"], "2024-03-01", "2024-03-01"))
+        with pytest.raises(dg.Failure, match=r"by ada: why.*2024-03-02"):
+            run(opener, instance, (["daily"], "2024-03-01", "2024-03-02"))
+    assert lake.count(sums) == lake.count(daily) == 1

@@ -34,7 +34,8 @@ def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.Modu
     assert {key.to_user_string() for key in graph.executable_asset_keys} == {"j/sums", "j/daily"}
     assert graph.get(dg.AssetKey(["j", "daily"])).partitions_def == DAYS
     checks = {(key.asset_key.to_user_string(), key.name) for key in graph.asset_check_keys}
-    assert checks == {("j/sums", "not_null_n"), ("j/sums", "up_to_date"), ("j/daily", "up_to_date")}
+    of_each = {(table, check) for table in ("j/sums", "j/daily") for check in ("up_to_date", "gapless")}
+    assert checks == {("j/sums", "not_null_n"), *of_each}
     jobs = {name: defs.resolve_job_def(name) for name in ("project_of_tests", "maintenance", "refresh")}
     assert {key.to_user_string() for key in jobs["refresh"].asset_layer.executable_asset_keys} == {"j/sums"}
     assert [one.name for one in defs.sensors or []] == ["lag", "commits"]  # type: ignore[union-attr]

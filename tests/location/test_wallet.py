@@ -63,7 +63,11 @@ def test_the_job_takes_the_assets_and_their_check(defs):
         "wallet/movements",
         "wallet/balances",
     }
-    assert {key.name for key in job.asset_layer.asset_graph.asset_check_keys} == {"balances_agree", "up_to_date"}
+    assert {key.name for key in job.asset_layer.asset_graph.asset_check_keys} == {
+        "balances_agree",
+        "up_to_date",
+        "gapless",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -105,8 +105,6 @@ def _share(what: str, value: Any) -> Any:
 
 
 def _mapping(what: str, value: Any) -> Any:
-    if value is None:
-        return value
     if not isinstance(value, Mapping):
         raise _refused(InvalidData, what, value, "a mapping of names to texts")
     return {text(f"{what} key", name): text(f"{what}[{shown(name)}]", one) for name, one in value.items()}
@@ -132,11 +130,13 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "AsOf": _moment,
     "OlderThan": _age,
     "timedelta": _span,
+    "timedelta | None": lambda what, value: None if value is None else _span(what, value),
     "str": text,
     "int": _number,
     "float": _share,
     "int | None": lambda what, value: None if value is None else _number(what, value),
-    "Mapping[str, str] | None": _mapping,
+    "Mapping[str, str]": _mapping,
+    "Mapping[str, str] | None": lambda what, value: None if value is None else _mapping(what, value),
     "str | None": _optional,
 }
 """Annotation -> the function that checks a value, and returns it or raises."""

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from foldhouse.calls.declared import after_sources, tables_in
-from foldhouse.errors import DefinitionError, FoldhouseError, UnknownTable
+from foldhouse.errors import DefinitionError, InvalidCall, UnknownTable
 from foldhouse.values.definition import Table
 
 
@@ -39,9 +39,9 @@ def _declared_in() -> str:
     except FileNotFoundError:
         return "assets"
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
-        raise FoldhouseError(f"./pyproject.toml cannot be read: {failure}") from failure
+        raise InvalidCall(f"./pyproject.toml cannot be read: {failure}") from failure
     if not isinstance(said, str) or not said:
-        raise FoldhouseError(f"declared_in of [tool.foldhouse] in ./pyproject.toml is {said!r}; name a package")
+        raise InvalidCall(f"declared_in of [tool.foldhouse] in ./pyproject.toml is {said!r}; name a package")
     return said
 
 
@@ -56,7 +56,7 @@ def all_declared(package: str) -> list[Table]:
     try:
         top = importlib.import_module(package)
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(
+        raise InvalidCall(
             f"{missing}; run this where {package!r} can be imported, or name it with --declared-in"
         ) from missing
     return tables_in(top)

@@ -14,6 +14,7 @@ from typing import Literal
 
 import click
 
+from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import lake_option
 from foldhouse.cli.output import Column, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
@@ -23,7 +24,6 @@ from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.storage.lost import check_catalog
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
-FOUND_WRONG = 1
 _LEAST_FREE = 0.05
 _GIB = 2**30
 _CATALOG = "catalog.db"

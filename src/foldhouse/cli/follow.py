@@ -18,7 +18,7 @@ import click
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.output import harmless, json_option, print_rows, rows_text
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.keep import parse
@@ -124,6 +124,9 @@ class Follower:
         try:
             new = self._new_days(table)
             done = self.lake.backfill(table, new) if new else self.lake.refresh(table)
+        except Paused as failure:
+            self._held(table, failure, trouble)
+            return False
         except FoldhouseError as failure:
             self._failed(table, failure, trouble)
             return False
@@ -146,9 +149,16 @@ class Follower:
             self._heads[table.name] = heads
         return new
 
+    def _held(self, table: Table, failure: Paused, before: _Trouble | None) -> None:
+        """Look again soon, because a person may resume the table at any moment, and say it once."""
+        message = f"{table.name} is {failure.pause}"
+        self._trouble[table.name] = _Trouble(message, 0.0, self.now() + _FIRST_WAIT)
+        if before is None or before.message != message:
+            self.say({"table": table.name, "paused": str(failure.pause), "text": message})
+
     def _failed(self, table: Table, failure: FoldhouseError, before: _Trouble | None) -> None:
         message = str(failure)
-        wait = _FIRST_WAIT if before is None else min(2 * before.wait, _LONGEST_WAIT)
+        wait = _FIRST_WAIT if before is None else max(_FIRST_WAIT, min(2 * before.wait, _LONGEST_WAIT))
         self._trouble[table.name] = _Trouble(message, wait, self.now() + wait)
         if before is None or before.message != message:
             self.say({"table": table.name, "error": message, "text": f"{table.name}: {message}"})
@@ -222,7 +232,7 @@ def _reporting(is_asked_for: bool) -> Iterator[Callable[[Table, Refreshed], None
     try:
         from foldhouse.dagster.runless import reporter
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"--report needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"--report needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with reporter(Path.cwd()) as report:
         yield report
 

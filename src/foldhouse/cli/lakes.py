@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from foldhouse.errors import FoldhouseError, UnknownTable
+from foldhouse.errors import UnknownLake, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.storage.lost import check_catalog
@@ -41,7 +41,7 @@ def opened(folder: Path) -> Iterator[Lake]:
     if not (folder / "catalog.db").is_file():
         # If the warehouse has tables, the catalog is lost, and this raises with the way to repair it.
         check_catalog(folder.resolve(), CATALOG_NAME)
-        raise FoldhouseError(
+        raise UnknownLake(
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
             "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
         )

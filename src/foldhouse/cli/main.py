@@ -1,10 +1,4 @@
-"""The command `foldhouse`: its subcommands, and how it ends.
-
-0    done
-1    error: one line on standard error
-2    it was called in a way it does not understand
-130  Ctrl-C
-"""
+"""The command `foldhouse`: its subcommands, and how it ends; `foldhouse.cli.codes` has the exit codes."""
 
 from __future__ import annotations
 
@@ -15,11 +9,13 @@ from typing import Any
 import click
 
 import foldhouse
+from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
+    "status": ("status", "Say how every table is, and what to do about those that are not fine."),
     "tables": ("reading", "List the tables and streams of the lake."),
     "show": ("reading", "Show the rows of a table, now or as they were."),
     "changes": ("reading", "Show what changed in a table between two moments."),
@@ -34,8 +30,12 @@ SUBCOMMANDS = {
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
     "dev": ("writing", "Serve the Dagster page of the code location, and run its schedules and sensors."),
     "verify": ("proving", "Compare a table with what Spark computes from all rows of its sources, as a batch job."),
+    "reconcile": ("reconciling", "Compare the totals by key of two tables that must agree."),
     "audit": ("proving", "Evaluate the checks of a table on all its rows."),
     "rollback": ("writing", "Make an older snapshot of a table its head again."),
+    "tag": ("tag", "Name a snapshot of a table, list the names, move or delete one."),
+    "pause": ("pausing", "Keep a table from being refreshed by anything, until it is resumed."),
+    "resume": ("pausing", "Let a paused table be refreshed again."),
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),
@@ -55,7 +55,16 @@ SUBCOMMANDS = {
 
 
 class Failure(click.ClickException):
-    """An error, printed as one red line."""
+    """An error, printed as one red line.
+
+    Args:
+        message: the line.
+        code: the exit code.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         """Print it to standard error."""
@@ -88,20 +97,23 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except FoldhouseError as error:
-            raise Failure("; also: ".join([str(error), *getattr(error, "__notes__", ())])) from error
+            said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
+            raise Failure(said, code_of(error)) from error
         # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-        except KeyboardInterrupt:
+            said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise Failure(said, UNREACHABLE) from error
+        except (KeyboardInterrupt, click.Abort):
             stderr().print("stopped", style="red")
-            raise click.exceptions.Exit(130) from None
+            raise click.exceptions.Exit(STOPPED) from None
         except Exception as error:
             if _is_of_catalog(error):
                 from foldhouse.storage.sqlite import failure_of_catalog
 
-                raise Failure(str(failure_of_catalog("catalog.db", error))) from error
+                failure = failure_of_catalog("catalog.db", error)
+                raise Failure(str(failure), code_of(failure)) from error
             raise
 
 
@@ -111,7 +123,7 @@ def _is_of_catalog(error: Exception) -> bool:
     return there is not None and isinstance(error, there.SQLAlchemyError)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, epilog=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foldhouse.__version__, prog_name="foldhouse", message="%(prog)s %(version)s")
 def main() -> None:
     """Tables that are the folds of streams, on Iceberg: read them, ask what changed, run their jobs, go back."""

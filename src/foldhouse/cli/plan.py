@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def plan(name: str, days: str | None, target: str | None, package: str, folder: 
     if days is not None and target is not None:
         raise click.UsageError("--backfill and --rollback-to are two plans; ask for one")
     if target is not None:
-        with opened(folder) as lake:
+        with opened(folder) as lake, stderr().status(f"comparing {name} with {target}"):
             undone = lake.plan_rollback(known(lake, name), to=target)
         _print(undone, rollback_text(undone), as_json=as_json)
         return
@@ -63,6 +64,9 @@ def _days(text: str) -> list[date]:
 
 def refresh_text(planned: Planned) -> str:
     """Return a plan of a refresh in words."""
+    if planned.paused is not None:
+        once = refresh_text(replace(planned, paused=None)).removeprefix(f"{planned.table}: ")
+        return f"{planned.table} is {planned.paused}; once it is resumed, it {once.removeprefix(f'{planned.table} ')}"
     if not planned.has_news:
         return f"{planned.table} has nothing to fold; it has {rows_text(planned.rows)}"
     sources = ", ".join(f"{rows_text(rows)} of {name}" for name, rows in planned.rows_read.items())

@@ -11,8 +11,9 @@ from string import Template
 
 import click
 
+from foldhouse.cli.output import json_option, print_rows
 from foldhouse.cli.template import FILES
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import InvalidCall
 
 # Matches names that are valid as a Python package and as a namespace of a lake.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -29,7 +30,8 @@ _DAYS = 14
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the project goes; by default a new folder with its name.",
 )
-def init(name: str, folder: Path | None) -> None:
+@json_option
+def init(name: str, folder: Path | None, as_json: bool) -> None:
     """Make a project of your own: a stream, three tables, their assets, and a test.
 
     NAME is the name of its Python package, and the namespace of its tables. Nothing is overwritten.
@@ -41,18 +43,26 @@ def init(name: str, folder: Path | None) -> None:
         )
     folder = Path(name) if folder is None else folder
     if folder.exists() and any(folder.iterdir()):
-        raise FoldhouseError(f"{folder} is not empty; name another folder with --folder")
+        raise InvalidCall(f"{folder} is not empty; name another folder with --folder")
     today = datetime.now(UTC).date()
     given = {"name": name, "first": today - timedelta(days=_DAYS), "last": today - timedelta(days=1)}
+    made: list[Path] = []
     for path, text in FILES.items():
         file = folder / Template(path).substitute(given)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(Template(text).substitute(given), encoding="utf-8")
-    click.echo(f"made the project {name} in {folder}; next:")
-    for line in (
+        made.append(file)
+    following = (
         f"cd {folder}",
         f"foldhouse backfill {name} --from {given['first']} --to {given['last']}",
         f"foldhouse show {name}.balances",
         "foldhouse dev",
-    ):
+    )
+    if as_json:
+        files = [str(one.relative_to(folder)) for one in made]
+        said = {"project": name, "folder": str(folder), "files": files, "next": list(following)}
+        print_rows([], [said], as_json=True)
+        return
+    click.echo(f"made the project {name} in {folder}; next:")
+    for line in following:
         click.echo(f"    {line}")

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
+from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.values.gapless import Gapless
 from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
-
-FOUND_WRONG = 1
-"""The exit code if the table is wrong."""
 
 
 @click.command()
@@ -38,17 +37,20 @@ def verify(
 
     Both are taken at the position of the table's head, so events that were not folded yet do not matter. If a key is
     wrong, its history is searched for the first commit where it was; that takes as many further batch jobs over these
-    keys as the number of commits has bits. The command ends with 1 if a key is wrong.
+    keys as the number of commits has bits. The positions in its history must form one chain, too. The command ends with
+    1 if a key or the chain is wrong.
     """
     table = declared(name, package)
     with opened(folder) as lake, stderr().status(f"computing {name} with Spark"):
         known(lake, name)
+        chain = lake.gapless(table)
         found = lake.verify(table, share=share, search=not no_search)
     if as_json:
-        print_rows([], [_plain(found)], as_json=True)
+        print_rows([], [{**_plain(found), "gapless": _plain_chain(chain)}], as_json=True)
     else:
         _say(found)
-    if not found.passed:
+        _say_chain(chain)
+    if not (found.passed and chain.passed):
         ctx.exit(FOUND_WRONG)
 
 
@@ -115,6 +117,45 @@ def _say(found: Verified) -> None:
     _print_differences(found.differences)
     if found.first_wrong is not None:
         _say_since(found.table, found.first_wrong)
+
+
+def _say_chain(chain: Gapless) -> None:
+    unknown = [
+        f"{number:,} {what}"
+        for number, what in (
+            (chain.unrecorded, "do not say where they began"),
+            (chain.spans_expired, "stand on expired commits"),
+        )
+        if number
+    ]
+    rest = f"; {'; '.join(unknown)}" if unknown else ""
+    if chain.passed:
+        click.echo(f"{chain.table}: its {chain.commits:,} commits form one chain{rest}")
+        return
+    click.echo(f"{chain.table}: {chain.broken:,} of its {chain.commits:,} commits break the chain{rest}")
+    for one in chain.breaks:
+        by = f"run {one.run_id}" if one.is_ours else "another tool"
+        click.echo(f"  snapshot {one.snapshot_id}, {moment_of(one.committed_at)}, by {by}: {one.reason}")
+
+
+def _plain_chain(chain: Gapless) -> dict[str, Any]:
+    return {
+        "passed": chain.passed,
+        "commits": chain.commits,
+        "unrecorded": chain.unrecorded,
+        "spans_expired": chain.spans_expired,
+        "broken": chain.broken,
+        "breaks": [
+            {
+                "snapshot_id": str(one.snapshot_id),
+                "committed_at": moment_of(one.committed_at),
+                "is_ours": one.is_ours,
+                "run_id": one.run_id,
+                "reason": one.reason,
+            }
+            for one in chain.breaks
+        ],
+    }
 
 
 def _say_since(table: str, first: FirstWrong) -> None:

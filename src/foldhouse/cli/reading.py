@@ -13,7 +13,8 @@ from rich.text import Text
 
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stdout, text_of
+from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stderr, stdout, text_of
+from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.reading.lag import in_short
@@ -35,7 +36,7 @@ def tables(folder: Path, as_json: bool) -> None:
     is a table is behind its own sources, up to the streams. What a table needs done, such as an expiry that is overdue,
     is said below.
     """
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status("reading metadata"):
         names = lake.tables()
         lags = lake.lags()
         listed = [_described(lake, name, lags.get(name, ())) for name in names]
@@ -59,20 +60,9 @@ def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[st
         "last_commit": moment_of(head.committed_at) if head else None,
         "snapshot_id": str(head.id) if head else None,
         "is_behind": any(one.is_behind for one in sources) if sources else None,
-        "sources": [_lag(one) for one in sources],
+        "sources": [plain_lag(one) for one in sources],
         "coverage": head.summary.get(COVERAGE) if head else None,
         "upkeep": list(lake.upkeep(name)) if lake.kind(name) != "foreign" else [],
-    }
-
-
-def _lag(one: SourceLag) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "position": _id(one.position),
-        "commits_behind": one.commits_behind,
-        "rows_behind": one.rows_behind,
-        "seconds_behind": one.seconds_behind,
-        "sources": [_lag(source) for source in one.sources],
     }
 
 
@@ -91,7 +81,7 @@ def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json:
 
     Tables are shown in the order of their keys, streams as they are stored.
     """
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status(f"reading {name}"):
         rows = lake.to_arrow(known(lake, name), as_of=as_of)
         identifier = lake.load(name).schema().identifier_field_names()
     if keys := [column for column in rows.column_names if column in identifier]:
@@ -137,7 +127,7 @@ def changes(name: str, after: str | None, upto: str | None, net: bool, folder: P
     """
     if upto is not None and after is None:
         raise click.UsageError("--upto needs --after: changes are those of (after, upto]")
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status(f"comparing the states of {name}"):
         commits = {info.id: info for info in lake.history(known(lake, name))}
         # The second newest commit: by default, the changes of the newest are shown.
         last = next(itertools.islice(commits, 1, None), None)
@@ -172,7 +162,7 @@ def trace(name: str, key: tuple[str, ...], folder: Path, as_json: bool) -> None:
     KEY is `column=value`, several times for a key of several columns; the value alone will do if the table has a single
     key. Sources are followed by the columns of the key that they have, tables downstream by their own keys.
     """
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status(f"following the rows of {name}"):
         found = lake.trace(known(lake, name), _key(lake, name, key))
     if as_json:
         print_rows([], (_plain_change(one) for one in found.changes), as_json=True)
@@ -240,10 +230,13 @@ def history(name: str, folder: Path, as_json: bool) -> None:
 
     Rows written and removed are those of files: unchanged rows that a rewritten file took along are among both.
     """
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status(f"reading the history of {name}"):
         found = lake.history(known(lake, name))
+        tags: dict[int, list[str]] = {}
+        for tag in lake.tags(name):
+            tags.setdefault(tag.snapshot_id, []).append(tag.name)
     rows = {info.id: _rows_after(info) for info in found}
-    commits = [_commit(info, rows) for info in found]
+    commits = [_commit(info, rows, tags.get(info.id, [])) for info in found]
     columns = [
         Column("snapshot_id"),
         Column("committed_at"),
@@ -252,9 +245,13 @@ def history(name: str, folder: Path, as_json: bool) -> None:
         Column("removed", is_number=True),
         Column("rows", is_number=True),
         Column("position", is_whole=False),
+        Column("tags", is_whole=False),
     ]
     if not as_json:
-        commits = [{**commit, "position": _positions(commit["position"])} for commit in commits]
+        commits = [
+            {**commit, "position": _positions(commit["position"]), "tags": ", ".join(commit["tags"])}
+            for commit in commits
+        ]
     print_rows(columns, commits, as_json=as_json)
 
 
@@ -275,7 +272,7 @@ def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
     return before + _counted(info, "added-records") - rows[info.id]
 
 
-def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
+def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dict[str, Any]:
     return {
         "snapshot_id": str(info.id),
         "parent_id": _id(info.parent_id),
@@ -287,6 +284,7 @@ def _commit(info: SnapshotInfo, rows: Mapping[int, int]) -> dict[str, Any]:
         "position": {name: _id(snapshot_id) for name, snapshot_id in position_of(info).items()},
         "coverage": info.summary.get(COVERAGE),
         "run_id": info.summary.get(RUN_ID),
+        "tags": tags,
         "summary": dict(info.summary),
     }
 

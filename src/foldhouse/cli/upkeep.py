@@ -126,7 +126,7 @@ def expire(
 
 
 def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder: Path, *, as_json: bool) -> None:
-    with opened(folder) as lake:
+    with opened(folder) as lake, stderr().status("listing files"):
         found = [lake.orphans(name, older_than=older_than, delete=delete) for name in _chosen(lake, names)]
     rows = [
         {"table": one.table, "path": file.path, "bytes": file.bytes, "written_at": moment_of(file.written_at)}
@@ -144,7 +144,8 @@ def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder:
 @click.command("mend-clock")
 @click.argument("name")
 @lake_option
-def mend_clock(name: str, folder: Path) -> None:
+@json_option
+def mend_clock(name: str, folder: Path, as_json: bool) -> None:
     """Move commit times of a table that lie ahead of this machine's clock back to now.
 
     The way out after a commit by a machine whose clock was wrong. See to it that the clock of this machine is right.
@@ -153,13 +154,17 @@ def mend_clock(name: str, folder: Path) -> None:
     """
     with opened(folder) as lake:
         ahead = lake.mend_clock(known(lake, name))
+    if as_json:
+        print_rows([], [{"table": name, "ahead_seconds": ahead.total_seconds()}], as_json=True)
+        return
     click.echo(f"{name} was {ahead} ahead of this clock; its times are mended" if ahead else f"{name} is not ahead")
 
 
 @click.command()
 @click.argument("name")
 @lake_option
-def publish(name: str, folder: Path) -> None:
+@json_option
+def publish(name: str, folder: Path, as_json: bool) -> None:
     """Make what `foldhouse rebuild --no-publish` folded the head of its table.
 
     Refused where anybody committed to the table since: rebuild it again then.
@@ -168,6 +173,9 @@ def publish(name: str, folder: Path) -> None:
         head = lake.head(known(lake, name))
         snapshot_id = lake.publish(name)
     moved = head is None or head.id != snapshot_id
+    if as_json:
+        print_rows([], [{"table": name, "snapshot_id": str(snapshot_id), "has_moved": moved}], as_json=True)
+        return
     click.echo(f"{name} is at snapshot {snapshot_id}" if moved else f"{name} stays at snapshot {snapshot_id}")
 
 
@@ -184,7 +192,8 @@ def register(names: Sequence[str], metadata_file: str | None, yes: bool, folder:
     taken at its newest metadata file; files that are empty or torn are named and passed over. Without --yes it says
     what it would do, and asks if somebody is there. Nothing but catalog.db is written.
     """
-    planned = Lake.register(folder, *names, metadata_file=metadata_file)
+    with stderr().status("looking into the warehouse"):
+        planned = Lake.register(folder, *names, metadata_file=metadata_file)
     due = [one for one in planned if one.action in DUE]
     if due and not yes and sys.stdin.isatty():
         _print_registered(planned, as_json=as_json)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
+from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import ChecksFailed, DaysNotLanded, FoldhouseError, UnknownSnapshot
+from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.results import Refreshed
 
@@ -27,7 +28,8 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 @click.option("--from", "first", type=_DAY, required=True, metavar="DATE", help="The first day.")
 @click.option("--to", "last", type=_DAY, required=True, metavar="DATE", help="The last day, inclusive.")
 @lake_option
-def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
+@json_option
+def backfill(job: str, first: datetime, last: datetime, folder: Path, as_json: bool) -> None:
     """Run a Dagster job on a range of days, here and now.
 
     It is the job of the code location in the current folder (workspace.yaml). The Dagster page shows the run if there
@@ -40,7 +42,7 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path) -> None:
     started = time.monotonic()
     progress, failure = _run(job, first.date(), last.date())
     if (folder / "catalog.db").is_file():  # else no day landed in a lake that is still to be made
-        _print_summary(folder, progress, before)
+        _print_summary(folder, progress, before, as_json=as_json)
     stderr().print(f"{time.monotonic() - started:.1f} s", style="dim")
     if failure:
         raise failure
@@ -50,7 +52,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
     try:
         from foldhouse.dagster import run_in_foreground, terminal
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with terminal() as screen, progress_of(screen) as progress:
         try:
             run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
@@ -77,19 +79,20 @@ def _heads(folder: Path) -> dict[str, SnapshotInfo | None]:
         return {name: lake.head(name) for name in lake.tables()}
 
 
-def _print_summary(folder: Path, progress: Progress, before: dict[str, SnapshotInfo | None]) -> None:
+def _print_summary(folder: Path, progress: Progress, before: dict[str, SnapshotInfo | None], *, as_json: bool) -> None:
     with opened(folder) as lake:
         rows = [
             {
                 "table": name,
                 "folded": days_of(progress.days[name]),
+                "days": None if None in progress.days[name] else len(progress.days[name]),
                 "commits": _commits_since(lake, name, before.get(name)),
                 "rows": lake.count(name),
             }
             for name in [*progress.done, *(name for name in progress.days if name not in progress.done)]
         ]
     columns = [Column("table"), Column("folded"), Column("commits", is_number=True), Column("rows", is_number=True)]
-    print_rows(columns, rows, as_json=False)
+    print_rows(columns, rows, as_json=as_json)
 
 
 def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
@@ -100,16 +103,20 @@ def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
 @click.command()
 @click.option("--port", "-p", type=int, default=3000, show_default=True, help="The port of the page.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name of this server.")
-def dev(port: int, hosts: tuple[str, ...]) -> None:
+@json_option
+def dev(port: int, hosts: tuple[str, ...], as_json: bool) -> None:
     """Serve the Dagster page of the code location, and run its schedules and sensors.
 
     It runs `dagster dev` on 127.0.0.1, behind a guard: the page has no log-in, and without the guard any web page in
-    your browser could run and delete things. --allow-host names this server as a proxy in front of it does.
+    your browser could run and delete things. --allow-host names this server as a proxy in front of it does. --json
+    prints the address before the page is served.
     """
     try:
         from foldhouse.dagster.dev import serve
     except ModuleNotFoundError as missing:
-        raise FoldhouseError(f"the page needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+        raise CannotStart(f"the page needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
+    if as_json:
+        print_rows([], [{"address": f"http://127.0.0.1:{port}", "allowed_hosts": list(hosts)}], as_json=True)
     serve(port, allow_hosts=hosts)
 
 
@@ -120,7 +127,8 @@ def dev(port: int, hosts: tuple[str, ...]) -> None:
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @lake_option
-def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
+@json_option
+def rollback(name: str, target: str, yes: bool, folder: Path, as_json: bool) -> None:
     """Make an older snapshot of a table its head again.
 
     Rows, position and coverage go back together. The next refresh of the table folds again what it forgot; the tables
@@ -134,7 +142,11 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
             click.confirm(f"{_planned(lake, name, target)} Roll it back?", abort=True, err=True)
         snapshot_id = lake.rollback(name, to=target)
         rows = lake.count(name)
-    if head is not None and head.id == snapshot_id:
+    has_moved = head is None or head.id != snapshot_id
+    if as_json:
+        said = {"table": name, "snapshot_id": str(snapshot_id), "has_moved": has_moved, "rows": rows}
+        print_rows([], [said], as_json=True)
+    elif not has_moved:
         click.echo(f"{name} stays at snapshot {snapshot_id}: it is the head")
     else:
         click.echo(f"{name} is at snapshot {snapshot_id} again: {rows_text(rows)}")
@@ -142,7 +154,8 @@ def rollback(name: str, target: str, yes: bool, folder: Path) -> None:
 
 def _planned(lake: Lake, name: str, target: str) -> str:
     try:
-        return rollback_text(lake.plan_rollback(name, to=target))
+        with stderr().status(f"comparing {name} with {target}"):
+            return rollback_text(lake.plan_rollback(name, to=target))
     except UnknownSnapshot:
         raise
     except FoldhouseError as failure:  # rolling back is what repairs a table that cannot be compared
@@ -159,10 +172,12 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
     """Fold what is new in the sources of tables, each after the tables that it is folded from.
 
     Without names, all declared tables. A table that cannot be refreshed does not stop the others, except those that are
-    folded from it; the command then ends with 1.
+    folded from it. The command then ends with the exit code of the first error. A paused table is left as it is; it is
+    an error only if it is named.
     """
     tables = in_order(names, package)
     failed: set[str] = set()
+    code = FINE
     with opened(folder) as lake:
         for table in tables:
             waits_for = [source.name for source in table.sources if source.name in failed]
@@ -173,17 +188,25 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                 with stderr().status(f"refreshing {table.name}"):
                     done = lake.refresh(table)
                 said = {"table": table.name, "committed": done.committed, "snapshot_id": str(done.snapshot_id)}
-                said |= {"rows": done.rows, "rows_read": done.rows_read, "error": None}
+                said |= {"rows": done.rows, "rows_read": done.rows_read, "paused": None, "error": None}
                 text = _refreshed_text(done)
+            except Paused as held:
+                text, said = f"{table.name}: {held.pause}", {"table": table.name, "committed": False}
+                said |= {"snapshot_id": None, "rows": None, "rows_read": None, "paused": str(held.pause), "error": None}
+                if table.name in names:  # asked for by its name, so that it is an error
+                    failed.add(table.name)
+                    code, text = code or code_of(held), f"error: {held}"
+                    said |= {"error": str(held)}
             except FoldhouseError as error:
                 failed.add(table.name)
-                text, said = f"error: {error}", {"table": table.name, "committed": False, "error": str(error)}
+                code = code or code_of(error)
+                text, said = f"error: {error}", {"table": table.name, "committed": False, "snapshot_id": None}
+                said |= {"rows": None, "rows_read": None, "paused": None, "error": str(error)}
             if as_json:
                 print_rows([], [said], as_json=True)
             else:
                 click.echo(harmless(text), err=table.name in failed)
-    if failed:
-        ctx.exit(1)
+    ctx.exit(code)
 
 
 def _refreshed_text(done: Refreshed) -> str:
@@ -199,7 +222,8 @@ def _refreshed_text(done: Refreshed) -> str:
 @declared_option
 @click.option("--no-publish", is_flag=True, help="Leave it in the branch foldhouse-rebuild, to look at first.")
 @lake_option
-def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
+@json_option
+def rebuild(name: str, package: str, no_publish: bool, folder: Path, as_json: bool) -> None:
     """Fold a table again from the beginning, as it is declared now.
 
     Use it after a definition changed, a source was replaced, or another writer changed rows. Readers see the old table
@@ -209,6 +233,10 @@ def rebuild(name: str, package: str, no_publish: bool, folder: Path) -> None:
     table = declared(name, package)
     with opened(folder) as lake, stderr().status(f"folding {name} again"):
         rebuilt = lake.rebuild(table, publish=not no_publish)
+    if as_json:
+        said = {"table": name, "snapshot_id": str(rebuilt.snapshot_id), "is_published": not no_publish}
+        print_rows([], [{**said, "rows": rebuilt.rows, "rows_read": rebuilt.rows_read}], as_json=True)
+        return
     click.echo(
         f"{name} was folded again from {rows_text(rebuilt.rows_read)}: "
         f"{rows_text(rebuilt.rows)}, snapshot {rebuilt.snapshot_id}{' in foldhouse-rebuild' if no_publish else ''}"

@@ -12,7 +12,7 @@ from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.maintenance import maintenance_job
 from foldhouse.dagster.operations import operation_jobs
 from foldhouse.dagster.project import definitions_of
-from foldhouse.dagster.proofs import proof_check
+from foldhouse.dagster.proofs import gapless_check, proof_check, reconcile_check
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.dagster.streams import stream_asset
 from foldhouse.dagster.tables import fold_asset
@@ -23,6 +23,7 @@ __all__ = [
     "commit_sensor",
     "definitions_of",
     "fold_asset",
+    "gapless_check",
     "lag_check",
     "lag_sensor",
     "lake_resource",
@@ -31,6 +32,7 @@ __all__ = [
     "maintenance_job",
     "operation_jobs",
     "proof_check",
+    "reconcile_check",
     "run_in_foreground",
     "stream_asset",
     "tables_in",

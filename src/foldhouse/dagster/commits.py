@@ -1,7 +1,7 @@
 """A sensor that follows commits: whoever commits to a source, the tables downstream are refreshed."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 
 import dagster as dg
@@ -11,6 +11,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
+from foldhouse.values.results import SourceLag
 
 _UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -77,9 +78,12 @@ def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Tabl
     lags, names = lake.lags(), set(lake.tables())
     found: list[Table] = []
     comes = {table.name for table in tables}
+    paused = {name for name in lags if lake.paused(name) is not None}
     for table in after_sources(tables):
+        if table.name in paused:
+            continue
         if lags.get(table.name):
-            is_late = any(one.is_behind for one in lags[table.name]) or (has_days and bool(lake.new_days(table)))
+            is_late = any(_moves(one, paused) for one in lags[table.name]) or (has_days and bool(lake.new_days(table)))
         else:  # never folded: it can be if each source has rows, or is folded by the same run
             late = {one.name for one in found}
             is_late = all(
@@ -88,6 +92,13 @@ def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Tabl
         if is_late:
             found.append(table)
     return found
+
+
+def _moves(one: SourceLag, paused: Set[str]) -> bool:
+    """Whether a source has commits to fold, or will have, because what it waits for is not paused."""
+    if one.commits_behind != 0:
+        return True
+    return one.name not in paused and any(_moves(above, paused) for above in one.sources)
 
 
 def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition) -> list[list[str]]:

@@ -12,7 +12,7 @@ from types import FrameType
 from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
 from foldhouse.dagster.foreground import home_of, instance_of
 from foldhouse.dagster.webserver import ALLOWED
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart, InvalidCall
 
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 30
@@ -34,10 +34,10 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
     folder = (folder or Path.cwd()).resolve()
     workspace = folder / "workspace.yaml"
     if not workspace.exists():
-        raise FoldhouseError(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+        raise InvalidCall(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
     home = home_of(folder)
     if home is None:
-        raise FoldhouseError(
+        raise InvalidCall(
             f"there is no dagster.yaml in {folder}, so there is no place for Dagster's records; set DAGSTER_HOME to a "
             "folder, or make a dagster.yaml; `foldhouse init` shows one"
         )
@@ -69,7 +69,7 @@ def _wait(started: dict[str, "subprocess.Popen[bytes]"]) -> None:
     while True:
         for name, process in started.items():
             if process.poll() is not None:
-                raise FoldhouseError(f"{name} of Dagster ended by itself, with {process.returncode}; its log is above")
+                raise CannotStart(f"{name} of Dagster ended by itself, with {process.returncode}; its log is above")
         time.sleep(_LOOK_SECONDS)
 
 

@@ -19,7 +19,7 @@ from yaml import YAMLError
 
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.report import OnPartition, listening
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
 
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
@@ -175,7 +175,7 @@ def _opened(home: Path) -> dg.DagsterInstance:
         return dg.DagsterInstance.get()
     except (dg.DagsterError, YAMLError, OSError) as failure:
         said = str(failure).partition(" Expected:")[0]  # what follows is the schema of the whole file
-        raise FoldhouseError(f"Dagster cannot use {home} as its home: {said}") from failure
+        raise CannotStart(f"Dagster cannot use {home} as its home: {said}") from failure
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _location(folder: Path) -> Mapping[str, str]:
     """The code location that `workspace.yaml` names."""
     workspace = folder / "workspace.yaml"
     if not workspace.exists():
-        raise FoldhouseError(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+        raise InvalidCall(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
     location: Mapping[str, str] = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
     return location
 
@@ -225,22 +225,22 @@ def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
     # Dagster's implicit job of all assets is `__ASSET_JOB`.
     jobs = {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
     if name not in jobs:
-        raise FoldhouseError(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")
+        raise InvalidCall(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")
     return jobs[name]
 
 
 def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str]:
     if job.partitions_def is None:
-        raise FoldhouseError(f"the job {job.name} has no days; start it from the page")
+        raise InvalidCall(f"the job {job.name} has no days; start it from the page")
     for day in (first, last):
         if not job.partitions_def.has_partition_key(day.isoformat()):
             known = job.partitions_def.get_partition_keys()
-            raise FoldhouseError(
+            raise InvalidCall(
                 f"{day} is no partition of the job {job.name}, whose days go from {known[0]} to {known[-1]}; "
                 "FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
             )
     if last < first:
-        raise FoldhouseError(f"the range ends on {last}, before it begins on {first}")
+        raise InvalidCall(f"the range ends on {last}, before it begins on {first}")
     return {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
 
 

@@ -12,6 +12,7 @@ from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.maintenance import maintenance_job
 from foldhouse.dagster.operations import operation_jobs
+from foldhouse.dagster.proofs import gapless_check
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.tables import fold_asset
@@ -32,9 +33,10 @@ def definitions_of(
         defs = definitions_of(shop)   -> what `definitions.py` of a project needs
 
     It has every asset and asset check of the package's modules; an asset for every other declared table, which
-    refreshes it as a whole; the lag of each table, as a check and a sensor; a job over all assets, named as the package
-    is; a sensor `commits` that refreshes what is behind, whoever committed; and the jobs `maintenance`, `rollback`,
-    `rebuild` and `publish`. The sensor `commits` and all schedules are off until they are switched on.
+    refreshes it as a whole; the lag of each table, as a check and a sensor, and the check `gapless`; a job over all
+    assets, named as the package is; a sensor `commits` that refreshes what is behind, whoever committed; and the
+    jobs `maintenance`, `rollback`, `rebuild` and `publish`. The sensor `commits` and all schedules are off until
+    they are switched on.
 
     Args:
         package: the package with the declarations. A table needs an asset of its own only for other arguments, such as
@@ -50,6 +52,7 @@ def definitions_of(
     with without_beta_warnings():
         loaded = [*dg.load_assets_from_package_module(package), *assets]
         checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
+        checks += [gapless_check(table) for table in tables]
     known = set(_keys(loaded))
     loaded += [fold_asset(table) for table in tables if key_of(table.name) not in known]
     job = dg.define_asset_job(

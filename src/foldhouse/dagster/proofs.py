@@ -1,13 +1,17 @@
 """Proofs as asset checks: a table is what a batch job of Spark computes from all rows of its sources."""
 
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
 import dagster as dg
 
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.values.definition import Table
+from foldhouse.values.definition import Source, Table
 from foldhouse.values.results import Verified
 
 EQUALS_BATCH = "equals_batch"
+GAPLESS = "gapless"
 
 
 def proof_check(table: Table, *, share: float = 1.0, lake_resource_key: str = "lake") -> dg.AssetChecksDefinition:
@@ -34,6 +38,75 @@ def proof_check(table: Table, *, share: float = 1.0, lake_resource_key: str = "l
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         found = opener.open().verify(table, share=share)
         return dg.AssetCheckResult(passed=found.passed, description=_said(found), metadata=_metadata(found))
+
+    return check
+
+
+def gapless_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetChecksDefinition:
+    """Make the asset check `gapless` of a table, as `Lake.gapless` proves it from metadata; it reads no rows.
+
+    Args:
+        table: the declaration.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.asset_check(
+        asset=key_of(table.name),
+        name=GAPLESS,
+        description="Each commit begins where the one below it ends: no window is folded twice, and none is skipped.",
+        required_resource_keys={lake_resource_key},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        found = opener.open().gapless(table)
+        counts = {"commits": found.commits, "unrecorded": found.unrecorded, "spans_expired": found.spans_expired}
+        said = "; ".join(f"snapshot {one.snapshot_id}: {one.reason}" for one in found.breaks)
+        return dg.AssetCheckResult(passed=found.passed, description=said, metadata={**counts, "broken": found.broken})
+
+    return check
+
+
+def reconcile_check(
+    one: Table,
+    other: Source,
+    *,
+    on: Sequence[str],
+    columns: Mapping[str, str],
+    tolerance: Decimal | int | str = 0,
+    lake_resource_key: str = "lake",
+) -> dg.AssetChecksDefinition:
+    """Make an asset check of `one`: its totals by key agree with those of another table, see `Lake.reconcile`.
+
+    A table that is only behind does not fail the check; the description then says that it cannot be told.
+
+    Args:
+        one: the declaration of the table that has the check.
+        other: the declaration of the table or stream to compare it with.
+        on: the key columns.
+        columns: column of `one` -> column of `other`.
+        tolerance: the difference that is still the same.
+        lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+    """
+
+    @dg.asset_check(
+        asset=key_of(one.name),
+        name=f"agrees_with_{other.name.replace('.', '_')}",
+        additional_deps=[key_of(other.name)],
+        description=f"The totals of {', '.join(columns)} by {', '.join(on)} are those of {other.name}.",
+        required_resource_keys={lake_resource_key},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        opener: LakeOpener = getattr(context.resources, lake_resource_key)
+        found = opener.open().reconcile(one, other, on=on, columns=columns, tolerance=tolerance)
+        said, first = found.said, found.first
+        if first is not None:
+            said += f"; first at snapshot {first.snapshot_id} of {first.table}"
+        shown = [f"{each.key}: {each.one} and {each.other}" for each in found.disagreements]
+        return dg.AssetCheckResult(
+            passed=found.passed is not False,
+            description=said,
+            metadata={"wrong_keys": found.wrong, "keys": found.keys, "disagreements": shown},
+        )
 
     return check
 

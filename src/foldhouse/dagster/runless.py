@@ -9,7 +9,7 @@ import dagster as dg
 from foldhouse.dagster.foreground import home_of, instance_of
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.tables import commit_metadata_of, day_metadata_of
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import InvalidCall
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Refreshed
 
@@ -26,9 +26,7 @@ def reporter(folder: Path) -> Iterator[Callable[[Table, Refreshed], None]]:
     """
     home = home_of(folder)
     if home is None:
-        raise FoldhouseError(
-            f"there is no dagster.yaml in {folder} and DAGSTER_HOME is not set; nothing can be reported"
-        )
+        raise InvalidCall(f"there is no dagster.yaml in {folder} and DAGSTER_HOME is not set; nothing can be reported")
     with instance_of(home) as instance:
 
         def report(table: Table, done: Refreshed) -> None:

@@ -11,11 +11,13 @@ from foldhouse.dagster.columns import column_lineage, declared_schema, described
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import DefinitionError
+from foldhouse.errors import DefinitionError, Paused
 from foldhouse.lake import Lake
 from foldhouse.values.checks import NoRows, References
 from foldhouse.values.definition import Table
+from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.results import PartitionCounts, Refreshed
+from foldhouse.values.window import Coverage
 
 
 def fold_asset(
@@ -80,7 +82,10 @@ def fold_asset(
 
 
 def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
-    refreshed = lake.refresh(table)
+    try:
+        refreshed = lake.refresh(table)
+    except Paused as held:
+        return _left_as_it_is(lake, table, held)
     tell(table.name, None)
     metadata = {**commit_metadata_of(refreshed), **_column_schema(lake, table)}
     return dg.MaterializeResult(
@@ -94,13 +99,38 @@ def _backfill(
     asked = days_of(context)
     with reporting_days(context) as report:
         for days in _chunks(asked, days_per_commit):
-            refreshed = lake.backfill(table, days)
+            try:
+                refreshed = lake.backfill(table, days)
+            except Paused as held:
+                _check_days_exist(lake, table, asked, held)
+                return _left_as_it_is(lake, table, held)
             for day in sorted({*days, *refreshed.partitions}):
                 metadata = {**commit_metadata_of(refreshed), **day_metadata_of(refreshed.partitions.get(day))}
                 if day == asked[-1]:  # the page takes it from the newest event
                     metadata |= _column_schema(lake, table)
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(data_version=_version(refreshed), check_results=_checked(lake, table, refreshed))
+
+
+def _left_as_it_is(lake: Lake, table: Table, held: Paused) -> dg.MaterializeResult:
+    """Return the outcome of a run on a paused table: nothing was folded, and nothing downstream becomes stale."""
+    head = lake.head(table)
+    results = results_of(table, lake.audit(table)) if table.checks and head is not None else []
+    return dg.MaterializeResult(
+        metadata={"committed": False, "paused": str(held.pause)},
+        data_version=None if head is None else dg.DataVersion(str(head.id)),
+        check_results=results,
+    )
+
+
+def _check_days_exist(lake: Lake, table: Table, asked: Sequence[date], held: Paused) -> None:
+    """Fail the step of a paused table if a day does not exist yet, because its materialization would be a lie."""
+    head = lake.head(table)
+    covered = Coverage.parse(head.summary.get(COVERAGE, "")) if head is not None else Coverage()
+    missing = [] if covered.is_everything else list(Coverage.of(asked).minus(covered).days())
+    if missing:
+        days = f"{missing[0]}" if len(missing) == 1 else f"{missing[0]} to {missing[-1]}"
+        raise dg.Failure(description=f"{held}. The days {days} are not there yet", allow_retries=False) from held
 
 
 def _checked(lake: Lake, table: Table, refreshed: Refreshed) -> list[dg.AssetCheckResult]:

@@ -21,6 +21,7 @@ from foldhouse.heads.head import is_ours
 from foldhouse.logic.compiled import Compiled
 from foldhouse.proof.aggregates import aggregates_of
 from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, side_of, source_rows, stored_rows
+from foldhouse.proof.bisect import oldest_wrong
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.history import lineage, snapshot_of
@@ -164,14 +165,7 @@ def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], wanted:
         if _unreadable(proof, one):
             break
         commits.append(one)
-    # The commit at `wrong` is, and the one at `right` is not; that of the head is wrong, and none is beyond the oldest.
-    wrong, right = 0, len(commits)
-    while right - wrong > 1:
-        middle = (wrong + right) // 2
-        if proof.wrong(commits[middle], wanted).isEmpty():
-            right = middle
-        else:
-            wrong = middle
+    wrong = oldest_wrong(len(commits), lambda place: not proof.wrong(commits[place], wanted).isEmpty())
     found = commits[wrong]
     keys = proof.wrong(found, wanted).limit(SHOWN).toArrow()
     summary = {} if found.snapshot.summary is None else found.snapshot.summary.additional_properties
@@ -180,7 +174,7 @@ def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], wanted:
         committed_at=datetime.fromtimestamp(found.snapshot.timestamp_ms / 1000, UTC),
         is_ours=is_ours(found.snapshot),
         run_id=summary.get(RUN_ID) if is_ours(found.snapshot) else None,
-        last_right=commits[right].id if right < len(commits) else None,
+        last_right=commits[wrong + 1].id if wrong + 1 < len(commits) else None,
         differences=_differences(proof.compiled(found), keys),
     )
 

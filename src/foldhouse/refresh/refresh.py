@@ -22,6 +22,7 @@ from foldhouse.errors import (
 )
 from foldhouse.heads.head import Head, last_head, read_head
 from foldhouse.heads.kinds import check_chain
+from foldhouse.heads.paused import check_not_paused, pause_of
 from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
@@ -51,7 +52,7 @@ from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUIL
 from foldhouse.values.results import Planned, Refreshed
 from foldhouse.values.stored import number
 from foldhouse.values.tuning import Tuning
-from foldhouse.values.window import Coverage, Position, positions_to_json
+from foldhouse.values.window import Coverage, Position, after_to_json, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     Raises:
         UnknownTable: a source does not exist yet.
         DefinitionError: the table is stored as a stream, or is among its own sources.
+        Paused: the table is paused.
         DefinitionChanged: the table was folded under another declaration.
         SourceReplaced: a source was dropped and created again.
         ForeignCommit: another tool changed rows of the table, or of a source that is a table.
@@ -123,6 +125,8 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     """
     started = time.monotonic()
     earlier = loaded(workshop.catalog, table)  # before its sources, so that their histories contain its position
+    if earlier is not None:
+        check_not_paused(earlier)
     sources = pinned(workshop.catalog, table)
     compiled = compiled_over(workshop, table, sources)
     target = load_or_create(workshop.catalog, compiled, earlier)
@@ -156,12 +160,16 @@ def plan(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Pla
     target, found = Target(earlier, Layout.of(earlier)), read_head(earlier)
     rows = row_count(earlier, earlier.metadata.current_snapshot_id)
     work = _work(workshop, compiled, target, found, sources, asked)
+    held = pause_of(earlier)
+    paused = None if held is None else str(held)
     if work is None:
-        return Planned(table.name, rows=rows)
+        return Planned(table.name, rows=rows, paused=paused)
     known = work.found.coverage if work.is_full_recompute else found.coverage
     added = () if work.coverage.is_everything else tuple(work.coverage.minus(known).days())
     full = work.is_full_recompute
-    planned = Planned(table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows)
+    planned = Planned(
+        table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows, paused=paused
+    )
     return _planned(workshop, table, work.logic, work.evaluations, planned)
 
 
@@ -402,6 +410,7 @@ def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -
     checks = row_checks(work.table)
     summary = {
         **_place(work),
+        names.AFTER: after_to_json(work.found.positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),

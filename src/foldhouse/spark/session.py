@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.storage.private import private_folder
 
 _LOG = "spark.log"
@@ -86,7 +86,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
             return builder.getOrCreate()
     except Exception as failure:
         reason = (str(failure).splitlines() or ["no message"])[0]
-        raise FoldhouseError(
+        raise CannotStart(
             f"Spark's Java process did not start ({type(failure).__name__}: {reason}). Java 17 or later is needed: "
             f"check `java -version` and JAVA_HOME. The last lines of its log: {_last_of(folder / _LOG)}"
         ) from failure
@@ -169,7 +169,7 @@ def settings_of(session: SparkSession) -> dict[str, str]:
     """
     zone = session.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
-        raise FoldhouseError(
+        raise InvalidCall(
             f"the Spark session has the time zone {zone}, but tables are folded in UTC: their days and hours would "
             "differ. Set spark.sql.session.timeZone to UTC before tables are refreshed"
         )

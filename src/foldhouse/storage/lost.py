@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from foldhouse.errors import CorruptFile, LostTables
+from foldhouse.errors import CorruptCatalog, LostTables
 from foldhouse.storage.warehouse import TableFolder, folders, look_into, path_of, read, version_of, versions
 
 CERTAIN = 2
@@ -23,7 +23,7 @@ def check_catalog(lake: Path, catalog_name: str) -> None:
 
     Raises:
         LostTables: the catalog is missing or empty, but the warehouse contains tables.
-        CorruptFile: the catalog is damaged or not a database, and the warehouse contains tables.
+        CorruptCatalog: the catalog is damaged or not a database, and the warehouse contains tables.
     """
     stored = list(folders(lake))  # listed before the catalog is read, so that a table created in between is no loss
     known = known_tables(lake, catalog_name) if stored else None
@@ -43,7 +43,7 @@ def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
     """Return table -> metadata file from `catalog.db`; empty if it is missing, `None` if it cannot be read now.
 
     Raises:
-        CorruptFile: `catalog.db` is damaged, or not a SQLite database.
+        CorruptCatalog: `catalog.db` is damaged, or not a SQLite database.
     """
     path = lake / "catalog.db"
     if not path.is_file():
@@ -58,7 +58,7 @@ def known_tables(lake: Path, catalog_name: str) -> Mapping[str, str] | None:
     except sqlite3.OperationalError as failure:
         return {} if "no such table" in str(failure) else None  # locked or unreadable: opening it raises
     except sqlite3.DatabaseError as failure:
-        raise CorruptFile(
+        raise CorruptCatalog(
             f"{path} is damaged, or not a SQLite database ({failure}); move it and its -wal and -shm files away, and "
             f"run `foldhouse register --lake {lake}`, which creates a new catalog from the tables' own metadata"
         ) from failure

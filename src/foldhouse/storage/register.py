@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExists
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from foldhouse.errors import CommitConflict, FoldhouseError, UnknownTable
+from foldhouse.errors import CommitConflict, InvalidCall, StorageError, UnknownTable
 from foldhouse.storage.catalog import CATALOG_NAME, open_local_catalog
 from foldhouse.storage.lost import CERTAIN, known_tables
 from foldhouse.storage.warehouse import (
@@ -83,13 +83,13 @@ def register(
     found = {name: folder for name, folder in folders(lake) if versions(folder)}
     known = known_tables(lake, CATALOG_NAME)
     if known is None:
-        raise FoldhouseError(f"{lake / 'catalog.db'} cannot be read at present; try again")
+        raise StorageError(f"{lake / 'catalog.db'} cannot be read at present; try again")
     if missing := sorted(set(names) - set(found)):
         raise UnknownTable(
             f"{lake / 'warehouse'} has no folder of {missing[0]}; choose from {', '.join(found) or '(no tables)'}"
         )
     if metadata_file is not None and len(names) != 1:
-        raise FoldhouseError(
+        raise InvalidCall(
             f"a metadata file belongs to one table, but {len(names)} tables are named; name only its table"
         )
     wanted = {name: folder for name, folder in found.items() if not names or name in names}
@@ -139,9 +139,9 @@ def _named(folder: Path, metadata_file: str, now: str | None) -> MetadataFile:
     version = version_of(path)
     found = "no metadata file" if version is None else read(path, version)
     if isinstance(found, str):
-        raise FoldhouseError(f"{path} cannot be registered: {found}")
+        raise InvalidCall(f"{path} cannot be registered: {found}")
     if now is not None and found.version < (version_of(path_of(now)) or 0):
-        raise FoldhouseError(f"{path} is older than {now}, which the catalog references; roll the table back instead")
+        raise InvalidCall(f"{path} is older than {now}, which the catalog references; roll the table back instead")
     return found
 
 

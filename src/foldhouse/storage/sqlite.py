@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote
 
 from sqlalchemy import URL, Connection
 
-from foldhouse.errors import CorruptFile, FoldhouseError, StorageError
+from foldhouse.errors import CorruptCatalog, FoldhouseError, StorageError
 
 _MAGIC = b"SQLite format 3\x00"
 # A lock and a missing table raise the same class, OperationalError, so the messages tell them apart.
@@ -26,7 +26,7 @@ def check_is_database(file: Path) -> None:
     """Refuse a file that is not a SQLite database; a missing or empty file passes, because opening it creates one.
 
     Raises:
-        CorruptFile: the file has other contents.
+        CorruptCatalog: the file has other contents.
         StorageError: the file cannot be read.
     """
     try:
@@ -39,7 +39,7 @@ def check_is_database(file: Path) -> None:
             f"{file} cannot be read: {failure.strerror or failure}; check its permissions and its disk"
         ) from failure
     if found not in (b"", _MAGIC):
-        raise CorruptFile(
+        raise CorruptCatalog(
             f"{file} is not a SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
             "backup, or move it away and run `foldhouse register`"
         )
@@ -95,7 +95,7 @@ def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
     """Translate an error of SQLAlchemy or SQLite about a catalog into an error of foldhouse."""
     said = str(getattr(failure, "orig", None) or failure)
     if any(text in said for text in _NOT_A_DATABASE):
-        return CorruptFile(
+        return CorruptCatalog(
             f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup, "
             "or move it away and run `foldhouse register`: the tables below `warehouse` do not depend on it"
         )
@@ -120,18 +120,20 @@ def check_whole(connection: Connection, location: str, table: tuple[str, str]) -
         table: its namespace and name. Another process may create the same table meanwhile, which is no error.
 
     Raises:
-        CorruptFile: the catalog is damaged, or another table is at this location.
+        CorruptCatalog: the catalog is damaged, or another table is at this location.
     """
     found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
     if found != "ok":
-        raise CorruptFile(f"the catalog is damaged: {found}. Nothing was written; restore `catalog.db` from a backup")
+        raise CorruptCatalog(
+            f"the catalog is damaged: {found}. Nothing was written; restore `catalog.db` from a backup"
+        )
     # NOT INDEXED reads the rows of the table, and a damaged index cannot hide one.
     rows = connection.exec_driver_sql(
         "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables NOT INDEXED"
     )
     for namespace, name, metadata in rows:
         if str(metadata).startswith(f"{location}/") and (namespace, name) != table:
-            raise CorruptFile(
+            raise CorruptCatalog(
                 f"{location} already contains the table {namespace}.{name}: it was renamed, or the catalog is damaged. "
                 "Nothing was written; restore `catalog.db` from a backup, or choose another name for the new table"
             )

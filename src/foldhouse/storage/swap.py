@@ -22,7 +22,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from foldhouse.errors import CommitConflict, FoldhouseError
+from foldhouse.errors import CommitConflict, StorageError
 from foldhouse.storage.removal import delete
 
 
@@ -106,7 +106,7 @@ def _looked_at(catalog: Catalog, iceberg: IcebergTable, what: str, failure: Exce
     except NoSuchTableError:
         raise CommitConflict(f"{name} was dropped meanwhile; nothing was written, create it again") from failure
     except Exception as unreachable:
-        raise FoldhouseError(
+        raise StorageError(
             f"{what} of {name} may or may not be committed: the commit failed ({failure}), and "
             f"the catalog cannot be asked ({unreachable}). Run it again: a change that landed is not repeated"
         ) from failure

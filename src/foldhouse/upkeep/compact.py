@@ -30,12 +30,12 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
-from foldhouse.values.metadata_names import COMMIT, COVERAGE, FORGOTTEN, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
+from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
 
 # A repeated summary must not contain what is true of only one commit.
-OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, COMMIT)
+OF_ONE_RUN = (AFTER, RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, COMMIT)
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,25 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
             files, files_after = len(group) + len(delete_files), _files_after(group, stored - gone, target_bytes)
             if group and compacting_pays(files, files_after, stored, gone, tuning):
                 yield group
+
+
+def files_due(iceberg: IcebergTable, tuning: Tuning) -> int:
+    """Count the data and delete files that a compaction would replace because they are many and small.
+
+    Only manifests are read. Files with many deleted rows are not counted, because that takes reading delete files.
+    """
+    layout, head = Layout.of(iceberg), iceberg.current_snapshot()
+    if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
+        return 0
+    target_bytes = write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
+    due = 0
+    for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
+        small = _with_shared_deletes(partition, [one for one in partition if is_small(one, target_bytes, tuning)])
+        for group in [small] if kind_of(iceberg) == "table" else _bins(small, target_bytes):
+            files = len(group) + len({path for one in group for path in one.deletes})
+            files_after = _files_after(group, sum(one.file.rows for one in group), target_bytes)
+            due += files if files >= tuning.compacted_files and files_after < files else 0
+    return due
 
 
 def _by_partition(slices: Iterable[Slice], spec_id: int) -> list[list[Slice]]:

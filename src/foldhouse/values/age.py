@@ -42,6 +42,18 @@ def moment_before(older_than: datetime | date | timedelta | str, now: datetime) 
     return older_than if older_than.tzinfo else older_than.replace(tzinfo=UTC)
 
 
+def span_of(text: str) -> timedelta:
+    """Return the time that a text such as `30d`, `12h` or `30m` means.
+
+    Raises:
+        InvalidData: the text means anything else.
+    """
+    found = _parsed(text) if _AGE.fullmatch(text) else None
+    if not isinstance(found, timedelta):
+        raise InvalidData(f"{text!r} is not a time span such as 30d, 12h or 30m")
+    return found
+
+
 def _parsed(text: str) -> datetime | timedelta:
     if (found := _AGE.fullmatch(text)) and len(found[1]) <= _MOST_DIGITS:
         return int(found[1]) * _UNIT[found[2]]

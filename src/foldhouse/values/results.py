@@ -162,6 +162,7 @@ class Planned(Readable):
         days_added: the days that would be added.
         rows: rows of the table now.
         consumers: the tables downstream, which have something to fold afterwards.
+        paused: since when, by whom and why the table is paused, so that a refresh is refused; `None` if it is not.
     """
 
     table: str
@@ -175,6 +176,7 @@ class Planned(Readable):
     days_added: tuple[date, ...] = ()
     rows: int = 0
     consumers: tuple[str, ...] = ()
+    paused: str | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from foldhouse.errors import InvalidData
-from foldhouse.values.metadata_names import COVERAGE, POSITION
+from foldhouse.values.metadata_names import AFTER, COVERAGE, POSITION
 from foldhouse.values.stored import is_id, is_text, said
 
 ONE_DAY = timedelta(days=1)
@@ -51,6 +51,24 @@ def positions_from_json(text: str) -> dict[str, Position]:
         for name, one in found.items():
             if not is_text(one.uuid) or not is_id(one.snapshot_id) or not is_id(one.schema_id):
                 raise ValueError(f"the position in {name} has other types")
+        return found
+
+
+def after_to_json(positions: Mapping[str, Position]) -> str:
+    """Return the text of `foldhouse.after`: per source, the snapshot after which a commit begins."""
+    return json.dumps({name: one.snapshot_id for name, one in positions.items()}, separators=(",", ":"))
+
+
+def after_from_json(text: str) -> dict[str, int | None]:
+    """Parse the text of `after_to_json`.
+
+    Raises:
+        ForeignCommit: another tool wrote the text.
+    """
+    with said(AFTER, text):
+        found = dict(json.loads(text).items())
+        if not all(map(is_id, found.values())):
+            raise ValueError("it contains something other than ids")
         return found
 
 
