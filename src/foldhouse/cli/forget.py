@@ -22,7 +22,11 @@ from foldhouse.values.forgotten import Forgotten, ForgottenTable
 @click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 @click.option("--reason", required=True, help="Stored with the commits; the number of a request, not the key itself.")
 @click.option("--yes", is_flag=True, help="Do it. Without this it only says what it would do.")
-@click.option("--alone", is_flag=True, help="Nobody else writes to the lake: delete files of killed runs at once.")
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Nobody else writes to the lake: delete unreferenced files at once, also those of a commit that is running.",
+)
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
