@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from foldhouse.errors import (
         ChecksFailed,
         CommitConflict,
+        ConfigurationError,
         CorruptFile,
         DaysNotLanded,
         DefinitionChanged,
@@ -86,6 +87,7 @@ __all__ = [
     "ColumnFold",
     "CommitConflict",
     "Compacted",
+    "ConfigurationError",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",

@@ -1,6 +1,7 @@
 """Every error foldhouse raises.
 
 FoldhouseError
+├── ConfigurationError       no catalog of that name is configured, or its configuration cannot be used
 ├── DefinitionError          a declaration that cannot be folded
 │   └── DefinitionChanged    the stored table was folded under another declaration
 ├── InvalidData              rows that do not fit the declaration; nothing was written
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChecksFailed",
     "CommitConflict",
+    "ConfigurationError",
     "CorruptFile",
     "DaysNotLanded",
     "DefinitionChanged",
@@ -57,6 +59,10 @@ __all__ = [
 
 class FoldhouseError(Exception):
     """The base of all errors of foldhouse."""
+
+
+class ConfigurationError(FoldhouseError):
+    """No catalog of that name is configured, or its configuration cannot be used; nothing was opened."""
 
 
 class DefinitionError(FoldhouseError):
