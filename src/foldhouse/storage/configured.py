@@ -15,9 +15,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import ConfigurationError, FoldhouseError, StorageError
-from foldhouse.storage.metadata import SealedCatalog
 from foldhouse.storage.rest import PatientRestCatalog
 from foldhouse.storage.secrets import without_secrets
+from foldhouse.storage.sql import PatientSqlCatalog
 
 _SQL_TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _LOCK = 7_305_808_869
@@ -114,7 +114,7 @@ def _opened(name: str, given: Mapping[str, Any]) -> Catalog:
             )
         made = {"pool_pre_ping": "true", **given}
         _prepare(str(given["uri"]))
-        return SealedCatalog(name, **{**made, "init_catalog_tables": "false"})
+        return PatientSqlCatalog(name, **{**made, "init_catalog_tables": "false"})
     return load_catalog(name, **dict(given))
 
 
