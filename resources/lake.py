@@ -1,4 +1,4 @@
-"""The lake of this deployment: the folder that `$FOLDHOUSE_LAKE` names, else `./lake`."""
+"""The lake of this deployment: the folder `$FOLDHOUSE_LAKE`, the catalog `$FOLDHOUSE_CATALOG`, else `./lake`."""
 
 from foldhouse.dagster import LakeFolder, lake_resource
 

@@ -1,6 +1,7 @@
 """Every error foldhouse raises.
 
 FoldhouseError
+├── ConfigurationError       no catalog of that name is configured, or its configuration cannot be used
 ├── DefinitionError          a declaration that cannot be folded
 │   └── DefinitionChanged    the stored table was folded under another declaration
 ├── InvalidData              rows that do not fit the declaration; nothing was written
@@ -41,6 +42,7 @@ __all__ = [
     "CannotStart",
     "ChecksFailed",
     "CommitConflict",
+    "ConfigurationError",
     "CorruptCatalog",
     "CorruptFile",
     "DaysNotLanded",
@@ -68,6 +70,10 @@ __all__ = [
 
 class FoldhouseError(Exception):
     """The base of all errors of foldhouse."""
+
+
+class ConfigurationError(FoldhouseError):
+    """No catalog of that name is configured, or its configuration cannot be used; nothing was opened."""
 
 
 class DefinitionError(FoldhouseError):

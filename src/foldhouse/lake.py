@@ -48,6 +48,7 @@ from foldhouse.spark.session import local_session
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.catalog import is_in_warehouse, open_local_catalog, table_names
 from foldhouse.storage.clock import ahead_ms, clock_ms, mend
+from foldhouse.storage.configured import check_is_folder, open_catalog
 from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import HeadSince, head_at, heads, lineage, snapshot_of
 from foldhouse.storage.live import live_slices, pieces_of
@@ -166,8 +167,36 @@ class Lake:
             LostTables: the folder's warehouse contains tables, but its catalog is missing or empty.
             CorruptCatalog: the catalog is damaged, or not a database.
             StorageError: the catalog cannot be read, or the folder cannot be created.
+            ConfigurationError: the path is an address such as `s3://bucket`.
         """
+        check_is_folder(path)
         catalog = open_local_catalog(Path(path))
+        return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        master: str = "local[*]",
+        in_process_rows: int | None = None,
+        tuning: Tuning = DEFAULT,
+    ) -> Lake:
+        """Open the lake of a catalog that pyiceberg's own configuration names, such as one on Postgres or REST.
+
+            lake = fh.Lake.open("prod")   -> PYICEBERG_CATALOG__PROD__URI, or `.pyiceberg.yaml`
+
+        Args:
+            name: of the catalog.
+            master: Spark's master URL.
+            in_process_rows: see `Lake`.
+            tuning: see `Lake`.
+
+        Raises:
+            ConfigurationError: no such catalog is configured, or its configuration cannot be used.
+            StorageError: the catalog cannot be reached, or refuses the credentials.
+        """
+        catalog = open_catalog(name)
         return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @staticmethod
@@ -201,9 +230,7 @@ class Lake:
 
     def close(self) -> None:
         """Close the catalog's connections. The Spark session stays open, because other code may share it."""
-        engine = getattr(self.catalog, "engine", None)
-        if engine is not None:
-            engine.dispose()
+        self.catalog.close()
 
     @property
     def in_process_rows(self) -> int:

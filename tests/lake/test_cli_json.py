@@ -70,6 +70,7 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["rebuild", "h.sums", "--declared-in", "declares_sums"],
         ["compact"],
         ["expire"],
+        ["forget", "h.events", "key=a", "--reason", "request 3", "--declared-in", "declares_sums"],
         ["mend-clock", "h.sums"],
         ["publish", "h.sums"],
         ["doctor"],

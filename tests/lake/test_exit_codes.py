@@ -18,8 +18,8 @@ sums = fh.table("h.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[
 EXPECTED = {
     1: "ChecksFailed CorruptFile DaysNotLanded FoldhouseError ForeignCommit LandingError SourceReplaced "
     "TooManyBadLines UnreadableFile",
-    2: "DefinitionChanged DefinitionError InvalidCall InvalidData InvalidProperty Paused UnknownSnapshot UnknownTable "
-    "Unsupported",
+    2: "ConfigurationError DefinitionChanged DefinitionError InvalidCall InvalidData InvalidProperty Paused "
+    "UnknownSnapshot UnknownTable Unsupported",
     3: "CannotStart CommitConflict CorruptCatalog LostTables SparkLost StorageError UnknownLake",
 }
 

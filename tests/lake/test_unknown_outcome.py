@@ -78,7 +78,7 @@ OPERATIONS = {
     "replace": Operation(lambda lake: lake.replace(events, a_batch(6, DAYS[1]), partitions=DAYS[1:2]), events.name),
     "refresh": Operation(lambda lake: lake.refresh(by_key), by_key.name),
     "backfill": Operation(lambda lake: lake.backfill(by_day, DAYS), by_day.name),
-    "rebuild": Operation(lambda lake: lake.rebuild(by_key_anew), by_key.name, commits=2),
+    "rebuild": Operation(lambda lake: lake.rebuild(by_key_anew), by_key.name, commits=3),
     "publish": Operation(
         lambda lake: lake.publish(by_key), by_key.name, lambda lake: lake.rebuild(by_key_anew, publish=False)
     ),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
-from foldhouse.calls.failures import translating_errors
+from foldhouse.calls.failures import hiding_secrets, translating_errors
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.given import shown, text, texts
@@ -34,10 +34,17 @@ def told(method: Method) -> Method:
             if name in bound.arguments:
                 bound.arguments[name] = check(f"{method.__name__}: {name}", bound.arguments[name])
         about = next((bound.arguments[name] for name in ("table", "stream") if name in bound.arguments), "the lake")
-        with translating_errors(about if isinstance(about, str) else about.name):
+        name = about if isinstance(about, str) else about.name
+        with hiding_secrets(_configuration(bound.args[0])), translating_errors(name):
             return method(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
+
+
+def _configuration(lake: Any) -> Mapping[str, Any]:
+    """Return the configuration of a lake's catalog, whose secrets no message may contain."""
+    found = getattr(lake.catalog, "properties", None)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _is_checked(one: inspect.Parameter) -> bool:

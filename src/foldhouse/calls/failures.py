@@ -6,7 +6,8 @@ import contextlib
 import errno
 import sqlite3
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -18,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, SparkLost, StorageError, UnknownTable
 from foldhouse.spark import failures
+from foldhouse.storage.secrets import without_secrets
 from foldhouse.storage.sqlite import failure_of_catalog
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -60,6 +62,36 @@ def translating_errors(name: str) -> Iterator[None]:
         ) from failure
     except (pa.ArrowException, pl.exceptions.PolarsError) as failure:
         raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
+
+
+@contextlib.contextmanager
+def hiding_secrets(configuration: Mapping[str, Any]) -> Iterator[None]:
+    """Remove the secrets of a catalog's configuration from errors that are raised inside the block.
+
+    An error whose message, or the message of whose cause, contains a secret loses its cause, because a traceback prints
+    it.
+    """
+    try:
+        yield
+    except FoldhouseError as failure:
+        said = [str(failure), *(f"{one}" for one in _behind(failure))]
+        if all(without_secrets(one, configuration) == one for one in said):
+            raise
+        failure.args = tuple(without_secrets(str(one), configuration) for one in failure.args)
+        failure.__cause__ = failure.__context__ = None
+        raise failure from None
+
+
+def _behind(failure: BaseException) -> Iterator[BaseException]:
+    """Yield the errors that led to an error, each once: an error can be among its own causes."""
+    seen = {id(failure)}
+    waiting = [failure.__cause__, failure.__context__]
+    while waiting:
+        found = waiting.pop()
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            waiting += [found.__cause__, found.__context__]
 
 
 def _line(failure: Exception) -> str:

@@ -26,6 +26,7 @@ _CODES: dict[type[FoldhouseError], int] = {
     errors.ForeignCommit: FOUND_WRONG,
     errors.LandingError: FOUND_WRONG,
     errors.SourceReplaced: FOUND_WRONG,
+    errors.ConfigurationError: MISUSE,
     errors.DefinitionError: MISUSE,
     errors.InvalidCall: MISUSE,
     errors.InvalidData: MISUSE,

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,12 +15,13 @@ from typing import Literal
 import click
 
 from foldhouse.cli.codes import FOUND_WRONG
-from foldhouse.cli.lakes import lake_option
+from foldhouse.cli.lakes import catalog_given, lake_option
 from foldhouse.cli.output import Column, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.storage.catalog import CATALOG_NAME
+from foldhouse.storage.configured import check_is_folder
 from foldhouse.storage.lost import check_catalog
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
@@ -87,6 +88,10 @@ def _programs() -> Iterator[Finding]:
 
 
 def _lake(folder: Path) -> Iterator[Finding]:
+    if (catalog := catalog_given()) is not None:
+        yield from _tables(lambda: Lake.open(catalog), "see docs/production.md")
+        return
+    check_is_folder(folder)
     if not (folder / _CATALOG).is_file():
         try:
             check_catalog(folder.resolve(), CATALOG_NAME)
@@ -96,11 +101,15 @@ def _lake(folder: Path) -> Iterator[Finding]:
         yield Finding("lake", "warn", f"there is none in {folder}", "name it by --lake or FOLDHOUSE_LAKE")
         return
     yield from _folder(folder)
+    yield from _tables(lambda: Lake.local(folder), "see The catalog is lost, in the runbook")
+
+
+def _tables(open_lake: Callable[[], Lake], way: str) -> Iterator[Finding]:
     try:
-        lake = Lake.local(folder)
+        lake = open_lake()
         names = lake.tables()
     except FoldhouseError as failure:
-        yield Finding("catalog", "fail", str(failure), "see The catalog is lost, in the runbook")
+        yield Finding("catalog", "fail", str(failure), way)
         return
     try:
         yield Finding("catalog", "ok", f"{len(names)} tables and streams")

@@ -9,17 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from foldhouse.errors import UnknownLake, UnknownTable
+from foldhouse.errors import ConfigurationError, UnknownLake, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.catalog import CATALOG_NAME
+from foldhouse.storage.configured import check_is_folder
 from foldhouse.storage.lost import check_catalog
 
 Command = Callable[..., Any]
+_CATALOG = "foldhouse.catalog"
+"""The key of the catalog's name in click's context."""
 
 
 def lake_option(command: Command) -> Command:
-    """Give a command the option `--lake`."""
+    """Give a command the options `--lake` and `--catalog`, of which it takes one."""
+    named = click.option(
+        "--catalog",
+        envvar="FOLDHOUSE_CATALOG",
+        metavar="NAME",
+        expose_value=False,
+        callback=_remember,
+        show_default="$FOLDHOUSE_CATALOG",
+        help="A catalog of pyiceberg's configuration, instead of --lake.",
+    )
     return click.option(
         "--lake",
         "folder",
@@ -28,16 +41,51 @@ def lake_option(command: Command) -> Command:
         default="lake",
         show_default="$FOLDHOUSE_LAKE, else ./lake",
         help="The folder of the lake.",
-    )(command)
+    )(named(command))
+
+
+def _remember(ctx: click.Context, _option: click.Parameter, name: str | None) -> None:
+    ctx.meta[_CATALOG] = name
+
+
+def catalog_given() -> str | None:
+    """Return the catalog that the running command was given; `None` for a local lake.
+
+    An option overrides the other one's variable.
+
+    Raises:
+        ConfigurationError: both are given as options, or both as variables.
+    """
+    ctx = click.get_current_context(silent=True)
+    name: str | None = None if ctx is None else ctx.meta.get(_CATALOG)
+    if ctx is None or not name:
+        return None
+    catalog, folder = ctx.get_parameter_source("catalog"), ctx.get_parameter_source("folder")
+    if catalog == folder:
+        how = (
+            "--lake and --catalog" if catalog == ParameterSource.COMMANDLINE else "FOLDHOUSE_LAKE and FOLDHOUSE_CATALOG"
+        )
+        raise ConfigurationError(f"{how} are both given, {ctx.params.get('folder')} and {name}; give one of them")
+    return None if folder == ParameterSource.COMMANDLINE else name
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Lake]:
-    """Open an existing lake for the duration of a block.
+    """Open an existing lake, or the catalog that the command was given, for the duration of a block.
 
     Raises:
-        FoldhouseError: there is none; nothing is created.
+        FoldhouseError: there is none; nothing is created in a folder.
     """
+    catalog = catalog_given()
+    lake = _local(folder) if catalog is None else Lake.open(catalog)
+    try:
+        yield lake
+    finally:
+        lake.close()
+
+
+def _local(folder: Path) -> Lake:
+    check_is_folder(folder)
     if not (folder / "catalog.db").is_file():
         # If the warehouse has tables, the catalog is lost, and this raises with the way to repair it.
         check_catalog(folder.resolve(), CATALOG_NAME)
@@ -45,11 +93,7 @@ def opened(folder: Path) -> Iterator[Lake]:
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
             "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
         )
-    lake = Lake.local(folder)
-    try:
-        yield lake
-    finally:
-        lake.close()
+    return Lake.local(folder)
 
 
 def known(lake: Lake, name: str) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
-from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
+from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
+from foldhouse.storage.configured import check_is_folder
 from foldhouse.storage.register import DUE, Registered
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING
@@ -192,6 +194,12 @@ def register(names: Sequence[str], metadata_file: str | None, yes: bool, folder:
     taken at its newest metadata file; files that are empty or torn are named and passed over. Without --yes it says
     what it would do, and asks if somebody is there. Nothing but catalog.db is written.
     """
+    if (catalog := catalog_given()) is not None:
+        raise ConfigurationError(
+            f"register repairs the catalog.db of a local lake, and {catalog} is a configured catalog; "
+            "register a table there with pyiceberg: catalog.register_table(name, metadata_location)"
+        )
+    check_is_folder(folder)
     with stderr().status("looking into the warehouse"):
         planned = Lake.register(folder, *names, metadata_file=metadata_file)
     due = [one for one in planned if one.action in DUE]

@@ -12,12 +12,13 @@ import click
 
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
-from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
+from foldhouse.storage.configured import check_is_folder
 from foldhouse.values.results import Refreshed
 
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -37,11 +38,19 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path, as_json: b
     run that was killed is repaired by running it again. A file that cannot land holds back its own day alone; the
     command then ends as failed and names the day.
     """
-    os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
+    catalog = catalog_given()
+    if catalog is None:
+        check_is_folder(folder)
+        os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
+        os.environ.pop("FOLDHOUSE_CATALOG", None)  # an option overrides the other one's variable
+    else:
+        os.environ["FOLDHOUSE_CATALOG"] = catalog
+        os.environ.pop("FOLDHOUSE_LAKE", None)
     before = _heads(folder)
     started = time.monotonic()
     progress, failure = _run(job, first.date(), last.date())
-    if (folder / "catalog.db").is_file():  # else no day landed in a lake that is still to be made
+    # Without a catalog, no day landed in a lake that is still to be made.
+    if catalog is not None or (folder / "catalog.db").is_file():
         _print_summary(folder, progress, before, as_json=as_json)
     stderr().print(f"{time.monotonic() - started:.1f} s", style="dim")
     if failure:
@@ -73,7 +82,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
 
 
 def _heads(folder: Path) -> dict[str, SnapshotInfo | None]:
-    if not (folder / "catalog.db").is_file():
+    if catalog_given() is None and not (folder / "catalog.db").is_file():
         return {}
     with opened(folder) as lake:
         return {name: lake.head(name) for name in lake.tables()}

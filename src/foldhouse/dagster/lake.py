@@ -1,5 +1,6 @@
-"""The resource `lake`: a lake in a folder, and the Spark session that folds into it."""
+"""The resource `lake`: a lake in a folder or of a configured catalog, and the Spark session that folds into it."""
 
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,15 +8,18 @@ from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
+from pyiceberg.catalog import Catalog
 
+from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
-from foldhouse.spark.session import connect_session
+from foldhouse.spark.session import connect_session, local_session
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.configured import check_is_folder, open_catalog
 
 
 @dataclass(frozen=True)
 class LakeFolder:
-    """A lake in a folder, with one Spark session a process, started when it is first needed.
+    """A lake in a folder or of a configured catalog, with one Spark session a process, started when it is first needed.
 
     Args:
         path: the folder; by default $FOLDHOUSE_LAKE, else ./lake.
@@ -23,12 +27,18 @@ class LakeFolder:
         spark_remote: a Spark Connect server that sees the same folder, as sc://host:port; by default
             $FOLDHOUSE_SPARK_REMOTE, else none: Spark runs in this process.
         run_id: the run that every commit names.
+        catalog: a catalog of pyiceberg's configuration, instead of a folder; by default $FOLDHOUSE_CATALOG, else none.
+            Its credentials stay in that configuration: Dagster records none of them.
+
+    Raises:
+        ConfigurationError: a folder and a catalog are both given, as arguments or as variables.
     """
 
     path: str = ""
     spark_master: str = "local[*]"
     spark_remote: str = ""
     run_id: str | None = None
+    catalog: str = ""
 
     def open(self) -> Lake:
         """The lake, always the same one."""
@@ -36,13 +46,27 @@ class LakeFolder:
 
     @cached_property
     def _lake(self) -> Lake:
-        path = Path(self.path or os.environ.get("FOLDHOUSE_LAKE") or "lake")
         remote = self.spark_remote or os.environ.get("FOLDHOUSE_SPARK_REMOTE")
-        if remote:
-            return Lake(open_local_catalog(path), lambda: connect_session(remote), run_id=self.run_id)
-        lake = Lake.local(path, master=self.spark_master)
-        lake.run_id = self.run_id or lake.run_id
-        return lake
+        start = (
+            functools.partial(connect_session, remote)
+            if remote
+            else functools.partial(local_session, self.spark_master)
+        )
+        return Lake(self._catalog(), start, run_id=self.run_id)
+
+    def _catalog(self) -> Catalog:
+        folder, name = self.path, self.catalog
+        if not folder and not name:  # an argument overrides both variables
+            folder, name = os.environ.get("FOLDHOUSE_LAKE", ""), os.environ.get("FOLDHOUSE_CATALOG", "")
+        if folder and name:
+            raise ConfigurationError(
+                f"the lake is given as the folder {folder} and as the catalog {name}; give one of them, or set one of "
+                "FOLDHOUSE_LAKE and FOLDHOUSE_CATALOG"
+            )
+        if name:
+            return open_catalog(name)
+        check_is_folder(folder)
+        return open_local_catalog(Path(folder or "lake"))
 
     def close(self) -> None:
         """Let go of the catalog, if it was opened; the Spark session stays for the next run of this process."""
@@ -57,7 +81,7 @@ def lake_resource(folder: LakeFolder | None = None) -> dg.ResourceDefinition:
         folder: which lake; by default what the environment names.
     """
 
-    @dg.resource(config_schema={}, description="A lake in a folder, and the Spark session that folds into it.")
+    @dg.resource(config_schema={}, description="The lake, and the Spark session that folds into it.")
     def lake(context: dg.InitResourceContext) -> Iterator[LakeFolder]:
         opened = replace(folder or LakeFolder(), run_id=context.run.run_id if context.run else None)
         try:

@@ -37,7 +37,7 @@ from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
 from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
-from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded
+from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded, settled
 from foldhouse.refresh.window.affected import as_frame, has_all_rows, keys_in_full, of_keys, of_state, of_window
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
@@ -323,6 +323,7 @@ def _evaluations(
 def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Refreshed:
     """Fold, commit and return the counts. A table with checks is committed to a branch, and published if they pass."""
     write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
+    work = replace(work, target=settled(workshop.catalog, work.target))
     table, is_rebuild = work.table, work.branch == REBUILD_BRANCH
     if not table.checks:
         folded, snapshot_id = _committed(workshop, work, started, work.branch)

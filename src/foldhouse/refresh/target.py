@@ -14,6 +14,7 @@ from pyiceberg.table.update import SetDefaultSpecUpdate, TableUpdate
 from foldhouse.errors import DefinitionChanged
 from foldhouse.heads.kinds import check_table
 from foldhouse.logic.compiled import Compiled
+from foldhouse.storage.assigned import assigned
 from foldhouse.storage.columns import continues, followed
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved, moved_to, partitioning, replacing
@@ -69,6 +70,16 @@ def load_for_rebuild(catalog: Catalog, compiled: Compiled, earlier: IcebergTable
     schema, spec = _shape(compiled)
     updates = replacing(target.iceberg, schema, spec)
     return Target(target.iceberg, Layout.of(evolved(target.iceberg, updates)), updates)
+
+
+def settled(catalog: Catalog, target: Target) -> Target:
+    """Return the table with the schema and the spec that its files need, under the ids that the catalog gave them.
+
+    Raises:
+        CommitConflict: another writer committed, or changed schema or partitioning, meanwhile.
+    """
+    iceberg, updates = assigned(catalog, target.iceberg, target.updates)
+    return target if updates is target.updates else Target(iceberg, Layout.of(evolved(iceberg, updates)), updates)
 
 
 def following(target: Target, compiled: Compiled, *, is_folded: bool) -> Target:

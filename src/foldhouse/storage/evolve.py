@@ -14,7 +14,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-_LAST_ADDED = -1  # in Iceberg's updates: the schema or spec that the same commit adds
+LAST_ADDED = -1  # in Iceberg's updates: the schema or spec that the same commit adds
 
 
 def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tuple[TableUpdate, ...]:
@@ -40,9 +40,9 @@ def replacing(iceberg: IcebergTable, schema: Schema, spec: PartitionSpec) -> tup
     spec_id = max(iceberg.specs()) + 1
     return (
         AddSchemaUpdate(schema_=numbered),
-        SetCurrentSchemaUpdate(schema_id=_LAST_ADDED),
+        SetCurrentSchemaUpdate(schema_id=LAST_ADDED),
         AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=spec_id)),
-        SetDefaultSpecUpdate(spec_id=_LAST_ADDED),
+        SetDefaultSpecUpdate(spec_id=LAST_ADDED),
     )
 
 
@@ -50,10 +50,27 @@ def moved_to(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
     """Return the updates that make a schema with the table's own field ids current; none if it already is."""
     if schema.as_struct() == iceberg.schema().as_struct():
         return ()
+    there = schema_id_of(iceberg, schema)
+    if there is not None:  # a server would not add it again, so it would not be the last one added
+        return (SetCurrentSchemaUpdate(schema_id=there),)
     numbered = Schema(
         *schema.fields, schema_id=max(iceberg.schemas()) + 1, identifier_field_ids=schema.identifier_field_ids
     )
-    return (AddSchemaUpdate(schema_=numbered), SetCurrentSchemaUpdate(schema_id=_LAST_ADDED))
+    return (AddSchemaUpdate(schema_=numbered), SetCurrentSchemaUpdate(schema_id=LAST_ADDED))
+
+
+def schema_id_of(iceberg: IcebergTable, schema: Schema) -> int | None:
+    """Return the id of a schema with these columns, field ids and identifier fields; `None` if the table has none."""
+    return next((number for number, one in iceberg.schemas().items() if _same_schema(one, schema)), None)
+
+
+def spec_id_of(iceberg: IcebergTable, spec: PartitionSpec) -> int | None:
+    """Return the id of a spec that partitions by the same fields under the same names; `None` if there is none."""
+    return next((number for number, one in iceberg.specs().items() if one.compatible_with(spec)), None)
+
+
+def _same_schema(one: Schema, other: Schema) -> bool:
+    return one.as_struct() == other.as_struct() and set(one.identifier_field_ids) == set(other.identifier_field_ids)
 
 
 def evolved(iceberg: IcebergTable, updates: tuple[TableUpdate, ...]) -> IcebergTable:

@@ -11,32 +11,27 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
-from pydantic import Field
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
-    AssertRefSnapshotId,
-    AssertTableUUID,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
-    TableRequirement,
-    TableUpdate,
     _apply_table_update,
 )
 
 from foldhouse.storage import history
 from foldhouse.storage.avro import ENTRY, LIST, plain_entries, plain_manifests
 from foldhouse.storage.clock import Stamped
+from foldhouse.storage.expiry_guard import guard, refs_of, restore_refs
 from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.places import is_its_own
+from foldhouse.storage.races import until_won
 from foldhouse.storage.removal import delete, plain, size_of
 from foldhouse.storage.swap import swap
 from foldhouse.values.metadata_names import THINNED
@@ -85,21 +80,6 @@ def _(update: _Removed, base_metadata: TableMetadata, context: Any) -> TableMeta
     )
 
 
-class _RefsUnmoved(AssertTableUUID):
-    """Requires this table with exactly these tags and branches, because removing a snapshot removes its tags.
-
-    Iceberg has no such requirement; a catalog in another process checks only the uuid.
-    """
-
-    # Excluded from the JSON, so that a catalog server receives a plain assertion of the uuid.
-    refs: dict[str, int] = Field(exclude=True)
-
-    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
-        super().validate(base_metadata)
-        if base_metadata is not None and _refs(base_metadata) != self.refs:
-            raise CommitFailedException("Requirement failed: a tag or branch was set, moved or dropped meanwhile")
-
-
 def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
     """Commit an expiry if head, tags and branches are still those in `iceberg`. No file is deleted.
 
@@ -107,10 +87,8 @@ def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
         CommitConflict: another writer committed, or set a tag or branch, first; nothing was removed.
     """
     metadata = iceberg.metadata
-    uuid: UUID = metadata.table_uuid
-    requirements: list[TableRequirement] = [_RefsUnmoved(uuid=uuid, refs=_refs(metadata))]
-    requirements += [AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in _refs(metadata).items()]
-    updates: list[TableUpdate] = [
+    requirements, updates = guard(iceberg)
+    updates += [
         SetSnapshotRefUpdate.model_validate({"ref-name": tag, "type": "tag", "snapshot-id": snapshot_id})
         for tag, snapshot_id in sorted(expiry.tags.items())
     ]
@@ -124,7 +102,7 @@ def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
     updates.append(Stamped(updates={}))
 
     def landed(now: IcebergTable) -> bool:
-        left, refs = {snapshot.snapshot_id for snapshot in now.snapshots()}, _refs(now.metadata)
+        left, refs = {snapshot.snapshot_id for snapshot in now.snapshots()}, refs_of(now.metadata)
         return (
             not left & expiry.removed
             and not expiry.dropped & set(refs)
@@ -133,10 +111,7 @@ def expire(catalog: Catalog, iceberg: IcebergTable, expiry: Expiry) -> None:
         )
 
     swap(catalog, iceberg, tuple(requirements), tuple(updates), landed, "the expiry of snapshots")
-
-
-def _refs(metadata: TableMetadata) -> dict[str, int]:
-    return {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    until_won(lambda: restore_refs(catalog, iceberg, expiry.removed))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from pyiceberg.types import (
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
+from foldhouse.storage.credentials import Credentials, separated
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
 from foldhouse.values.given import shown
@@ -161,7 +162,7 @@ def table_spec(schema: Schema, keys: Sequence[str], partition_by: str | None, bu
 class Layout:
     """The parts of a table that reading or writing one file needs; none of them grows with the table's history.
 
-    A layout is sent to Spark tasks, so everything in it is text.
+    A layout is sent to Spark tasks, so everything in it is text, and no text is a secret.
     """
 
     schema_json: str
@@ -169,18 +170,22 @@ class Layout:
     location: str
     properties: tuple[tuple[str, str], ...]
     io_properties: tuple[tuple[str, str], ...] = field(repr=False)
+    credentials: Credentials = field(default_factory=Credentials)
 
     @classmethod
     def of(cls, iceberg: IcebergTable, snapshot_id: int | None = None) -> Layout:
         """Return the layout of a table with the schema of a snapshot, or the current schema if that is unknown."""
         snapshot = snapshot_of(iceberg, snapshot_id)
         schema = iceberg.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
+        given = {name: str(value) for name, value in iceberg.io.properties.items()}
+        public, credentials = separated(iceberg.catalog.name, given)
         return cls(
             schema_json=(schema or iceberg.schema()).model_dump_json(),
             spec_json=iceberg.spec().model_dump_json(),
             location=iceberg.location(),
             properties=tuple(sorted(one for one in iceberg.properties.items() if one[0] not in _GROWING)),
-            io_properties=tuple(sorted((k, str(v)) for k, v in iceberg.io.properties.items())),
+            io_properties=tuple(sorted(public.items())),
+            credentials=credentials,
         )
 
     @classmethod
@@ -228,7 +233,7 @@ class Layout:
     @cached_property
     def io(self) -> FileIO:
         """The file system of the table, from the catalog's configuration."""
-        return load_file_io(dict(self.io_properties), self.location)
+        return load_file_io({**dict(self.io_properties), **self.credentials.values()}, self.location)
 
     @cached_property
     def places(self) -> LocationProvider:

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
 from sqlalchemy import URL, Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import CorruptCatalog, FoldhouseError, StorageError
 
@@ -93,7 +94,12 @@ def _can_be_read(uri: str) -> bool:
 
 def failure_of_catalog(name: str, failure: Exception) -> FoldhouseError:
     """Translate an error of SQLAlchemy or SQLite about a catalog into an error of foldhouse."""
-    said = str(getattr(failure, "orig", None) or failure)
+    said = " ".join(str(getattr(failure, "orig", None) or failure).split())
+    if not isinstance(getattr(failure, "orig", failure), sqlite3.Error | SQLAlchemyError | None):
+        return StorageError(
+            f"{name}: the catalog's database refused: {said}. Check that its server runs. A commit is whole or absent: "
+            "run it again; a commit that landed is not repeated"
+        )
     if any(text in said for text in _NOT_A_DATABASE):
         return CorruptCatalog(
             f"{name}: the catalog is damaged: {said}. Nothing was written; restore `catalog.db` from a backup, "

@@ -19,7 +19,7 @@ from foldhouse.errors import InvalidProperty
 from foldhouse.storage.history import HeadSince, heads, last_as_head, lineage, snapshot_of
 from foldhouse.values import keep as policy
 from foldhouse.values.keep import Keep
-from foldhouse.values.metadata_names import AUDIT_BRANCH, KEEP, POSITION_TAG, REBUILD_BRANCH
+from foldhouse.values.metadata_names import AUDIT_BRANCH, EXPIRY_TAG, KEEP, POSITION_TAG, REBUILD_BRANCH
 
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -106,7 +106,7 @@ def stays(iceberg: IcebergTable, keeping: Keeping) -> tuple[set[int], frozenset[
         name for name, ref in metadata.refs.items() if _has_gone_by(iceberg, name, ref, rules, keeping.now_ms)
     )
     refs = {name: ref for name, ref in metadata.refs.items() if name not in dropped}
-    found = {ref.snapshot_id for name, ref in refs.items() if not name.startswith(POSITION_TAG)}
+    found = {ref.snapshot_id for name, ref in refs.items() if not name.startswith((POSITION_TAG, EXPIRY_TAG))}
     main = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())]
     last = rules.last if keeping.last is None else keeping.last
     found |= {*main[:last], *young(metadata, rules, keeping)}
@@ -147,7 +147,7 @@ def _has_gone_by(iceberg: IcebergTable, name: str, ref: SnapshotRef, rules: Rule
 
     Never true for `main` and the other refs that foldhouse sets.
     """
-    if name in (MAIN_BRANCH, REBUILD_BRANCH) or name.startswith(POSITION_TAG):
+    if name in (MAIN_BRANCH, REBUILD_BRANCH) or name.startswith((POSITION_TAG, EXPIRY_TAG)):
         return False
     snapshot = snapshot_of(iceberg, ref.snapshot_id)
     if name == AUDIT_BRANCH:  # on another head than it was made on, it can never be published

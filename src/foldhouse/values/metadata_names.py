@@ -54,6 +54,8 @@ AUDIT_BRANCH = "foldhouse-audit"
 """The branch of a commit whose checks did not pass yet."""
 POSITION_TAG = "foldhouse.position."
 """The prefix of consumers' tags; the name of the consumer, which has processed the source up to the tag, follows."""
+EXPIRY_TAG = "foldhouse.expiry."
+"""The prefix of the tag by which a catalog server refuses an expiry that was planned before another one; a number."""
 
 FILE_SEAL = "foldhouse.file"
 """In the footer of a data file: the random half of its name, so that two files with like contents differ."""

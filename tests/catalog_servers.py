@@ -1,0 +1,207 @@
+"""Servers for tests, on 127.0.0.1 alone: Postgres, moto's S3, and the REST catalog of Iceberg's own project.
+
+    make servers        fetches what they need, from pins
+
+No test fetches anything. What is missing here makes a fixture skip, and the text says what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent / "servers"
+JARS = Path(__file__).parents[1] / ".servers" / "jars"
+SUMS = HERE / "jars.sha256"
+ACCESS_KEY, SECRET_KEY = "foldhouse-tests", "a-secret-that-no-text-may-contain"
+BUCKET = "warehouse"
+_PATIENCE_SECONDS = 60
+
+
+class Missing(Exception):
+    """A server that cannot be had here; the text says why."""
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+    return port
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """Run a Postgres with the user `fold`; the address is that of its database."""
+    if importlib.util.find_spec("psycopg2") is None:
+        raise Missing("psycopg2 is not installed; `make servers` installs it")
+    binaries = _binaries()
+    folder = Path(tempfile.mkdtemp(prefix="foldhouse-postgres-"))
+    as_other = []
+    if os.geteuid() == 0:  # Postgres refuses to run as root
+        try:
+            other = pwd.getpwnam("postgres")
+        except KeyError:
+            raise Missing("there is no user postgres, and Postgres does not run as root") from None
+        os.chown(folder, other.pw_uid, other.pw_gid)
+        as_other = ["setpriv", f"--reuid={other.pw_uid}", f"--regid={other.pw_gid}", "--clear-groups"]
+    port, data = free_port(), folder / "data"
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    control = [*as_other, str(binaries / "pg_ctl"), "-D", str(data), "-w", "-s"]
+    password = folder / "password"
+    password.write_text(SECRET_KEY)
+    password.chmod(0o644)
+    made = [str(binaries / "initdb"), "-D", str(data), "-A", "password", "-U", "fold", f"--pwfile={password}"]
+    try:
+        _run([*as_other, *made], folder)
+        _run([*control, "-o", options, "-l", str(folder / "log"), "start"], folder)
+        try:
+            yield f"postgresql+psycopg2://fold:{SECRET_KEY}@127.0.0.1:{port}/postgres"
+        finally:
+            _run([*control, "-m", "immediate", "stop"], folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binaries() -> Path:
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    found = next((one for one in places if (one / "initdb").is_file()), None)
+    on_path = shutil.which("initdb")
+    if found is None and on_path is not None:
+        found = Path(on_path).resolve().parent
+    if found is None:
+        raise Missing("Postgres is not installed; on Debian: apt-get install postgresql")
+    return found
+
+
+def _run(command: list[str], folder: Path) -> None:
+    # pg_ctl's server keeps the descriptors that it inherits, so nobody may wait for their end.
+    with (folder / "said").open("w+") as said:
+        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, check=False)
+        if done.returncode:
+            said.seek(0)
+            raise Missing(f"{Path(command[-1]).name or command[0]} failed: {said.read()[-500:]}")
+
+
+@contextmanager
+def s3() -> Iterator[dict[str, str]]:
+    """Run moto's S3 with one bucket; the properties are those of a catalog."""
+    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
+        raise Missing("moto is not installed; `make servers` installs it")
+    port = free_port()
+    command = [sys.executable, "-c", f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait(port, server)
+            given = {
+                "s3.endpoint": f"http://127.0.0.1:{port}",
+                "s3.access-key-id": ACCESS_KEY,
+                "s3.secret-access-key": SECRET_KEY,
+                "s3.region": "us-east-1",
+            }
+            _make_bucket(given)
+            yield given
+        finally:
+            server.terminate()
+
+
+def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < until and server.poll() is None:
+        with closing(socket.socket()) as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise Missing(f"moto's server did not start within {_PATIENCE_SECONDS} s")
+
+
+def _make_bucket(given: dict[str, str]) -> None:
+    from pyarrow.fs import S3FileSystem
+
+    store = S3FileSystem(
+        endpoint_override=given["s3.endpoint"],
+        access_key=ACCESS_KEY,
+        secret_key=SECRET_KEY,
+        region=given["s3.region"],
+        allow_bucket_creation=True,
+    )
+    store.create_dir(BUCKET)
+
+
+class RestServers:
+    """A Java process that starts REST catalogs, each on a port of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def start(self, **properties: str) -> str:
+        """Start a catalog with the properties of a JDBC catalog, with `_` for `-` and `__` for `.`; its address."""
+        given = {name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(f"{name}={value}" for name, value in given.items()) + "\n")
+        self._process.stdin.flush()
+        port = self._process.stdout.readline().strip()
+        assert port.isdigit(), "the REST server ended"
+        return f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def rest(folder: Path) -> Iterator[RestServers]:
+    """Run Iceberg's REST catalog server."""
+    javac = shutil.which("javac")
+    if javac is None:
+        raise Missing("there is no javac; the REST server of the tests needs a JDK")
+    _check_jars()
+    path = f"{folder}{os.pathsep}{JARS}/*"
+    done = subprocess.run([javac, "-cp", path, "-d", str(folder), str(HERE / "RestServer.java")], check=False)
+    if done.returncode:
+        raise Missing("the REST server of the tests could not be compiled")
+    with (folder / "rest.log").open("w") as log:
+        command = ["java", "-Xmx400m", "-cp", path, "RestServer"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield RestServers(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _check_jars() -> None:
+    wanted = dict(line.split()[::-1] for line in SUMS.read_text().splitlines())
+    if not JARS.is_dir():
+        raise Missing("the jars of Iceberg's REST server are not here; `make servers` fetches them")
+    held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in JARS.glob("*.jar")}
+    if held != wanted:
+        raise Missing(f"{JARS} does not hold the jars of tests/servers/jars.sha256; delete it, and run `make servers`")
+
+
+def fetch() -> None:
+    """Fetch the jars with Maven, and compare them with their pins."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SystemExit("Maven is not installed; on Debian: apt-get install maven")
+    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    subprocess.run([*command, f"-DoutputDirectory={JARS}"], check=True)
+    _check_jars()
+
+
+if __name__ == "__main__":
+    fetch()

@@ -1,0 +1,111 @@
+"""Lakes over every catalog that the contract covers; those of servers are skipped where a server cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import catalog_servers
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+import foldhouse as fh
+from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.configured import open_catalog
+
+LOCAL: dict[str, Callable[[Path], Catalog]] = {
+    "local": open_local_catalog,
+    "SqlCatalog in a file": lambda root: SqlCatalog("c", uri=f"sqlite:///{root}/c.db", warehouse=f"file://{root}/w"),
+    "SqlCatalog in memory": lambda root: SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{root}/w"),
+    "InMemoryCatalog": lambda root: InMemoryCatalog("c", warehouse=f"file://{root}/w"),
+}
+SERVED = ("Postgres and files", "Postgres and S3", "REST and files", "REST and S3")
+CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for name in SERVED)]
+
+
+class Servers:
+    """The servers that tests asked for; each is started once."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        self._running: dict[str, Any] = {}
+
+    def _started(self, name: str) -> Any:
+        if name not in self._running:
+            make = {
+                "postgres": catalog_servers.postgres,
+                "s3": catalog_servers.s3,
+                "rest": lambda: catalog_servers.rest(self._folder),
+            }[name]
+            try:
+                self._running[name] = self._stack.enter_context(make())
+            except catalog_servers.Missing as missing:
+                self._running[name] = missing
+        if isinstance(self._running[name], catalog_servers.Missing):
+            pytest.skip(str(self._running[name]))
+        return self._running[name]
+
+    def configuration(self, name: str, root: Path) -> dict[str, str]:
+        """The configuration of a new and empty catalog."""
+        is_rest, is_s3 = name.startswith("REST"), name.endswith("S3")
+        unique = f"t{uuid4().hex[:12]}"
+        warehouse = f"s3://{catalog_servers.BUCKET}/{unique}" if is_s3 else f"file://{root}/w"
+        store: dict[str, str] = self._started("s3") if is_s3 else {}
+        if not is_rest:
+            return {"uri": _database(self._started("postgres"), unique), "warehouse": warehouse, **store}
+        given = {"uri": f"jdbc:sqlite:{root}/rest.db", "warehouse": warehouse}
+        if is_s3:
+            given |= {
+                "io_impl": "org.apache.iceberg.aws.s3.S3FileIO",
+                "s3__endpoint": store["s3.endpoint"],
+                "s3__access_key_id": store["s3.access-key-id"],
+                "s3__secret_access_key": store["s3.secret-access-key"],
+                "s3__path_style_access": "true",
+                "client__region": store["s3.region"],
+            }
+        else:
+            given["io_impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
+        return {"type": "rest", "uri": self._started("rest").start(**given), **store}
+
+
+def _database(uri: str, name: str) -> str:
+    """Make a database, so that each catalog is new."""
+    from sqlalchemy import create_engine, text
+
+    engine = create_engine(uri, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return uri.rpartition("/")[0] + f"/{name}"
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, str]) -> None:
+    for key, value in given.items():
+        told = key.upper().replace(".", "__").replace("-", "_")
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__{told}", value)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(tmp_path_factory.mktemp("servers"), stack)
+
+
+@pytest.fixture(params=CATALOGS)
+def catalog(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    if request.param in LOCAL:
+        return LOCAL[request.param](tmp_path)
+    configure(monkeypatch, "c", request.getfixturevalue("servers").configuration(request.param, tmp_path))
+    return open_catalog("c")
+
+
+@pytest.fixture
+def lake(catalog: Catalog) -> Iterator[fh.Lake]:
+    opened = fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
+    yield opened
+    opened.close()

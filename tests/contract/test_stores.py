@@ -1,0 +1,106 @@
+"""Tables in a store, read and folded in Spark's tasks, with credentials that are sent nowhere."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import catalog_servers
+import pyarrow as pa
+import pytest
+from contract.conftest import Servers, configure
+
+import foldhouse as fh
+from foldhouse.storage.configured import open_catalog
+from foldhouse.storage.credentials import Credentials, separated
+from foldhouse.storage.schema import Layout
+
+SECRET = catalog_servers.SECRET_KEY
+# Its own process, so that the workers of its Spark have the configuration that a deployment gives them.
+_WORK = """
+import sys, logging, pyarrow as pa, foldhouse as fh
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import functions as F
+sent, plain = [], CloudPickleSerializer.dumps
+def dumps(self, value):
+    made = plain(self, value)
+    sent.append(made)
+    return made
+CloudPickleSerializer.dumps = dumps
+logging.basicConfig(level=logging.DEBUG, filename=sys.argv[1])
+events = fh.stream("c.events", schema={"key": "string", "n": "int"})
+totals = fh.table("c.totals", source=events, keys="key", buckets=2, rows=lambda one: one.where("n % 3 >= 0"),
+                  fold=fh.fold(n=fh.total("n"), rows=fh.count()))
+lake = fh.Lake.open("c", master="local[2]", in_process_rows=0)
+for batch in range(2):
+    keys = [str(n % 7) for n in range(1000)]
+    lake.append(events, pa.table({"key": keys, "n": pa.array(range(1000), pa.int32())}))
+    lake.refresh(totals)
+assert lake.verify(totals).wrong == 0
+rows = {row["key"]: row["n"] for row in lake.read(totals).collect()}
+assert rows == {str(k): 2 * sum(n for n in range(1000) if n % 7 == k) for k in range(7)}, rows
+assert len(sent) > 3, "the fold ran in tasks"
+secret = sys.argv[2].encode()
+assert not [one for one in sent if secret in one], "the secret was sent to a task"
+for name in lake.tables():
+    text = lake.load(name).metadata.model_dump_json()
+    assert sys.argv[2] not in text
+print("done")
+lake.spark.stop()
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["Postgres and S3", "REST and S3"])
+def test_spark_folds_and_reads_tables_in_s3_and_no_task_is_sent_the_secret(
+    servers: Servers, tmp_path: Path, name: str
+) -> None:
+    given = servers.configuration(name, tmp_path)
+    told = {f"PYICEBERG_CATALOG__C__{k.upper().replace('.', '__').replace('-', '_')}": v for k, v in given.items()}
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", _WORK, str(log), SECRET],
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.stdout.endswith("done\n"), done.stderr[-3000:]
+    assert SECRET not in done.stderr
+    assert SECRET not in log.read_text()
+
+
+def test_a_layout_is_pickled_without_its_credentials_and_finds_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", "s3.secret-access-key": SECRET}
+    configure(monkeypatch, "c", given)
+    lake = fh.Lake(open_catalog("c"), lambda: pytest.fail("no JVM is needed"))
+    events = fh.stream("c.events", schema={"n": "int"})
+    lake.append(events, pa.table({"n": pa.array([1], pa.int32())}))
+    layout = Layout.of(lake.load(events))
+    sent = pickle.dumps(layout)
+    assert SECRET.encode() not in sent
+    assert SECRET not in repr(layout)
+    assert pickle.loads(sent).io.properties["s3.secret-access-key"] == SECRET
+    assert pickle.loads(sent) == layout == Layout.of(lake.load(events))
+    lake.close()
+
+
+def test_another_process_takes_the_credentials_from_its_own_configuration_or_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = Credentials("c", ("s3.secret-access-key",), "a token of another process")
+    with pytest.raises(fh.StorageError, match=r"has no s3\.secret-access-key of catalog c.*not sent with tasks"):
+        elsewhere.values()
+    configure(monkeypatch, "c", {"s3.secret-access-key": SECRET, "uri": "sqlite:///nowhere.db"})
+    assert elsewhere.values() == {"s3.secret-access-key": SECRET}
+
+
+def test_the_address_of_a_catalog_is_not_sent_if_it_has_a_password() -> None:
+    given = {"uri": "postgresql://fold:pass-word@db/x", "warehouse": "s3://b", "s3.region": "eu"}
+    assert separated("c", given) == ({"warehouse": "s3://b", "s3.region": "eu"}, Credentials())
