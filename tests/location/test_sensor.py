@@ -175,11 +175,11 @@ def ranges(folder, held, cursor=None):
 def test_days_without_a_file_and_without_an_event_do_not_divide_a_range(folder):
     for day in (2, 3, 6, 9):
         folder.land(date(2024, 3, day), 1)
-    assert ranges(folder, held=[])[0] == [("2024-03-02..2024-03-09", "4", "0")]
+    assert ranges(folder, held=[])[0] == [("2024-03-02..2024-03-09", "4", "1")]
     # The file of the fifth was archived: a run over it would empty the day.
     assert ranges(folder, held=[date(2024, 3, 5)])[0] == [
-        ("2024-03-02..2024-03-03", "2", "0"),
-        ("2024-03-06..2024-03-09", "2", "0"),
+        ("2024-03-02..2024-03-03", "2", "1"),
+        ("2024-03-06..2024-03-09", "2", "1"),
     ]
 
 
@@ -192,7 +192,7 @@ def test_a_changed_day_comes_before_new_ones_and_takes_no_unchanged_day_along(fo
     folder.land(date(2024, 3, 6), 1)
     folder.land(date(2024, 3, 8), 1)
     assert ranges(folder, held=[], cursor=cursor)[0] == [
-        ("2024-03-02", "1", "1"),
-        ("2024-03-04", "1", "1"),
-        ("2024-03-06..2024-03-08", "2", "0"),
+        ("2024-03-02", "1", "2"),
+        ("2024-03-04", "1", "2"),
+        ("2024-03-06..2024-03-08", "2", "1"),
     ]

@@ -34,9 +34,13 @@ class LakeFolder:
         """The lake, always the same one."""
         return self._lake
 
+    def location(self) -> Path:
+        """The lake's folder."""
+        return Path(self.path or os.environ.get("FOLDHOUSE_LAKE") or "lake")
+
     @cached_property
     def _lake(self) -> Lake:
-        path = Path(self.path or os.environ.get("FOLDHOUSE_LAKE") or "lake")
+        path = self.location()
         remote = self.spark_remote or os.environ.get("FOLDHOUSE_SPARK_REMOTE")
         if remote:
             return Lake(open_local_catalog(path), lambda: connect_session(remote), run_id=self.run_id)
