@@ -12,7 +12,7 @@ PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
 
-.PHONY: help setup demo test laws check dev bench lock servers clean
+.PHONY: help setup demo test laws check browser dev bench lock servers clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
@@ -28,6 +28,7 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 	@failed=0; $(CHECKS) exit $$failed
 
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
+	@$(if $(CI),$(PLAYWRIGHT) || echo "== Playwright cannot be installed; tests/location/test_browser.py is skipped")
 	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 LAWS := laws/test_the_law.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
@@ -35,6 +36,10 @@ LAWS += integration/test_corruption.py
 
 laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)
 	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile $(addprefix tests/,$(LAWS))
+
+browser: setup  ## the Dagster page in a browser, clicked through (needs a Chromium; FOLDHOUSE_SCREENSHOTS=folder keeps pictures)
+	@$(PLAYWRIGHT)
+	@$(BIN)/python -m pytest -q tests/location/test_browser.py
 
 dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@mkdir -p "$(DAGSTER_HOME)"
@@ -48,6 +53,7 @@ lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) pyproject.toml --extra dagster --group dev --output-file requirements.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements-build.lock
 	$(COMPILE) --group servers --constraint requirements.lock --output-file requirements-servers.lock
+	$(COMPILE) --group browser --constraint requirements.lock --output-file requirements-browser.lock
 	@$(PYTHON) scripts/setup.py $(KEEP)
 
 servers: setup  ## fetch what the tests over Postgres, S3 and REST need: Python packages by hash, jars by Maven
@@ -58,6 +64,8 @@ clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagste
 	rm -rf .venv .setup.lock .servers build dist spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+PLAYWRIGHT = $(BIN)/python -m pip install --quiet --require-hashes --only-binary=:all: -r requirements-browser.lock
 
 define CHECKS
 for tool in "ruff check --quiet --output-format concise ." "ruff format --check --quiet --output-format concise ." "mypy" "lint-imports --no-logo"; do \

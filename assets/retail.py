@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from foldhouse.dagster import fold_asset, landing_asset
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, replaced
-from resources.landing import daily
+from resources.landing import landed_days
 
 FORMAT = CsvFormat(
     columns=(
@@ -109,5 +109,6 @@ best_sellers = fh.table(
 
 TABLES = (products, daily_revenue, customers, daily_products, best_sellers)
 
-landed = landing_asset(sales, sales_quarantine, FORMAT, partitions_def=daily)
-folded = [fold_asset(table, partitions_def=daily if table.partition_by else None) for table in TABLES]
+days = landed_days(FORMAT, sales)
+landed = landing_asset(sales, sales_quarantine, FORMAT, partitions_def=days)
+folded = [fold_asset(table, partitions_def=days if table.partition_by else None) for table in TABLES]

@@ -1,7 +1,9 @@
 """Commits: tables that are behind their sources are refreshed, whoever committed; off until it is switched on."""
 
-from foldhouse.dagster import commit_sensor
-from jobs.lag import TABLES
-from resources.landing import daily
+import dagster as dg
 
-commits = commit_sensor("commits", TABLES, partitions_def=daily)
+import assets
+from foldhouse.dagster import commit_sensor, days_by_table
+from jobs.lag import TABLES
+
+commits = commit_sensor("commits", TABLES, partitions_def=days_by_table(dg.load_assets_from_package_module(assets)))

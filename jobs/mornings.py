@@ -4,15 +4,17 @@ from datetime import timedelta
 
 import dagster as dg
 
+from foldhouse.dagster.queue import LIVE, PRIORITY
 from resources.landing import daily
 
 
-def each_morning(job_name: str, hour: int) -> dg.ScheduleDefinition:
+def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition = daily) -> dg.ScheduleDefinition:
     """Run a job on yesterday at a full hour, UTC; off until it is switched on.
 
     Args:
         job_name: a job over the days of this deployment; the schedule is named `<job_name>_daily`.
         hour: 0 to 23.
+        days: the days of the job.
     """
 
     @dg.schedule(
@@ -24,8 +26,8 @@ def each_morning(job_name: str, hour: int) -> dg.ScheduleDefinition:
     )
     def morning(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         yesterday = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
-        if not daily.has_partition_key(yesterday):
+        if not days.has_partition_key(yesterday):
             return dg.SkipReason(f"{yesterday} is not among the days of this deployment")
-        return dg.RunRequest(run_key=yesterday, partition_key=yesterday)
+        return dg.RunRequest(run_key=yesterday, partition_key=yesterday, tags={PRIORITY: LIVE})
 
     return morning

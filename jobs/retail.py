@@ -2,10 +2,9 @@
 
 import dagster as dg
 
-from assets.retail import FORMAT, sales
+from assets.retail import FORMAT, days, sales
 from foldhouse.dagster import landing_sensor
 from jobs.mornings import each_morning
-from resources.landing import daily
 
 retail = dg.define_asset_job(
     "retail",
@@ -15,7 +14,9 @@ retail = dg.define_asset_job(
 )
 
 
-retail_daily = each_morning("retail", hour=6)
+retail_daily = each_morning("retail", hour=6, days=days)
 """With or without a file; a file that comes later is for the sensor."""
 
-retail_landing = landing_sensor("retail_landing", job_name="retail", format=FORMAT, partitions_def=daily, stream=sales)
+retail_landing = landing_sensor(
+    "retail_landing", job_name="retail", format=FORMAT, partitions_def=days, stream=sales, reloads_page=True
+)

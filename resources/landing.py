@@ -7,8 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from foldhouse.dagster import found_days
 from foldhouse.errors import LandingError
 from foldhouse.landing import CsvFormat, Landing
+from foldhouse.values.definition import Stream
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,17 @@ def days() -> dg.DailyPartitionsDefinition:
     return dg.DailyPartitionsDefinition(
         start_date=first.isoformat(), end_date=end, end_offset=0 if end else 1, timezone="UTC"
     )
+
+
+def landed_days(format: CsvFormat, stream: Stream) -> dg.DailyPartitionsDefinition:
+    """The days of the files in $FOLDHOUSE_LANDING and of their stream.
+
+    They are `days()` if that variable is not set, or if $FOLDHOUSE_FIRST_DAY or $FOLDHOUSE_LAST_DAY says otherwise.
+    """
+    given = [os.environ.get(name) for name in ("FOLDHOUSE_FIRST_DAY", "FOLDHOUSE_LAST_DAY")]
+    if any(given) or not os.environ.get("FOLDHOUSE_LANDING"):
+        return days()
+    return found_days(LandingFolder(), format, stream=stream)
 
 
 def _day_of(variable: str) -> date | None:

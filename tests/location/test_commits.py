@@ -160,3 +160,31 @@ def test_a_run_of_a_paused_table_ends_well_and_says_why_nothing_was_folded(lake:
         with pytest.raises(dg.Failure, match=r"by ada: why.*2024-03-02"):
             run(opener, instance, (["daily"], "2024-03-01", "2024-03-02"))
     assert lake.count(sums) == lake.count(daily) == 1
+
+
+def test_tables_of_different_days_are_asked_for_in_runs_of_their_own(opener: Opened, lake: fh.Lake) -> None:
+    other = fh.table("f.other", source=events, keys="day", partition_by="day", fold=fh.fold(n=fh.count()))
+    whole_year = dg.DailyPartitionsDefinition("2024-01-01", end_date="2025-01-01", timezone="UTC")
+    sensor = commit_sensor("both", [daily, other, sums], partitions_def={"f.daily": DAYS, "f.other": whole_year})
+    assets = [
+        fold_asset(sums),
+        fold_asset(daily, partitions_def=DAYS),
+        fold_asset(other, partitions_def=whole_year),
+    ]
+    defs = dg.Definitions(assets=assets, sensors=[sensor], resources={"lake": object()})
+    land(lake, 4, 5)
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(
+            instance=instance,
+            resources={"lake": opener},
+            repository_def=defs.get_repository_def(),
+            sensor_name="both",
+        ) as context,
+    ):
+        requests = sensor.evaluate_tick(context).run_requests or []
+    found = {tuple(key.path[-1] for key in one.asset_selection or []): one.tags for one in requests}
+    assert set(found) == {("daily",), ("other",), ("sums",)}
+    for name in ("daily", "other"):
+        assert found[(name,)]["dagster/asset_partition_range_start"] == "2024-03-04"
+        assert found[(name,)]["dagster/priority"] == "1"

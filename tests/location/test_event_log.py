@@ -139,3 +139,13 @@ def test_after_a_wipe_it_writes_into_new_files(tmp_path, monkeypatch):
         ours.event_log_storage.wipe()
         again = run(ours)
         assert len(records(ours, again)["days"]) == 20
+
+
+def test_without_a_home_the_events_are_kept_in_a_temporary_folder(monkeypatch):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    log = EventLog()
+    folder = log._scratch.name
+    assert log.all_asset_keys() == []
+    assert os.path.isdir(folder)
+    log.dispose()
+    assert not os.path.exists(folder)

@@ -1,108 +1,35 @@
 """The Dagster page as `foldhouse dev` serves it, attacked as another page in the browser could attack it."""
 
-import http.client
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from tests.location.serving import Page, served
+
 ROOT = Path(__file__).parents[2]
-STARTS_WITHIN_SECONDS = 600
 LAUNCH = """mutation { launchRun(executionParams: {
   selector: {jobName: "maintenance", repositoryName: "__repository__", repositoryLocationName: "foldhouse"}
   runConfigData: {resources: {lake: {config: {path: "THEIRS", spark_remote: "sc://stranger.example:15002"}}}}
 }) { __typename } }"""
-LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError {
-  __typename ... on PythonError { message stack } } } } } }"""
-RELOAD = "mutation { reloadWorkspace { __typename } }"
 RUNS = "{ runsOrError { ... on Runs { results { runId status } } } }"
-
-
-class Page:
-    def __init__(self, port: int, folder: Path) -> None:
-        self.port, self.folder, self.host = port, folder, f"127.0.0.1:{port}"
-        self.launch = LAUNCH.replace("THEIRS", str(folder / "theirs"))
-        self.own = {"Host": self.host, "Origin": f"http://{self.host}", "Sec-Fetch-Site": "same-origin"}
-
-    def ask(self, method: str, path: str, headers: dict[str, str], body: str | None = None) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=STARTS_WITHIN_SECONDS)
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        if body is not None:
-            connection.putheader("Content-Length", str(len(body.encode())))
-        connection.endheaders(body.encode() if body is not None else None)
-        answer = connection.getresponse()
-        said = answer.read().decode()
-        connection.close()
-        return answer.status, said
-
-    def graphql(self, query: str) -> dict:
-        headers = {**self.own, "Content-Type": "application/json"}
-        status, said = self.ask("POST", "/graphql", headers, json.dumps({"query": query}))
-        assert status == 200, said
-        return json.loads(said)["data"]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     (folder / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
-    opened = Page(free_port(), folder)
-    environment = {**os.environ, "DAGSTER_HOME": str(folder), "FOLDHOUSE_LAKE": str(folder / "lake")}
-    command = [sys.executable, "-c", "from foldhouse.cli import main; main()", "dev", "--port", str(opened.port)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-    try:
-        wait_for_page(opened, process)
+    environment = {"DAGSTER_HOME": str(folder), "FOLDHOUSE_LAKE": str(folder / "lake")}
+    with served(ROOT, folder, environment) as opened:
         yield opened
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(120)
     with pytest.raises(OSError, match="refused"):
         opened.ask("GET", "/server_info", {"Host": opened.host})
 
 
-def wait_for_page(opened: Page, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + STARTS_WITHIN_SECONDS
-    while True:
-        assert process.poll() is None, (opened.folder / "log").read_text()
-        assert time.monotonic() < until, (opened.folder / "log").read_text()
-        try:
-            if opened.ask("GET", "/server_info", {"Host": opened.host})[0] == 200:
-                break
-        except OSError:
-            time.sleep(0.5)
-    wait_for_location(opened, until)
-
-
-def wait_for_location(opened: Page, until: float) -> None:
-    """Wait for the assets; Dagster gives up loading a location on a busy machine, as a person sees, and reloads."""
-    while True:
-        [entry] = opened.graphql(LOCATIONS)["workspaceOrError"]["locationEntries"]
-        loaded = entry["locationOrLoadError"] or {}
-        if entry["loadStatus"] == "LOADED" and loaded.get("__typename") == "RepositoryLocation":
-            return
-        assert time.monotonic() < until, f"{entry}\n{(opened.folder / 'log').read_text()}"
-        timed_out = any(word in str(loaded) for word in ("timed out", "Timeout", "Deadline", "DEADLINE", "Unreachable"))
-        assert not loaded or timed_out, f"{entry}\n{(opened.folder / 'log').read_text()}"
-        if timed_out:
-            opened.graphql(RELOAD)
-        time.sleep(1)
+def launch(page: Page) -> str:
+    return LAUNCH.replace("THEIRS", str(page.folder / "theirs"))
 
 
 def quoted(text: str) -> str:
@@ -112,7 +39,7 @@ def quoted(text: str) -> str:
 
 
 def attacks(page: Page) -> dict[str, tuple[str, str, dict[str, str], str | None]]:
-    mutation, body = quoted(page.launch), json.dumps({"query": page.launch})
+    mutation, body = quoted(launch(page)), json.dumps({"query": launch(page)})
     of_another_site = {"Host": page.host, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
     rebound = {"Host": f"evil.example:{page.port}", "Origin": f"http://evil.example:{page.port}"}
     kind = "Content-Type"
@@ -191,6 +118,6 @@ def test_the_page_itself_is_served_and_may_ask(page):
 
 
 def test_even_the_page_itself_cannot_name_another_lake_or_server(page):
-    said = page.graphql(page.launch)["launchRun"]["__typename"]
+    said = page.graphql(launch(page))["launchRun"]["__typename"]
     assert said == "RunConfigValidationInvalid"
     assert page.graphql(RUNS) == {"runsOrError": {"results": []}}

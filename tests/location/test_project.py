@@ -3,13 +3,14 @@
 import sys
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 import pytest
 
 import foldhouse as fh
 from foldhouse.cli.declared import _declared_in
-from foldhouse.dagster import definitions_of, fold_asset
+from foldhouse.dagster import definitions_of, fold_asset, stream_asset
 
 dated = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
 sums = fh.table("j.sums", source=dated, keys="key", fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")])
@@ -56,3 +57,25 @@ def test_the_package_of_a_project_is_named_in_its_pyproject(tmp_path, monkeypatc
         file.write_text(text)
         with pytest.raises(fh.FoldhouseError, match=wrong):
             _declared_in()
+
+
+def test_tables_of_different_days_have_a_job_for_each_set_of_days(package: types.ModuleType) -> None:
+    other = fh.stream("j.other", schema={"day": "date", "n": "long"}, partition_by="day")
+    months = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-05-01", timezone="UTC")
+    given = {
+        "dated_asset": stream_asset(dated, lambda day: dated_rows(day), partitions_def=DAYS),
+        "other_asset": stream_asset(other, lambda day: dated_rows(day), partitions_def=months),
+    }
+    package.__dict__.update(given, other=other)
+    repository = definitions_of(package).get_repository_def()
+    jobs = {job.name: job for job in repository.get_all_jobs() if job.name.startswith("project_of_tests")}
+    assert {
+        name: {key.to_user_string() for key in job.asset_layer.selected_asset_keys} for name, job in jobs.items()
+    } == {
+        "project_of_tests_dated": {"j/dated", "j/daily", "j/sums"},
+        "project_of_tests_other": {"j/other"},
+    }
+
+
+def dated_rows(day: Any) -> Any:
+    raise AssertionError(day)

@@ -175,11 +175,11 @@ def ranges(folder, held, cursor=None):
 def test_days_without_a_file_and_without_an_event_do_not_divide_a_range(folder):
     for day in (2, 3, 6, 9):
         folder.land(date(2024, 3, day), 1)
-    assert ranges(folder, held=[])[0] == [("2024-03-02..2024-03-09", "4", "0")]
+    assert ranges(folder, held=[])[0] == [("2024-03-02..2024-03-09", "4", "1")]
     # The file of the fifth was archived: a run over it would empty the day.
     assert ranges(folder, held=[date(2024, 3, 5)])[0] == [
-        ("2024-03-02..2024-03-03", "2", "0"),
-        ("2024-03-06..2024-03-09", "2", "0"),
+        ("2024-03-02..2024-03-03", "2", "1"),
+        ("2024-03-06..2024-03-09", "2", "1"),
     ]
 
 
@@ -192,7 +192,35 @@ def test_a_changed_day_comes_before_new_ones_and_takes_no_unchanged_day_along(fo
     folder.land(date(2024, 3, 6), 1)
     folder.land(date(2024, 3, 8), 1)
     assert ranges(folder, held=[], cursor=cursor)[0] == [
-        ("2024-03-02", "1", "1"),
-        ("2024-03-04", "1", "1"),
-        ("2024-03-06..2024-03-08", "2", "0"),
+        ("2024-03-02", "1", "2"),
+        ("2024-03-04", "1", "2"),
+        ("2024-03-06..2024-03-08", "2", "1"),
     ]
+
+
+def test_the_page_is_asked_to_load_again_once_for_days_it_may_not_know(folder, monkeypatch):
+    asked_page = []
+    monkeypatch.setattr("foldhouse.dagster.sensor.reload_page", lambda: asked_page.append(1))
+    following = landing_sensor("following", job_name="shop", format=FORMAT, partitions_def=DAILY, reloads_page=True)
+
+    def looked(cursor=None):
+        before = len(asked_page)
+        tick = tick_of(following, folder, cursor)
+        return tick.cursor or cursor, len(asked_page) - before, tick.skip_message
+
+    for day in days(2, 4):
+        folder.land(day, 1)
+    cursor, reloads, _ = looked()
+    assert reloads == 1  # the page may have loaded before the first file
+    folder.land(days(3, 3)[0], 1, 2)
+    cursor, reloads, _ = looked(cursor)
+    assert reloads == 0  # a corrected day is known
+    folder.land(date(2024, 7, 1), 1)
+    cursor, reloads, said = looked(cursor)
+    assert (reloads, said) == (
+        1,
+        "none of 4 files is new or changed, and the day 2024-07-01 with a file is no partition (yet)",
+    )
+    assert looked(cursor)[1] == 0  # not at each look
+    folder.land(days(5, 5)[0], 1)
+    assert looked(cursor)[1] == 1  # the day after all earlier ones

@@ -56,9 +56,35 @@ def test_a_range_run_folds_its_days_in_one_commit_and_reports_each_of_them():
     assert lake.calls == [("backfill shop.daily_orders", tuple(asked))]
     assert [one.partition for one in told] == [str(day) for day in asked]
     assert [value(one, "dagster/partition_row_count") for one in told] == [day.day for day in asked]
-    for name, expected in {"rows_written": 2, "rows_deleted": 1, "rows_read": 9, "files_read": 6}.items():
+    for name, expected in {"rows_written": 2, "rows_deleted": 1}.items():
         assert {value(one, name) for one in told} == {expected}
     assert [column.name for column in value(told[-1], "dagster/column_schema").columns] == ["day", "lines"]
+
+
+def test_the_numbers_of_a_day_are_its_own_and_those_of_the_commit_are_apart():
+    told = materializations(run(fold_asset(daily_orders, partitions_def=DAILY), FakeLake(), asked=days(4, 9)))
+    numbers = {name for one in told for name, found in one.metadata.items() if isinstance(found.value, int | float)}
+    assert numbers - {"committed"} == {"dagster/partition_row_count", "rows_written", "rows_deleted"}
+    for one in told:
+        commit = value(one, "commit")
+        assert (commit["rows"], commit["rows_written"], commit["rows_read"], commit["files_read"]) == (70, 100, 9, 6)
+
+
+def test_days_that_are_committed_in_parts_are_reported_while_the_run_goes_on():
+    asset = fold_asset(daily_orders, partitions_def=DAILY, days_per_commit=2)
+    seen = []
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        class Watched(FakeLake):
+            def backfill(self, table, partitions):
+                counts = instance.get_materialized_partitions(DAILY_ORDERS)
+                seen.append(sorted(counts))
+                return super().backfill(table, partitions)
+
+        told = materializations(run(asset, Watched(), instance, asked=days(3, 7)))
+    assert [len(found) for found in seen] == [0, 2, 4]
+    assert [one.partition for one in told] == [str(day) for day in days(3, 7)]  # and none of them twice
+    assert {one.tags["dagster/data_version"] for one in told} == {"23"}
 
 
 def test_a_run_of_one_day_folds_one_day():

@@ -65,12 +65,31 @@ telemetry:
   enabled: false
 nux:
   enabled: false
-# One run at a time: each starts a Spark session of its own.
+# At most two runs at a time, because each may start a Spark session. At most one of them is a run of a backfill, so
+# that new data never wait for a long backfill; of queued runs, the highest `dagster/priority` starts first.
+# Each table and stream has a pool of its name, and one run at a time writes it.
+# Dagster refuses a file with both `concurrency` and `run_queue`.
 concurrency:
   runs:
-    max_concurrent_runs: 1
+    max_concurrent_runs: 2
+    tag_concurrency_limits:
+      - key: dagster/backfill
+        limit: 1
+  pools:
+    default_limit: 1
+    granularity: run
+# A run whose process dies is started again, once; it finds what was committed and goes on from there. A run that fails
+# with an error is not, because the same days would fail again.
+run_retries:
+  enabled: true
+  max_retries: 1
+  retry_on_asset_or_op_failure: false
+# A run that does not start, or is not cancelled, in time is ended, so that its slot is free again.
 run_monitoring:
   enabled: true
+  start_timeout_seconds: 300
+  cancel_timeout_seconds: 180
+  max_runtime_seconds: 86400
 # Dagster's own SQLite files, written in batches: a run of a year's days has thousands of events.
 event_log_storage:
   module: foldhouse.dagster.event_log

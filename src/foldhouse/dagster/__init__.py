@@ -6,6 +6,7 @@ This is the only room of foldhouse that knows Dagster.
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
+from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.landing import landing_asset
@@ -15,14 +16,17 @@ from foldhouse.dagster.project import definitions_of
 from foldhouse.dagster.proofs import gapless_check, proof_check, reconcile_check
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.dagster.streams import stream_asset
+from foldhouse.dagster.subjects import days_by_table
 from foldhouse.dagster.tables import fold_asset
 
 __all__ = [
     "ForegroundRun",
     "LakeFolder",
     "commit_sensor",
+    "days_by_table",
     "definitions_of",
     "fold_asset",
+    "found_days",
     "gapless_check",
     "lag_check",
     "lag_sensor",

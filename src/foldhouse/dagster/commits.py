@@ -1,18 +1,22 @@
 """A sensor that follows commits: whoever commits to a source, the tables downstream are refreshed."""
 
 import hashlib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, timedelta
+from typing import Any
 
 import dagster as dg
 
 from foldhouse.calls.declared import after_sources
+from foldhouse.dagster.queue import LIVE, PRIORITY
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.results import SourceLag
 
+Days = Mapping[str, dg.DailyPartitionsDefinition]
+"""Table -> the days of its asset."""
 _UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -26,7 +30,7 @@ def commit_sensor(
     name: str,
     tables: Sequence[Table],
     *,
-    partitions_def: dg.DailyPartitionsDefinition | None = None,
+    partitions_def: dg.DailyPartitionsDefinition | Mapping[str, dg.DailyPartitionsDefinition] | None = None,
     every_seconds: int = 30,
     lake_resource_key: str = "lake",
 ) -> dg.SensorDefinition:
@@ -44,10 +48,12 @@ def commit_sensor(
     Args:
         name: the sensor's name.
         tables: the declarations; each has an asset made by `fold_asset`.
-        partitions_def: the days of the assets of tables with `partition_by`; `None` if their assets have none.
+        partitions_def: the days of the assets of tables with `partition_by`; by table, if they differ, and then there
+            is a run for each; `None` if their assets have none.
         every_seconds: between two looks, at least.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
+    days = _days_by_table(tables, partitions_def)
 
     @dg.sensor(
         name=name,
@@ -64,16 +70,38 @@ def commit_sensor(
             return dg.SensorResult(skip_reason=f"the run {unfinished[0].run_id} that it asked for is not done")
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         lake = opener.open()
-        late = _behind(lake, tables, has_days=partitions_def is not None)
+        late = _behind(lake, tables, days)
         if not late:
             return dg.SensorResult(skip_reason=f"none of {len(tables)} tables is behind its sources")
-        days = [] if partitions_def is None else _days_of(lake, late, partitions_def)
-        return dg.SensorResult(run_requests=list(_requests(late, _state(lake, late), days)))
+        requests = [
+            request
+            for own, group in _by_days(late, days)
+            for request in _requests(group, _state(lake, group), _days_of(lake, group, own) if own else [])
+        ]
+        return dg.SensorResult(run_requests=requests)
 
     return look
 
 
-def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Table]:
+def _days_by_table(tables: Sequence[Table], given: Any) -> Days:
+    if isinstance(given, dg.DailyPartitionsDefinition):
+        return {table.name: given for table in tables if table.partition_by is not None}
+    return given or {}
+
+
+def _by_days(tables: Sequence[Table], days: Days) -> list[tuple[dg.DailyPartitionsDefinition | None, list[Table]]]:
+    """Divide tables by their days. All of one set of days, tables without days run in the same run."""
+    different = list(dict.fromkeys(repr(days[table.name]) for table in tables if table.name in days))
+    if len(different) < 2:
+        return [(next((days[table.name] for table in tables if table.name in days), None), list(tables))]
+    groups: dict[str, tuple[dg.DailyPartitionsDefinition | None, list[Table]]] = {}
+    for table in tables:
+        own = days.get(table.name)
+        groups.setdefault(repr(own), (own, []))[1].append(table)
+    return list(groups.values())
+
+
+def _behind(lake: Lake, tables: Sequence[Table], days: Days) -> list[Table]:
     """Return the tables that have something to fold: a commit of a source, new days, or all of it for a new table."""
     lags, names = lake.lags(), set(lake.tables())
     found: list[Table] = []
@@ -83,7 +111,8 @@ def _behind(lake: Lake, tables: Sequence[Table], *, has_days: bool) -> list[Tabl
         if table.name in paused:
             continue
         if lags.get(table.name):
-            is_late = any(_moves(one, paused) for one in lags[table.name]) or (has_days and bool(lake.new_days(table)))
+            has_new_days = table.name in days and bool(lake.new_days(table))
+            is_late = has_new_days or any(_moves(one, paused) for one in lags[table.name])
         else:  # never folded: it can be if each source has rows, or is folded by the same run
             late = {one.name for one in found}
             is_late = all(
@@ -138,7 +167,7 @@ def _state(lake: Lake, tables: Sequence[Table]) -> str:
 
 def _requests(tables: Sequence[Table], state: str, days: Sequence[list[str]]) -> Iterator[dg.RunRequest]:
     keys = [key_of(table.name) for table in tables]
-    tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:200]}
+    tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:200], PRIORITY: LIVE}
     if not days:
         yield dg.RunRequest(run_key=state, asset_selection=keys, tags=tags)
     for one in days:

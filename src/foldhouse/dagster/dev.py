@@ -11,6 +11,7 @@ from types import FrameType
 
 from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
 from foldhouse.dagster.foreground import home_of, instance_of
+from foldhouse.dagster.reload import PAGE
 from foldhouse.dagster.webserver import ALLOWED
 from foldhouse.errors import CannotStart, InvalidCall
 
@@ -42,7 +43,12 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
             "folder, or make a dagster.yaml; `foldhouse init` shows one"
         )
     _create_databases(home)
-    environment = {BATCH_SIZE: EVENTS_AT_ONCE, **os.environ, "DAGSTER_HOME": str(home)}
+    environment = {
+        BATCH_SIZE: EVENTS_AT_ONCE,
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        PAGE: f"http://127.0.0.1:{port}",
+    }
     if allow_hosts:
         environment[ALLOWED] = ",".join(allow_hosts)
     commands = {

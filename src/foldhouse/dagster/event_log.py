@@ -15,6 +15,7 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dagster as dg
@@ -40,14 +41,24 @@ class EventLog(SqliteEventLogStorage):
     """Dagster's `SqliteEventLogStorage` with files that stay open, for `event_log_storage` of `dagster.yaml`.
 
     Args:
-        base_dir: the folder of the files; by default the one that Dagster uses, in `$DAGSTER_HOME`.
+        base_dir: the folder of the files; by default the one that Dagster uses, in `$DAGSTER_HOME`; without a home, a
+            temporary one.
         inst_data: how Dagster made it.
     """
 
     def __init__(self, base_dir: str | None = None, inst_data: ConfigurableClassData | None = None) -> None:
         self._open: OrderedDict[tuple[int, str], Engine] = OrderedDict()
         self._columns: dict[str, bool] = {}
-        super().__init__(base_dir or os.path.join(os.environ["DAGSTER_HOME"], "history", "runs"), inst_data)
+        self._scratch: TemporaryDirectory[str] | None = None
+        super().__init__(base_dir or self._default_folder(), inst_data)
+
+    def _default_folder(self) -> str:
+        home = os.environ.get("DAGSTER_HOME")
+        if home:
+            return os.path.join(home, "history", "runs")
+        # `dg check defs` reads the dagster.yaml of its folder, and keeps no records.
+        self._scratch = TemporaryDirectory(prefix="foldhouse-events-")
+        return self._scratch.name
 
     @classmethod
     def config_type(cls) -> Any:
@@ -123,6 +134,8 @@ class EventLog(SqliteEventLogStorage):
         """Close the files."""
         self._close_all()
         super().dispose()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _close_all(self) -> None:
         with self._db_lock:

@@ -44,6 +44,15 @@ class LakeFolder:
         """The lake, always the same one."""
         return self._lake
 
+    def exists(self) -> bool:
+        """Whether opening it creates nothing: a configured catalog, or a folder with a lake in it."""
+        folder, name = self._given()
+        return bool(name) or (Path(folder or "lake") / "catalog.db").exists()
+
+    def again(self) -> "LakeFolder":
+        """Return the same resource, not opened yet."""
+        return replace(self)
+
     @cached_property
     def _lake(self) -> Lake:
         remote = self.spark_remote or os.environ.get("FOLDHOUSE_SPARK_REMOTE")
@@ -54,7 +63,8 @@ class LakeFolder:
         )
         return Lake(self._catalog(), start, run_id=self.run_id)
 
-    def _catalog(self) -> Catalog:
+    def _given(self) -> tuple[str, str]:
+        """Return the folder and the catalog as they are given; at most one of them is not empty."""
         folder, name = self.path, self.catalog
         if not folder and not name:  # an argument overrides both variables
             folder, name = os.environ.get("FOLDHOUSE_LAKE", ""), os.environ.get("FOLDHOUSE_CATALOG", "")
@@ -63,6 +73,10 @@ class LakeFolder:
                 f"the lake is given as the folder {folder} and as the catalog {name}; give one of them, or set one of "
                 "FOLDHOUSE_LAKE and FOLDHOUSE_CATALOG"
             )
+        return folder, name
+
+    def _catalog(self) -> Catalog:
+        folder, name = self._given()
         if name:
             return open_catalog(name)
         check_is_folder(folder)

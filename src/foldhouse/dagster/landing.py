@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
@@ -25,8 +26,6 @@ from foldhouse.values.definition import Stream
 
 CHECK = "every_day_landed"
 
-# Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
-_REPORTED_ALREADY = {"__source_asset_observation__": True}
 # Dagster starts the steps of a higher priority first, so the check comes after the tables.
 _LAST = {"dagster/priority": "-1000000"}
 _REASONS_SHOWN = 10
@@ -81,6 +80,7 @@ def landing_asset(
             name=f"{name}__land",
             out={"stream": dg.Out(dg.Nothing), "quarantine": dg.Out(dg.Nothing)},
             required_resource_keys={lake_resource_key, landing_resource_key},
+            pool=pool_of(stream.name),
         )
         def land(context: dg.AssetExecutionContext) -> Iterator[dg.Output]:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
@@ -88,14 +88,14 @@ def landing_asset(
             target = _Target(opener.open(), folder.open(format), stream, quarantine)
             refused: dict[date, str] = {}
             with reporting_days(context) as report:
-                for days in chunks(days_of(context), days_per_commit):
+                for days in report.parts(chunks(days_of(context), days_per_commit)):
                     refused |= _land(target, days, report)
                 if refused:
                     report.hand_over_nothing()
             for day, reason in refused.items():
                 context.log_event(dg.AssetObservation(key_of(stream.name), partition=str(day), description=reason))
             for output in ("stream", "quarantine"):
-                yield dg.Output(None, output, metadata=_REPORTED_ALREADY if refused else None)
+                yield dg.Output(None, output, metadata=report.output_metadata)
 
         @dg.op(
             name=f"{name}__{CHECK}",

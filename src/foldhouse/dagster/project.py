@@ -1,6 +1,6 @@
 """The definitions of a whole project, from the package that declares its tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,8 +13,10 @@ from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.maintenance import maintenance_job
 from foldhouse.dagster.operations import operation_jobs
 from foldhouse.dagster.proofs import gapless_check
+from foldhouse.dagster.queue import LIVE, PRIORITY
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import key_of
+from foldhouse.dagster.subjects import days_by_table, job_selections, specs_in
 from foldhouse.dagster.tables import fold_asset
 
 MAINTAINED = "0 4 * * *"
@@ -34,8 +36,9 @@ def definitions_of(
 
     It has every asset and asset check of the package's modules; an asset for every other declared table, which
     refreshes it as a whole; the lag of each table, as a check and a sensor, and the check `gapless`; a job over all
-    assets, named as the package is; a sensor `commits` that refreshes what is behind, whoever committed; and the
-    jobs `maintenance`, `rollback`, `rebuild` and `publish`. The sensor `commits` and all schedules are off until
+    assets, named as the package is, or a job for each set of days if there are several (`shop_orders`,
+    `shop_payments`, by their first streams); a sensor `commits` that refreshes what is behind, whoever committed; and
+    the jobs `maintenance`, `rollback`, `rebuild` and `publish`. The sensor `commits` and all schedules are off until
     they are switched on.
 
     Args:
@@ -53,56 +56,40 @@ def definitions_of(
         loaded = [*dg.load_assets_from_package_module(package), *assets]
         checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
         checks += [gapless_check(table) for table in tables]
-    known = set(_keys(loaded))
+    known = set(specs_in(loaded))
     loaded += [fold_asset(table) for table in tables if key_of(table.name) not in known]
-    job = dg.define_asset_job(
-        name, executor_def=dg.in_process_executor, description=f"Lands and folds everything that {name} declares."
-    )
     maintenance = maintenance_job()
     schedules = [dg.ScheduleDefinition("maintenance_daily", job=maintenance, cron_schedule=MAINTAINED)]
-    jobs: list[Any] = [job, maintenance, *operation_jobs(tables)]
+    jobs: list[Any] = [*_asset_jobs(name, loaded), maintenance, *operation_jobs(tables)]
     if schedule is not None:
-        unpartitioned = dg.AssetSelection.assets(*_without_partitions(loaded))
+        unpartitioned = dg.AssetSelection.assets(
+            *(key for key, spec in specs_in(loaded).items() if spec.partitions_def is None)
+        )
         refresh = dg.define_asset_job("refresh", selection=unpartitioned, executor_def=dg.in_process_executor)
         jobs.append(refresh)
-        schedules.append(dg.ScheduleDefinition("refresh_tables", job=refresh, cron_schedule=schedule))
+        schedules.append(
+            dg.ScheduleDefinition("refresh_tables", job=refresh, cron_schedule=schedule, tags={PRIORITY: LIVE})
+        )
     return dg.Definitions(
         assets=loaded,
         asset_checks=checks,
         jobs=jobs,
         schedules=schedules,
-        sensors=[lag_sensor("lag", tables), commit_sensor("commits", tables, partitions_def=_days(loaded))],
+        sensors=[lag_sensor("lag", tables), commit_sensor("commits", tables, partitions_def=days_by_table(loaded))],
         resources={"lake": lake_resource(lake), **(resources or {})},
         # One Spark session a run, also for runs of single assets from the page.
         executor=dg.in_process_executor,
     )
 
 
-def _days(assets: Iterable[Any]) -> dg.DailyPartitionsDefinition | None:
-    """Return the days of the project's assets; `None` if there are none, or if assets have different ones."""
-    found = {
-        repr(days): days
-        for one in assets
-        if isinstance(one, dg.AssetsDefinition)
-        for key in one.keys
-        if isinstance(days := one.get_asset_spec(key).partitions_def, dg.DailyPartitionsDefinition)
-    }
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _keys(assets: Iterable[Any]) -> Iterable[dg.AssetKey]:
-    for one in assets:
-        if isinstance(one, dg.AssetsDefinition):
-            yield from one.keys
-        elif isinstance(one, dg.AssetSpec):
-            yield one.key
-
-
-def _without_partitions(assets: Iterable[Any]) -> list[dg.AssetKey]:
-    return [
-        key
-        for one in assets
-        if isinstance(one, dg.AssetsDefinition)
-        for key in one.keys
-        if one.get_asset_spec(key).partitions_def is None
-    ]
+def _asset_jobs(name: str, assets: Sequence[Any]) -> Iterator[Any]:
+    """One job; or one for each set of days, because a run of Dagster cannot take assets of different days."""
+    selections = job_selections(name, assets)
+    for job, keys in selections.items():
+        declared = f"everything that {name} declares" if len(selections) == 1 else "the assets that have the same days"
+        yield dg.define_asset_job(
+            job,
+            selection=dg.AssetSelection.all() if len(selections) == 1 else dg.AssetSelection.assets(*keys),
+            executor_def=dg.in_process_executor,
+            description=f"Lands and folds {declared}.",
+        )

@@ -1,6 +1,6 @@
 """Reports committed days to Dagster, even if the run fails later, and to listeners in this process."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date
@@ -13,6 +13,9 @@ Metadata = Mapping[str, Any]
 
 OnPartition = Callable[[str, date | None], None]
 """Called with the name of a table or stream and a committed day of it; `None` for one that is not partitioned."""
+
+# Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
+_REPORTED_ALREADY = {"__source_asset_observation__": True}
 
 _listener: ContextVar[OnPartition | None] = ContextVar("on_partition", default=None)
 
@@ -35,8 +38,11 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
 class DayReport:
     """The days that a run has committed, by asset, with their metadata.
 
-    Dagster writes the materializations of a range run when its step ends well. So a committed day is kept here, handed
-    over as the metadata of its partition when the step ends well, and written at once when the step fails.
+    | a run that commits its days | they are on the page |
+    |---|---|
+    | together | when the step ends; Dagster writes them in one transaction |
+    | in several parts | after each part, while the run goes on |
+    | and fails | at once, so that what is committed is green |
     """
 
     def __init__(self, context: dg.AssetExecutionContext) -> None:
@@ -45,6 +51,15 @@ class DayReport:
         self._committed: dict[tuple[str, str], Metadata] = {}
         self._hands_over = True
 
+    def parts(self, parts: Iterable[list[date]]) -> Iterator[list[date]]:
+        """Yield parts of the run's days; of several, each is reported as soon as it is committed."""
+        several = list(parts)
+        for days in several:
+            yield days
+            if len(several) > 1:
+                self.hand_over_nothing()
+                self.write()
+
     def committed(self, name: str, day: date, metadata: Metadata) -> None:
         """Record that a day of a table or stream is committed."""
         self._committed[name, day.isoformat()] = metadata
@@ -52,8 +67,13 @@ class DayReport:
             tell(name, day)
 
     def hand_over_nothing(self) -> None:
-        """Report every committed day at the end, because Dagster would also report days that are not committed."""
+        """Report every committed day here, because Dagster would report all days of the run again, or too many."""
         self._hands_over = False
+
+    @property
+    def output_metadata(self) -> Metadata:
+        """The metadata of the step's output: Dagster reports no day of an output with `_REPORTED_ALREADY`."""
+        return {} if self._hands_over else _REPORTED_ALREADY
 
     def hand_over(self) -> None:
         """Let Dagster report the run's own days at the end of the step, and report other changed days here."""
@@ -67,12 +87,16 @@ class DayReport:
                 self._write(name, day, metadata)
 
     def write(self) -> None:
-        """Report every committed day now, because the step fails although these days are committed."""
-        for (name, day), metadata in self._committed.items():
+        """Report every committed day that is not reported yet."""
+        while self._committed:
+            (name, day), metadata = next(iter(self._committed.items()))
             self._write(name, day, metadata)
+            del self._committed[name, day]
 
     def _write(self, name: str, day: str, metadata: Metadata) -> None:
-        self._context.log_event(dg.AssetMaterialization(key_of(name), partition=day, metadata=metadata))
+        # Dagster compares data versions to tell which days downstream are out of date.
+        tags = {"dagster/data_version": metadata["snapshot_id"]} if "snapshot_id" in metadata else None
+        self._context.log_event(dg.AssetMaterialization(key_of(name), partition=day, metadata=metadata, tags=tags))
 
 
 @contextmanager

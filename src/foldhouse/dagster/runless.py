@@ -30,13 +30,12 @@ def reporter(folder: Path) -> Iterator[Callable[[Table, Refreshed], None]]:
     with instance_of(home) as instance:
 
         def report(table: Table, done: Refreshed) -> None:
-            metadata, key = commit_metadata_of(done), key_of(table.name)
+            key = key_of(table.name)
             if table.partition_by is None:
-                instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
-            for day, counts in done.partitions.items() if table.partition_by is not None else ():
-                of_day = {**metadata, **day_metadata_of(counts)}
+                instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=commit_metadata_of(done)))
+            for day in done.partitions if table.partition_by is not None else ():
                 instance.report_runless_asset_event(
-                    dg.AssetMaterialization(key, partition=day.isoformat(), metadata=of_day)
+                    dg.AssetMaterialization(key, partition=day.isoformat(), metadata=day_metadata_of(done, day))
                 )
 
         yield report

@@ -7,12 +7,17 @@ from datetime import date, timedelta
 
 import dagster as dg
 
+from foldhouse.dagster.found_days import beyond
+from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
+from foldhouse.dagster.reload import reload_page
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream
 
 Seen = dict[str, str]
 """Day -> fingerprint of its file when a run was asked for it: the sensor's cursor."""
+_OUTSIDE = "outside"
+"""The entry of the cursor with the days of files that are no partitions."""
 
 
 def landing_sensor(
@@ -22,6 +27,7 @@ def landing_sensor(
     format: CsvFormat,
     partitions_def: dg.DailyPartitionsDefinition,
     stream: Stream | None = None,
+    reloads_page: bool = False,
     every_seconds: int = 30,
     landing_resource_key: str = "landing",
     lake_resource_key: str = "lake",
@@ -35,7 +41,7 @@ def landing_sensor(
 
     What was consumed is known to the lake alone; the cursor only spares runs. A file that is gone is no correction, it
     may have been archived: its day stays as it is until somebody lands a file with the header alone, or runs the day by
-    hand. A day that is no partition yet is asked for when it is one. No file is opened.
+    hand. A day that is no partition yet is asked for when it is one; the tick names it until then. No file is opened.
 
     Args:
         name: the sensor's name.
@@ -44,6 +50,8 @@ def landing_sensor(
         partitions_def: the days that can be asked for.
         stream: the stream that the files land in. Days without a file and without an event in it, such as holidays, are
             then part of a range, so that a year is one run. Without it, each such day begins another run.
+        reloads_page: whether the page is asked to load the code location again when a file is for a day before or after
+            all days that were asked for; for partitions of `found_days`, which are found at loading.
         every_seconds: between two looks, at least.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`; used with `stream`.
@@ -62,13 +70,18 @@ def landing_sensor(
         found = {
             day.isoformat(): _short(fingerprint) for day, fingerprint in folder.open(format).fingerprints().items()
         }
+        outside = [day for day in found if not partitions_def.has_partition_key(day)]
+        if reloads_page:
+            if _is_news(seen, found, outside):
+                reload_page()
+            seen[_OUTSIDE] = ",".join(outside)
         changed = {
             day: found[day]
             for day in sorted(found)
             if found[day] != seen.get(day) and partitions_def.has_partition_key(day)
         }
         if not changed:
-            return dg.SensorResult(skip_reason=f"none of {len(found)} files is new or changed")
+            return dg.SensorResult(skip_reason=_nothing(found, outside), cursor=json.dumps(seen) if seen else None)
         corrected = [day for day in changed if day in seen]
         new = [day for day in changed if day not in seen]
         taken: set[str] | None = None
@@ -76,11 +89,25 @@ def landing_sensor(
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             taken = {*found, *(day.isoformat() for day in opener.open().days(stream))}
         # Dagster starts runs of a higher priority first: a correction does not wait behind a year of new files.
-        requests = [_request(days, changed, priority=1) for days in _ranges(corrected, taken)]
-        requests += [_request(days, changed, priority=0) for days in _ranges(new, taken)]
+        requests = [_request(days, changed, priority=CORRECTION) for days in _ranges(corrected, taken)]
+        requests += [_request(days, changed, priority=LIVE) for days in _ranges(new, taken)]
         return dg.SensorResult(run_requests=requests, cursor=json.dumps({**seen, **changed}))
 
     return look
+
+
+def _is_news(seen: Seen, found: Seen, outside: list[str]) -> bool:
+    """Whether there are files for days that the page may not know: since the last look, or beyond all earlier days."""
+    further = beyond((day for day in found if day not in seen), (day for day in seen if day != _OUTSIDE))
+    return bool(set(further) - set(outside)) or bool(set(outside) - set(seen.get(_OUTSIDE, "").split(",")))
+
+
+def _nothing(found: Seen, outside: list[str]) -> str:
+    said = f"none of {len(found)} files is new or changed"
+    if not outside:
+        return said
+    more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+    return f"{said}, and the day {outside[0]}{more} with a file is no partition (yet)"
 
 
 def _seen(cursor: str | None) -> Seen:
@@ -116,12 +143,12 @@ def _is_free(day: str, taken: set[str] | None) -> bool:
     return taken is not None and day not in taken
 
 
-def _request(days: list[str], fingerprints: Seen, *, priority: int) -> dg.RunRequest:
+def _request(days: list[str], fingerprints: Seen, *, priority: str) -> dg.RunRequest:
     first, last = days[0], days[-1]
     # Dagster starts one run per run key, so a changed file needs another key.
     state = _short("".join(fingerprints[day] for day in days))
     asked = first if first == last else f"{first}..{last}"
-    tags = {"foldhouse/files": str(len(days)), "foldhouse/days": asked, "dagster/priority": str(priority)}
+    tags = {"foldhouse/files": str(len(days)), "foldhouse/days": asked, PRIORITY: priority}
     if first == last:
         return dg.RunRequest(run_key=f"{first}:{state}", partition_key=first, tags=tags)
     whole = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}

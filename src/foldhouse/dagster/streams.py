@@ -13,6 +13,7 @@ import dagster as dg
 import pyarrow as pa
 
 from foldhouse.dagster.columns import schema_of_types
+from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener
@@ -48,7 +49,7 @@ def stream_asset(
         events: what is asked for a day's events.
         partitions_def: the days, in UTC.
         group: the asset's group, by default the namespace of the stream.
-        days_per_commit: how many days are read, and then committed together.
+        days_per_commit: how many days are read, and then committed together. Days turn green as they are committed.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
@@ -63,18 +64,19 @@ def stream_asset(
             specs=[spec_of(stream, partitions_def, group or group_of(stream.name))],
             backfill_policy=dg.BackfillPolicy.single_run(),
             required_resource_keys={lake_resource_key},
+            pool=pool_of(stream.name),
         )
         def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             lake = opener.open()
             with reporting_days(context) as report:
-                for days in chunks(days_of(context), days_per_commit):
+                for days in report.parts(chunks(days_of(context), days_per_commit)):
                     of_the_days = {day: events(day) for day in days}
                     commit = lake.replace(stream, pa.concat_tables(of_the_days.values()), partitions=days)
                     for day, given in of_the_days.items():
                         rows = {"dagster/partition_row_count": given.num_rows}
                         report.committed(stream.name, day, {**rows, **commit_metadata(commit, day)})
-            return dg.MaterializeResult(asset_key=key_of(stream.name))
+            return dg.MaterializeResult(asset_key=key_of(stream.name), metadata=report.output_metadata)
 
     return landed
 

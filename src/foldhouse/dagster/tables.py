@@ -1,6 +1,6 @@
 """A table value and one call: an asset that refreshes it, or backfills the days of a partitioned run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -8,6 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
+from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
@@ -70,6 +71,7 @@ def fold_asset(
             automation_condition=automation_condition,
             check_specs=specs_of(table),
             required_resource_keys={lake_resource_key},
+            pool=pool_of(table.name),
         )
         def folded(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
@@ -98,26 +100,39 @@ def _backfill(
 ) -> dg.MaterializeResult:
     asked = days_of(context)
     with reporting_days(context) as report:
-        for days in _chunks(asked, days_per_commit):
+        for days in report.parts(_chunks(asked, days_per_commit)):
             try:
                 refreshed = lake.backfill(table, days)
             except Paused as held:
                 _check_days_exist(lake, table, asked, held)
-                return _left_as_it_is(lake, table, held)
+                return _left_as_it_is(lake, table, held, report.output_metadata)
             for day in sorted({*days, *refreshed.partitions}):
-                metadata = {**commit_metadata_of(refreshed), **day_metadata_of(refreshed.partitions.get(day))}
+                metadata = day_metadata_of(refreshed, day)
                 if day == asked[-1]:  # the page takes it from the newest event
                     metadata |= _column_schema(lake, table)
                 report.committed(table.name, day, metadata)
-    return dg.MaterializeResult(data_version=_version(refreshed), check_results=_checked(lake, table, refreshed))
+    return dg.MaterializeResult(
+        metadata=report.output_metadata,
+        data_version=_version(refreshed),
+        check_results=_checked(lake, table, refreshed),
+    )
 
 
-def _left_as_it_is(lake: Lake, table: Table, held: Paused) -> dg.MaterializeResult:
-    """Return the outcome of a run on a paused table: nothing was folded, and nothing downstream becomes stale."""
+def _left_as_it_is(
+    lake: Lake, table: Table, held: Paused, besides: Mapping[str, Any] | None = None
+) -> dg.MaterializeResult:
+    """Return the outcome of a run on a paused table: nothing was folded, and nothing downstream becomes stale.
+
+    Args:
+        lake: of the table.
+        table: which is paused.
+        held: says since when and why.
+        besides: further metadata of the output.
+    """
     head = lake.head(table)
     results = results_of(table, lake.audit(table)) if table.checks and head is not None else []
     return dg.MaterializeResult(
-        metadata={"committed": False, "paused": str(held.pause)},
+        metadata={"committed": False, "paused": str(held.pause), **(besides or {})},
         data_version=None if head is None else dg.DataVersion(str(head.id)),
         check_results=results,
     )
@@ -170,31 +185,56 @@ def _sources(table: Table) -> str:
 
 
 def commit_metadata_of(refreshed: Refreshed) -> dict[str, Any]:
-    """Return the metadata of a commit. Ids are text, because a page that parses numbers as doubles would round them."""
+    """Return the metadata of a commit."""
     return {
         "dagster/row_count": refreshed.rows,
-        "committed": refreshed.committed,
-        "snapshot_id": str(refreshed.snapshot_id),
-        "position": {name: str(snapshot_id) for name, snapshot_id in refreshed.position.items()},
-        "rows_read": refreshed.rows_read,
-        "files_read": refreshed.files_read,
-        "rows_recomputed": refreshed.rows_recomputed,
+        **_identity(refreshed),
+        **_figures(refreshed),
         "rows_written": refreshed.rows_written,
         "rows_deleted": refreshed.rows_deleted,
-        "rows_carried": refreshed.rows_carried,
-        "null_key_rows": refreshed.null_key_rows,
-        "null_sequence_rows": refreshed.null_sequence_rows,
-        "seconds": round(refreshed.seconds, 3),
     }
 
 
-def day_metadata_of(counts: PartitionCounts | None) -> dict[str, Any]:
-    """Return the metadata of one day of a commit; the rest is that of the whole commit."""
-    counts = counts or PartitionCounts()
+def day_metadata_of(refreshed: Refreshed, day: date) -> dict[str, Any]:
+    """Return the metadata of one day of a commit. Its numbers are the day's, because the page plots each number by day.
+
+    The figures of the whole commit are one value, `commit`: thirty days of one commit would repeat them thirty times.
+    """
+    counts = refreshed.partitions.get(day) or PartitionCounts()
+    whole = {
+        "rows": refreshed.rows,
+        "rows_written": refreshed.rows_written,
+        "rows_deleted": refreshed.rows_deleted,
+        **_figures(refreshed),
+    }
     return {
         "dagster/partition_row_count": counts.rows,
         "rows_written": counts.rows_written,
         "rows_deleted": counts.rows_deleted,
+        **_identity(refreshed),
+        "commit": whole,
+    }
+
+
+def _identity(refreshed: Refreshed) -> dict[str, Any]:
+    """Return which commit it is. Ids are text, because a page that parses numbers as doubles would round them."""
+    return {
+        "committed": refreshed.committed,
+        "snapshot_id": str(refreshed.snapshot_id),
+        "position": {name: str(snapshot_id) for name, snapshot_id in refreshed.position.items()},
+    }
+
+
+def _figures(refreshed: Refreshed) -> dict[str, Any]:
+    """Return what is known of a commit as a whole only."""
+    return {
+        "rows_read": refreshed.rows_read,
+        "files_read": refreshed.files_read,
+        "rows_recomputed": refreshed.rows_recomputed,
+        "rows_carried": refreshed.rows_carried,
+        "null_key_rows": refreshed.null_key_rows,
+        "null_sequence_rows": refreshed.null_sequence_rows,
+        "seconds": round(refreshed.seconds, 3),
     }
 
 

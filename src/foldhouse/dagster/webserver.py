@@ -11,6 +11,7 @@ from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
 from foldhouse.dagster.guard import Guard
+from foldhouse.dagster.latest_days import show_latest_days
 
 ALLOWED = "FOLDHOUSE_ALLOW_HOSTS"
 
@@ -24,6 +25,7 @@ def main() -> None:
         # Starlette runs the first middleware first, so Dagster sees only accepted requests.
         return [Middleware(Guard, hosts=hosts), *unguarded(self)]
 
+    show_latest_days()
     DagsterWebserver.build_middleware = build_middleware  # type: ignore[method-assign]
     server.main()  # type: ignore[no-untyped-call]
 

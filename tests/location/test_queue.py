@@ -1,0 +1,57 @@
+"""The Dagster instance that foldhouse ships: two runs, one per table, one of a backfill, live runs first."""
+
+from datetime import datetime
+
+import dagster as dg
+import pytest
+
+from foldhouse.cli.template import FILES
+from foldhouse.dagster import fold_asset, landing_asset, stream_asset
+from foldhouse.dagster.foreground import instance_of
+from tests.conftest import ROOT
+from tests.location.fakes import DAILY, FORMAT, customers, daily_orders, orders, rejected
+
+SHIPPED = {"repository": (ROOT / "dagster.yaml").read_text(), "init": FILES["dagster.yaml"]}
+
+
+def test_a_new_project_has_the_instance_of_the_repository():
+    repository, init = (text.split("\n", 1)[1] for text in SHIPPED.values())
+    assert repository == init
+
+
+@pytest.mark.parametrize("shipped", SHIPPED)
+def test_an_instance_loads_it_and_says_what_it_says(shipped, tmp_path):
+    (tmp_path / "dagster.yaml").write_text(SHIPPED[shipped])
+    with instance_of(tmp_path) as instance:
+        assert not instance.telemetry_enabled
+        assert not instance.nux_enabled
+        queue = instance.get_concurrency_config()
+        assert queue.run_queue_config.max_concurrent_runs == 2
+        assert list(queue.run_queue_config.tag_concurrency_limits) == [{"key": "dagster/backfill", "limit": 1}]
+        assert (queue.pool_config.default_pool_limit, queue.pool_config.pool_granularity.value) == (1, "run")
+        assert (instance.run_retries_enabled, instance.run_retries_max_retries) == (True, 1)
+        assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert instance.run_monitoring_enabled
+        assert instance.run_monitoring_max_runtime_seconds == 86_400
+        assert type(instance.event_log_storage).__name__ == "EventLog"
+
+
+def test_each_table_and_stream_has_a_pool_of_its_name():
+    assets = [
+        fold_asset(customers),
+        fold_asset(daily_orders, partitions_def=DAILY),
+        stream_asset(orders, lambda day: None, partitions_def=DAILY),
+        landing_asset(orders, rejected, FORMAT, partitions_def=DAILY),
+    ]
+    pools = [sorted(one.node_def.pools) for one in assets]
+    assert pools == [["shop.customers"], ["shop.daily_orders"], ["shop.orders"], ["shop.orders"]]
+
+
+def test_a_schedule_of_a_project_has_the_priority_of_live_runs():
+    from definitions import defs
+
+    schedule = defs.resolve_schedule_def("retail_daily")
+    when = datetime.fromisoformat("2011-03-04T06:00:00+00:00")
+    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
+    [request] = schedule.evaluate_tick(context).run_requests
+    assert request.tags["dagster/priority"] == "1"
