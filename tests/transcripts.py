@@ -50,6 +50,11 @@ class Block:
     """Where its text begins and ends in the page."""
 
 
+def blocks(page: str) -> list[Block]:
+    """The blocks of a page, in its order."""
+    return [Block(one[1], one[2], one.span(2)) for one in _BLOCK.finditer(page)]
+
+
 def sections(page: str) -> dict[str, list[Block]]:
     """Heading of the second level -> the blocks below it, in the order of the page; before the first: ``."""
     found: dict[str, list[Block]] = {"": []}
@@ -60,9 +65,9 @@ def sections(page: str) -> dict[str, list[Block]]:
         if not any(first <= one.start() < last for first, last in fences)
     ]
     found |= {heading: [] for _, heading in headings}
-    for one in _BLOCK.finditer(page):
-        heading = next((name for at, name in reversed(headings) if at < one.start()), "")
-        found[heading].append(Block(one[1], one[2], one.span(2)))
+    for block in blocks(page):
+        heading = next((name for at, name in reversed(headings) if at < block.at[0]), "")
+        found[heading].append(block)
     return found
 
 
