@@ -1,25 +1,27 @@
 """Every error foldhouse raises.
 
-FoldhouseError
-├── DefinitionError          a declaration that cannot be folded
-│   └── DefinitionChanged    the stored table was folded under another declaration
-├── InvalidData              rows that do not fit the declaration; nothing was written
-├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
-├── UnknownTable             no such table, or it was never folded
-├── UnknownSnapshot          no such snapshot, time or tag
-├── SourceReplaced           a source was dropped and created again under its name
-├── ForeignCommit            another tool changed rows of a table
-├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
-├── ChecksFailed             a blocking check of a table fails; its rows were not published
-├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
-├── Unsupported              an Iceberg feature that foldhouse refuses by name
-├── CorruptFile              a file of the lake is missing, truncated or altered
-├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
-├── SparkLost                Spark's process or a worker of it died; running it again is safe
-└── LandingError             a landing folder or file
-    ├── UnreadableFile       a file that does not have its declared format
-    ├── TooManyBadLines      more lines are bad than the declared share
-    └── DaysNotLanded        some days of a run did not land; its other days did
+    FoldhouseError
+    ├── DefinitionError          a declaration that cannot be folded
+    │   └── DefinitionChanged    the stored table was folded under another declaration
+    ├── InvalidData              rows that do not fit the declaration; nothing was written
+    ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
+    ├── UnknownTable             no such table, or it was never folded
+    ├── UnknownSnapshot          no such snapshot, time or tag
+    ├── SourceReplaced           a source was dropped and created again under its name
+    ├── ForeignCommit            another tool changed rows of a table
+    ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
+    ├── ChecksFailed             a blocking check of a table fails; its rows were not published
+    ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
+    ├── Unsupported              an Iceberg feature that foldhouse refuses by name
+    ├── CorruptFile              a file of the lake is missing, truncated or altered
+    ├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
+    ├── SparkLost                Spark's process or a worker of it died; running it again is safe
+    └── LandingError             a landing folder or file
+        ├── UnreadableFile       a file that does not have its declared format
+        ├── TooManyBadLines      more lines are bad than the declared share
+        └── DaysNotLanded        some days of a run did not land; its other days did
+
+`docs/runbook.md` says what to do about each.
 """
 
 from __future__ import annotations
