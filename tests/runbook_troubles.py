@@ -345,6 +345,11 @@ def _small_files(place: Place) -> None:
     Clock(place.patch, datetime.now(UTC) + timedelta(days=3))  # for the commands
 
 
+@trouble("A person asks to be forgotten")
+def _forgotten(place: Place) -> None:
+    folded(place)
+
+
 @trouble("A table is read much more often than it is changed")
 def _copy_on_write(place: Place) -> None:
     folded(place)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from foldhouse.values.definition import Stream, Table, stream, table
     from foldhouse.values.fold import ColumnFold, Fold, fold
+    from foldhouse.values.forgotten import Forgotten, ForgottenTable
     from foldhouse.values.results import (
         Appended,
         Checked,
@@ -96,6 +97,8 @@ __all__ = [
     "Fold",
     "FoldhouseError",
     "ForeignCommit",
+    "Forgotten",
+    "ForgottenTable",
     "InvalidData",
     "InvalidProperty",
     "Lake",
@@ -153,6 +156,7 @@ _MODULES = (
     "values.fold",
     "values.checks",
     "values.definition",
+    "values.forgotten",
     "values.results",
     "values.tuning",
     "kernel.folds",

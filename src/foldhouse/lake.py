@@ -18,8 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
+from foldhouse.calls.declared import with_sources
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import CorruptFile, InvalidData, UnknownSnapshot, UnknownTable
+from foldhouse.forget.forget import forget, plan_of, planned
 from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled, compile_table
@@ -56,9 +58,10 @@ from foldhouse.upkeep.retention import Keeping, could_go
 from foldhouse.values.age import OlderThan, moment_before
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.forgotten import Forgotten
 from foldhouse.values.given import shown
 from foldhouse.values.keep import parse as parse_keep
-from foldhouse.values.metadata_names import COVERAGE, POSITION, RUN_ID
+from foldhouse.values.metadata_names import COVERAGE, FORGETTING, POSITION, RUN_ID
 from foldhouse.values.results import (
     Appended,
     Checked,
@@ -642,6 +645,51 @@ class Lake:
         return find_orphans(self.catalog, lambda: self.load(table), before, delete=delete)
 
     @told
+    def forget(
+        self,
+        stream: Source | str,
+        key: Mapping[str, Any],
+        *,
+        reason: str,
+        tables: Iterable[Table] = (),
+        alone: bool = False,
+        dry_run: bool = True,
+    ) -> Forgotten:
+        """Remove a subject's events from a stream, all tables downstream, their history and the files, for good.
+
+            lake.forget(payments, {"customer_id": 42}, reason="request 2024-117", tables=[balances], dry_run=False)
+
+        The stream's files are rewritten without the subject, and each table downstream is folded again from the
+        beginning. Then the history before is removed from all of them at once: snapshots, tags, branches and files.
+        Time travel begins at the forget afterwards. A reader, or a refresh of another process, that still uses an
+        older snapshot fails, because its files are gone.
+
+        Crash-safe: running it again finishes. `is_done` is true only if nothing of the subject was found afterwards;
+        else `remaining` says what is left. `outside` says what is not reached. The summaries of the commits have the
+        reason, the time and the number of events, not the key.
+
+        Args:
+            stream: a stream that foldhouse writes.
+            key: column -> value; the subject's events are those that have all of the values.
+            reason: stored with the commits; it must not contain the key. Give the number of a request.
+            tables: the declarations of all tables downstream; declared sources of these tables count too.
+            alone: whether nobody else writes to the lake now. Files of killed runs are then deleted at once; otherwise
+                only once they are an hour old, because they may belong to a running commit.
+            dry_run: only return the plan, and change nothing.
+
+        Raises:
+            InvalidData: the stream does not have a column of the key, or a value does not fit its type.
+            UnknownTable: a table downstream has no declaration among `tables`; nothing was changed.
+            DefinitionError, DefinitionChanged, SourceReplaced, ForeignCommit, Unsupported: the stream, or a table
+                downstream, could not be restated; nothing was changed.
+            ChecksFailed: a blocking check of a table fails without the subject; it is not done.
+            CommitConflict: other writers won every race; it is not done.
+        """
+        name = stream if isinstance(stream, str) else stream.name
+        work = planned(self._workshop, self.load, name, key, reason, with_sources(tables))
+        return plan_of(work) if dry_run else forget(work, alone=alone)
+
+    @told
     def mend_clock(self, table: Source | str) -> timedelta:
         """Move the times of a table that are ahead of this machine's clock back to now.
 
@@ -659,7 +707,7 @@ class Lake:
 
     @told
     def upkeep(self, table: Source | str) -> tuple[str, ...]:
-        """Return what a table needs: an overdue expiry, or a correction of times ahead of this machine's clock."""
+        """Return what a table needs: an overdue expiry, times ahead of the clock to correct, or a forget to end."""
         iceberg = self.load(table)
         found = []
         going = could_go(iceberg, clock_ms())
@@ -668,6 +716,8 @@ class Lake:
         ahead = timedelta(milliseconds=ahead_ms(iceberg.metadata))
         if ahead:
             found.append(f"its times are {ahead} ahead of this clock: foldhouse mend-clock")
+        if FORGETTING in iceberg.properties:
+            found.append("a forget has begun and is not done; run it again: foldhouse forget")
         return tuple(found)
 
     @told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,7 +12,7 @@ import foldhouse as fh
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.storage.files import read_piece
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.live import Piece, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 
 events = fh.stream(
@@ -68,5 +69,9 @@ def test_picked_rows_are_those_selected_from_the_whole_piece(lake: fh.Lake, seed
     for piece in pieces:
         whole = pl.from_arrow(read_piece(layout, piece, COLUMNS).select(COLUMNS))
         assert isinstance(whole, pl.DataFrame)
-        found = picked(layout, piece.file, columns, choices).of_piece(layout, piece)
-        assert found.equals(chosen(whole, choices).select(columns))
+        some = np.array(sorted(chance.sample(range(piece.file.rows), chance.randint(0, piece.file.rows))), np.int64)
+        for further in (None, some):
+            found, beside = picked(layout, piece.file, columns, choices, further)
+            assert found.of_piece(layout, piece).equals(chosen(whole, choices).select(columns))
+            together = pl.from_arrow(read_piece(layout, Piece(piece.file), columns).select(columns))
+            assert beside.rows.equals(together[[] if further is None else further])

@@ -1,8 +1,9 @@
-"""The routing tasks, called here: every row of the source in one blob, once, and no blob large."""
+"""The routing tasks, called here: every row of the source in one part, once, and no part large."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import date
 
 import polars as pl
@@ -12,9 +13,9 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.kernel.plan import WEIGHT, plan_of
-from foldhouse.refresh.bucket.fold import BUCKET
+from foldhouse.refresh.bucket.names import BUCKET
 from foldhouse.refresh.run.placement import Placement
-from foldhouse.refresh.run.routing import Reading, Route, blobs_of, read_task, route_task, rows_of_blob, split_among
+from foldhouse.refresh.run.routing import Part, Reading, Route, divided, parts_in, read_task, route_task, split_among
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import open_file, write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Piece
@@ -49,12 +50,12 @@ def some_events(rows: int, first: int) -> pa.Table:
     )
 
 
-def routed(route: Route, rows: pl.DataFrame) -> pa.Table:
-    return pa.Table.from_batches(blobs_of(route, rows))
+def routed(route: Route, rows: pl.DataFrame) -> list[Part]:
+    return [part for parts in divided(route, rows) for part in parts]
 
 
-def rows_in(blobs: pa.Table) -> pl.DataFrame:
-    return pl.concat([rows_of_blob(blob.as_buffer()) for blob in blobs["blob"]])
+def rows_in(parts: Iterable[Part]) -> pl.DataFrame:
+    return pl.concat([part.rows for part in parts])
 
 
 def signed(rows: int) -> pl.DataFrame:
@@ -63,17 +64,25 @@ def signed(rows: int) -> pl.DataFrame:
     return found.select("key", pl.col("word").alias("__a0"), pl.lit(1, pl.Int64).alias(WEIGHT))
 
 
-def test_every_row_is_in_one_blob_with_its_bucket(layouts: tuple[Layout, Layout]) -> None:
+def test_every_row_is_in_one_part_with_its_bucket(layouts: tuple[Layout, Layout]) -> None:
     route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, subgroups=2), fh.Tuning())
-    blobs = routed(route, signed(1000))
-    rows = rows_in(blobs)
+    parts = routed(route, signed(1000))
+    rows = rows_in(parts)
     assert Counter(rows["__a0"].to_list()) == Counter(f"word {n}" for n in range(1000))
     assert rows.filter(pl.col("key").is_null())[BUCKET].unique().to_list() == ["null"]
-    for one in blobs.to_pylist():
-        inside = rows_of_blob(pa.py_buffer(one["blob"]))
-        assert inside.height == one["count"]
-        assert {route.placement.group(bucket) for bucket in inside[BUCKET]} == {one["group"]}
-        assert one["task"] == route.placement.tasks[one["group"]]
+    for part in parts:
+        assert {route.placement.group(bucket) for bucket in part.rows[BUCKET]} == {part.group}
+
+
+def test_blobs_hold_the_parts_and_name_the_task_of_their_group(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0, 1, 0), 100, subgroups=2), fh.Tuning())
+    rows = signed(1000)
+    batches = list(route_task(route, rows.to_arrow().to_batches()))
+    for part, again in zip(routed(route, rows), parts_in(batches), strict=True):
+        assert (part.group, part.subgroup, part.is_recomputed) == (again.group, again.subgroup, again.is_recomputed)
+        assert part.rows.equals(again.rows)
+    described = pa.Table.from_batches(batches)
+    assert [route.placement.tasks[group] for group in described["group"].to_pylist()] == described["task"].to_pylist()
 
 
 def test_rows_of_other_buckets_are_left_out(layouts: tuple[Layout, Layout]) -> None:
@@ -84,18 +93,18 @@ def test_rows_of_other_buckets_are_left_out(layouts: tuple[Layout, Layout]) -> N
     assert rows.height == everything.filter(pl.col(BUCKET) == "[3]").height > 0
 
 
-def test_no_blob_is_larger_than_a_chunk(layouts: tuple[Layout, Layout]) -> None:
+def test_no_part_is_larger_than_a_chunk(layouts: tuple[Layout, Layout]) -> None:
     route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(chunk_bytes=10_000))
-    blobs = routed(route, signed(5000))
-    assert sum(blobs["count"].to_pylist()) == 5000
-    assert len(blobs) > 5
-    assert all(rows_of_blob(blob.as_buffer()).estimated_size() < 20_000 for blob in blobs["blob"])
+    parts = routed(route, signed(5000))
+    assert sum(part.rows.height for part in parts) == 5000
+    assert len(parts) > 5
+    assert all(part.rows.estimated_size() < 20_000 for part in parts)
 
 
 def test_batches_of_spark_are_put_together_up_to_a_chunk(layouts: tuple[Layout, Layout]) -> None:
     route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(chunk_rows=300))
     found = list(route_task(route, signed(1000).to_arrow().to_batches(max_chunksize=100)))
-    assert [sum(one["count"].to_pylist()) for one in found] == [300, 300, 300, 100]
+    assert [sum(part.rows.height for part in parts_in([one])) for one in found] == [300, 300, 300, 100]
 
 
 def pieces_of(layout: Layout) -> list[Piece]:
@@ -133,7 +142,7 @@ def test_however_pieces_are_shared_each_row_they_mean_is_read_once(layouts: tupl
     assert len(reading.splits) <= tasks
     route = Route(PLAN, target, Placement((5,), (0,), 100), fh.Tuning(chunk_rows=150))
     numbers = pa.record_batch({"id": pa.array(range(len(reading.splits)))})
-    rows = rows_in(pa.Table.from_batches(read_task(route, reading, [numbers])))
+    rows = rows_in(parts_in(read_task(route, reading, [numbers])))
     expected = [(f"word {n}", 1) for n in range(1000)]
     expected += [(f"word {1000 + n}", -1) for n in (*range(100), *range(900, 1000))]
     expected += [(f"word {2000 + n}", -1) for n in (0, 499, 500, 999) if n % 3 != 1]

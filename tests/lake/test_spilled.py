@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
+from foldhouse.refresh import refresh
 
 events = fh.stream(
     "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"
@@ -30,10 +31,10 @@ sums = fh.table(
 words = fh.table("s.words", source=events, buckets=3, fold=fh.fold(rows=fh.count(), last=fh.maximum("word")))
 
 
-@pytest.fixture
-def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+@pytest.fixture(params=[0, 20_000, 10**9], ids=["all on disk", "some on disk", "none on disk"])
+def folder(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Where windows are spilled to: all of them, in chunks of some 60 rows and pieces of 100."""
-    lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=60, spilled_piece_rows=100)
+    lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=60, spilled_piece_rows=100, unspilled_bytes=request.param)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -137,4 +138,42 @@ def test_a_file_of_one_row_group_is_decided_though_most_of_its_parts_are_empty(
     lake.refresh(newest)
     found = {row["key"]: row["n"] for row in lake.to_arrow(newest).to_pylist()}
     assert found == {n % 7: n for n in range(400)}
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("ids", [("id",), ("id", "part")])
+@pytest.mark.parametrize("repeated", [0, 0.02, 0.6])
+def test_of_events_that_come_again_the_last_delivery_counts(
+    lake: fh.Lake, folder: Path, ids: tuple[str, ...], repeated: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivered = fh.stream(
+        "s.delivered",
+        schema={"id": "long", "part": "string", "key": "long", "at": "long", "units": "long"},
+        keys="key",
+        event_id=list(ids),
+        sequence_by="at",
+    )
+    totals = fh.table("s.totals", source=delivered, buckets=3, fold=fh.fold(n=fh.count(), units=fh.total("units")))
+    chance, events, rows = random.Random(5), {}, []
+    for number in range(900):
+        known = rows and chance.random() < repeated
+        one = dict(chance.choice(rows)) if known else {"id": number, "part": chance.choice("ab")}
+        one |= {"key": chance.randrange(30), "at": chance.randrange(500), "units": chance.randrange(100)}
+        rows.append(one)
+    monkeypatch.setattr(refresh, "fold_on_spark", None)
+    monkeypatch.setattr(refresh, "fold_in_process", None)
+    for start in (0, 300, 600):
+        lake.append(delivered, pa.Table.from_pylist(rows[start : start + 300]))
+    lake.refresh(totals)
+    monkeypatch.undo()
+    for one in rows:
+        name = tuple(one[part] for part in ids)
+        order = (one["at"], *(one[name] for name in ("id", "part", "key", "units")))
+        if name not in events or events[name][0] < order:
+            events[name] = (order, one)
+    expected: dict[int, list[int]] = defaultdict(list)
+    for _, one in events.values():
+        expected[one["key"]].append(one["units"])
+    found = {row["key"]: (row["n"], row["units"]) for row in lake.to_arrow(totals).to_pylist()}
+    assert found == {key: (len(units), sum(units)) for key, units in expected.items()}
     assert not list(folder.iterdir())

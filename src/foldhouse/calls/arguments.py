@@ -112,6 +112,12 @@ def _mapping(what: str, value: Any) -> Any:
     return {text(f"{what} key", name): text(f"{what}[{shown(name)}]", one) for name, one in value.items()}
 
 
+def _tables(what: str, values: Any) -> Any:
+    if isinstance(values, str | bytes | Table) or not isinstance(values, Iterable):
+        raise _refused(DefinitionError, what, values, "a list of declarations made by foldhouse.table")
+    return [_table(what, one) for one in values]
+
+
 def _optional(what: str, value: Any) -> Any:
     return None if value is None else text(what, value)
 
@@ -122,6 +128,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Source | str": _source,
     "Iterable[date]": _days,
     "Iterable[str]": texts,
+    "Iterable[Table]": _tables,
     "AsOf": _moment,
     "OlderThan": _age,
     "timedelta": _span,

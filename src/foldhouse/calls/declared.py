@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from foldhouse.values.definition import Table
@@ -21,6 +21,16 @@ def tables_in(package: ModuleType) -> list[Table]:
             values += value if type(value) in (list, tuple) else [value]
     found = {id(value): value for value in values if isinstance(value, Table)}
     return sorted(found.values(), key=lambda table: table.name)
+
+
+def with_sources(tables: Iterable[Table]) -> dict[str, Table]:
+    """Return name -> table, of some tables and of those that they are folded from, directly or through others."""
+    found: dict[str, Table] = {}
+    left = list(tables)
+    for table in left:
+        found.setdefault(table.name, table)
+        left += [one for one in table.sources if isinstance(one, Table) and one.name not in found]
+    return found
 
 
 def after_sources(tables: Sequence[Table]) -> list[Table]:

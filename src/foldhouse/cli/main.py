@@ -39,6 +39,10 @@ SUBCOMMANDS = {
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),
+    "forget": (
+        "forget",
+        "Remove a subject's events from a stream, the tables downstream, their history and files.",
+    ),
     "mend-clock": ("upkeep", "Move commit times of a table that lie ahead of this machine's clock back to now."),
     "publish": ("upkeep", "Make what `foldhouse rebuild --no-publish` folded the head of its table."),
     "doctor": (

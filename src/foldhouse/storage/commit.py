@@ -55,6 +55,7 @@ class FileChanges:
         operation: the operation in the snapshot's summary.
         updates: changes of schema and partitioning in the same commit.
         properties: table properties to set in the same commit.
+        without_history: write all manifests again, so that none has an entry, with bounds, of a removed file.
     """
 
     added: Sequence[DataFile] = ()
@@ -62,6 +63,7 @@ class FileChanges:
     operation: Operation = Operation.OVERWRITE
     updates: tuple[TableUpdate, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    without_history: bool = False
 
 
 def _written(
@@ -78,7 +80,9 @@ def _written(
     """
     metadata = iceberg.metadata
     snapshot_id = metadata.new_snapshot_id()
-    manifests, removed = Manifests(iceberg, snapshot_id, head).of(changes.added, changes.removed)
+    of_head = Manifests(iceberg, snapshot_id, head)
+    write = of_head.without_history if changes.without_history else of_head.of
+    manifests, removed = write(changes.added, changes.removed)
     sequence_number = metadata.next_sequence_number()
     locations = places(iceberg)
     output = SealedFile(iceberg.io, lambda name: locations.new_metadata_location(f"snap-{snapshot_id}-0-{name}.avro"))

@@ -106,15 +106,38 @@ class Manifests:
         """
         rewritten = self._with(removed)
         gone = [e.data_file for one in rewritten for e in one.entries if e.data_file.file_path in removed]
-        if len(gone) < len(removed):
-            name = ".".join(self._iceberg.name())
-            raise CommitConflict(f"{name} no longer has {len(removed) - len(gone)} files that were to be replaced")
+        self._check_found(gone, removed)
         homeless = _adopted(rewritten, added)
         kept, merged = self._merged([one for one in self._listed if one not in {r.manifest for r in rewritten}])
         written = [*self._new(homeless)]
         for one in rewritten:
             written += self._again(one, removed)
         return [*written, *kept, *merged], gone
+
+    def without_history(
+        self, added: Sequence[DataFile], removed: frozenset[str]
+    ) -> tuple[list[ManifestFile], list[DataFile]]:
+        """Write every manifest of the head again; unlike those of `of`, none has an entry for a removed file.
+
+        The entry of a removed file has its path and the bounds of its columns.
+        """
+        by_kind: dict[_Kind, list[ManifestEntry]] = {}
+        gone = []
+        for one in self._listed:
+            for entry in live_entries(one.io, one.file):
+                if entry.data_file.file_path in removed:
+                    gone.append(entry.data_file)
+                else:
+                    by_kind.setdefault(_Kind(one.spec_id, one.file.content), []).append(_as_existing(entry))
+        self._check_found(gone, removed)
+        for file in added:
+            by_kind.setdefault(_kind_of(file), []).append(self._as_added(file))
+        return [manifest for kind, entries in by_kind.items() for manifest in self._write(kind, entries)], gone
+
+    def _check_found(self, gone: Sequence[DataFile], removed: frozenset[str]) -> None:
+        if len(gone) < len(removed):
+            name = ".".join(self._iceberg.name())
+            raise CommitConflict(f"{name} no longer has {len(removed) - len(gone)} files that were to be replaced")
 
     def _with(self, removed: frozenset[str]) -> list[_Rewritten]:
         """Return the manifests that some files are in; those in memory are asked first, and the others only if need be.

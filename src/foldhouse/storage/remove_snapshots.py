@@ -147,11 +147,15 @@ class Deleted:
         files: how many files were deleted.
         bytes: their size.
         outside: how many files were left because they are outside the table's location.
+        paths: the deleted files.
+        left: the files outside the table's location.
     """
 
     files: int = 0
     bytes: int = 0
     outside: int = 0
+    paths: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
@@ -183,9 +187,10 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     files = {path: size for one in manifests for path, size in _if_there(_files, io, one) if plain(path) not in live}
     sizes = {path: size_of(io, path) for path in lists}
     going = [*statistics.items(), *files.items(), *manifests.items(), *sizes.items()]
-    outside = sum(not is_its_own(after, path) for path, _ in going)
-    done = [size for path, size in going if delete(after, path)]
-    return Deleted(len(done), sum(done), outside)
+    outside = tuple(path for path, _ in going if not is_its_own(after, path))
+    done = [(path, size) for path, size in going if delete(after, path)]
+    paths = tuple(path for path, _ in done)
+    return Deleted(len(done), sum(size for _, size in done), len(outside), paths, outside)
 
 
 def live_files(io: FileIO, manifest: str) -> list[str]:

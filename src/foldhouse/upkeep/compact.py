@@ -30,12 +30,12 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
-from foldhouse.values.metadata_names import COMMIT, COVERAGE, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
+from foldhouse.values.metadata_names import COMMIT, COVERAGE, FORGOTTEN, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
 
 # A repeated summary must not contain what is true of only one commit.
-_OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, COMMIT)
+OF_ONE_RUN = (RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, COMMIT)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
     if kind_of(iceberg) != "table":
         return {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))}
     said = head_properties(iceberg)
-    return {name: value for name, value in said.items() if name not in _OF_ONE_RUN} | {RUN_ID: run_id}
+    return {name: value for name, value in said.items() if name not in OF_ONE_RUN} | {RUN_ID: run_id}
 
 
 def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: Tuning) -> Iterator[list[Slice]]:

@@ -119,6 +119,8 @@ class Tuning:
     to fold."""
     spilled_piece_rows: int = 1_000_000
     """Signed rows of a group that a thread of this process folds at once: all cores do so at the same time."""
+    unspilled_bytes: int = 384 * _MIB
+    """Divided rows of a large window that are kept in memory; further ones are kept in files of a temporary folder."""
     skew_factor: int = 4
     """The largest bucket may have so many times the rows of the average one without being prepared for: hash buckets
     are about equally large, and subgroups cost a hash of each key."""
@@ -162,6 +164,7 @@ _BOUNDS = {
     "always_small_rows": (0, _MOST),
     "pruning_keys": (0, _MOST),
     "decisive_bytes": (0, _MOST),
+    "unspilled_bytes": (0, _MOST),
 }
 """Field -> the least and the most; whole numbers from 1 on and shares from 0 to 1 where nothing is said."""
 

@@ -30,18 +30,15 @@ from foldhouse.kernel.combine import (
 )
 from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type, sequence_column
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
+from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, partition_of
 from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
-BUCKET = "__bucket"
 _GROUP = "__group"
-KEY_ONLY = "__key_only"
-NULL_KEY = "null"
-NULL_SEQUENCE = "null sequence"
 
 
 @dataclass(frozen=True)
@@ -98,36 +95,6 @@ class BucketJob:
     tuning: Tuning
     deleted_upto: tuple[Any, ...] | None = None
     is_full_recompute: bool = False
-
-
-def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `__bucket`: the row's Iceberg partition as JSON.
-
-    It is `NULL_KEY` or `NULL_SEQUENCE` if a key or a part of the sequence is null.
-    """
-    sequence = [pl.col(sequence_column(i)).is_null() for i in range(len(plan.sequence))]
-    is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
-    rows = rows.with_columns(
-        pl.any_horizontal(pl.col(key).is_null() for key in plan.key_names).alias("__has_null"),
-        (pl.any_horizontal(pl.lit(False), *sequence) & is_event).alias("__no_sequence"),
-    )
-    values: list[pl.Series] = []
-    for place, partition_field in enumerate(layout.spec.fields):
-        source = layout.schema.find_field(partition_field.source_id)
-        given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
-        transformed = pl.from_arrow(partition_field.transform.pyarrow_transform(source.field_type)(given))
-        assert isinstance(transformed, pl.Series)
-        # Iceberg stores a day as its number since 1970, and so does Polars physically
-        values.append(transformed.to_physical().cast(pl.String).alias(f"__p{place}"))
-    inside = pl.concat_str([pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")]) if values else pl.lit("[]")
-    unordered = pl.when(pl.col("__no_sequence")).then(pl.lit(NULL_SEQUENCE)).otherwise(inside)
-    bucket = pl.when(pl.col("__has_null")).then(pl.lit(NULL_KEY)).otherwise(unordered)
-    return rows.with_columns(bucket.alias(BUCKET)).drop("__has_null", "__no_sequence")
-
-
-def partition_of(bucket: str) -> Partition:
-    """Return the partition of a `__bucket` text; for rows that are left out, it has no values."""
-    return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
 
 
 def groups_of(

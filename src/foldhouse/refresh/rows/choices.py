@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.number_set import NumberSet
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import open_file
@@ -30,6 +32,12 @@ class Choice:
 
     columns: tuple[str, ...]
     keys: pl.DataFrame = field(repr=False)
+
+    @cached_property
+    def numbers(self) -> NumberSet | None:
+        """The wanted values as a set, if there is one column and it has whole numbers; made once for all files."""
+        one = self.keys[self.columns[0]] if len(self.columns) == 1 else None
+        return NumberSet(one) if one is not None and one.dtype.is_integer() else None
 
 
 Choices = tuple[Choice, ...]
@@ -59,16 +67,22 @@ class Picked:
         return self.rows if kept.all() else self.rows.filter(pl.Series(kept))
 
 
-def picked(layout: Layout, ref: FileRef, columns: Sequence[str], choices: Choices) -> Picked:
-    """Read the rows of a file that choices select.
+def picked(
+    layout: Layout, ref: FileRef, columns: Sequence[str], choices: Choices, further: np.ndarray | None = None
+) -> tuple[Picked, Picked]:
+    """Read the rows of a file that choices select, and further rows in the same pass.
 
-    The compared columns are read first. The other columns are read only from row groups with a selected row.
+    The compared columns are read first. The other columns are read only from row groups with such a row.
 
     Args:
         layout: of the source.
         ref: the file.
         columns: the columns to return.
         choices: one or more.
+        further: positions of further rows, ascending, each once.
+
+    Returns:
+        The selected rows, and the further rows.
     """
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
     file = open_file(layout, ref.path)
@@ -76,11 +90,18 @@ def picked(layout: Layout, ref: FileRef, columns: Sequence[str], choices: Choice
     keys = pl.from_arrow(file.read(layout, compared).select(compared))
     assert isinstance(keys, pl.DataFrame)
     positions = _selected(keys, choices)
+    further = positions[:0] if further is None else further
+    both = np.union1d(positions, further) if len(further) else positions
     if set(columns) <= set(compared):
-        return Picked(positions, keys[positions].select(columns))
-    rows = pl.from_arrow(file.read_at(layout, columns, positions)[0].select(list(columns)))
-    assert isinstance(rows, pl.DataFrame)
-    return Picked(positions, rows)
+        rows = keys[both].select(columns)
+    else:
+        found = pl.from_arrow(file.read_at(layout, columns, both)[0].select(list(columns)))
+        assert isinstance(found, pl.DataFrame)
+        rows = found
+    if not len(further):
+        return Picked(positions, rows), Picked(further, rows.clear())
+    chosen_rows, further_rows = (Picked(some, rows[np.searchsorted(both, some)]) for some in (positions, further))
+    return chosen_rows, further_rows
 
 
 def chosen(rows: pl.DataFrame, choices: Choices) -> pl.DataFrame:
@@ -96,12 +117,10 @@ def _selected(rows: pl.DataFrame, choices: Choices) -> np.ndarray:
 
 def _selected_by(rows: pl.DataFrame, choice: Choice) -> np.ndarray:
     """Return the places of the rows that one choice selects, ascending, each once."""
+    numbers, mine = choice.numbers, rows[choice.columns[0]]
+    if numbers is not None and mine.dtype == numbers.dtype and not mine.null_count():
+        return numbers.places_in(mine)
     keys = choice.keys.select(choice.columns)
-    if len(choice.columns) == 1:
-        mine, wanted = rows[choice.columns[0]], keys.to_series()
-        if mine.dtype == wanted.dtype and mine.dtype.is_integer() and not mine.null_count():
-            # One bit for each whole number between the least and the most, if there are not too many: no hash table.
-            return np.flatnonzero(np.isin(mine.to_numpy(), wanted.drop_nulls().to_numpy()))
     found = by_keys(rows.with_row_index(_ROW), keys, choice.columns, "semi", nulls_equal=True)[_ROW]
     return np.unique(found.to_numpy()).astype(np.int64)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -27,7 +28,7 @@ from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of, frame_of_arrow
-from foldhouse.storage.deleted import rows_of_piece
+from foldhouse.storage.deleted import rows_of_piece, selected_positions
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
@@ -100,6 +101,11 @@ class Logic:
         return {}
 
     @cached_property
+    def repeated(self) -> dict[int, tuple[Evaluation, Choice]]:
+        """Id of an evaluation -> it, and its events that come again; see `foldhouse.refresh.run.repeated`."""
+        return {}
+
+    @cached_property
     def _selected(self) -> dict[tuple[int, int], tuple[Evaluation, int, bool]]:
         """Id of an evaluation and place -> the evaluation, its selected rows, and whether they are in `_known`."""
         return {}
@@ -116,6 +122,29 @@ class Logic:
         """
         return {}
 
+    @cached_property
+    def _removed(self) -> dict[tuple[int, str], np.ndarray]:
+        """Place and path -> the positions of the rows that were removed from a file and are going to be read."""
+        return {}
+
+    @cached_property
+    def _read_beside(self) -> dict[tuple[int, str], Picked]:
+        """Place and path -> the removed rows of a file, which were read together with those that choices select."""
+        return {}
+
+    def expect(self, place: int, pieces: Sequence[Piece]) -> None:
+        """Announce pieces that are going to be read whole, so that their rows are read along with the picked ones.
+
+        Removed rows are spread over a file just as the selected ones are: reading them on their own decodes the same
+        parts of the file a second time.
+        """
+        by_path: dict[str, list[np.ndarray]] = {}
+        for piece in pieces:
+            if piece.only is not None and (positions := selected_positions(self.layouts[place], piece)) is not None:
+                by_path.setdefault(piece.file.path, []).append(positions)
+        for path, parts in by_path.items():
+            self._removed[place, path] = np.unique(np.concatenate(parts))
+
     def read(self, place: int, piece: Piece) -> pa.Table:
         """Return the needed columns of a piece; a piece of both the earlier and the present state is read once."""
         columns = list(self.compiled.needed[place])
@@ -124,12 +153,20 @@ class Logic:
             self._whole[weightless] = read_piece(self.layouts[place], piece, columns).select(columns)
         return self._whole[weightless]
 
+    def already_read(self, place: int, piece: Piece) -> pl.DataFrame | None:
+        """Return the needed columns of an expected piece if they were read along with picked rows."""
+        beside = self._read_beside.get((place, piece.file.path)) if piece.only is not None else None
+        return None if beside is None else beside.of_piece(self.layouts[place], piece)
+
     def pick(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
         """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""
-        layout, columns = self.layouts[place], list(self.compiled.needed[place])
-        label = (place, piece.file.path, choices)
+        layout, columns, path = self.layouts[place], list(self.compiled.needed[place]), piece.file.path
+        label = (place, path, choices)
         if label not in self._known:
-            self._known[label] = picked(layout, piece.file, columns, choices)
+            further = self._removed.get((place, path))
+            self._known[label], beside = picked(layout, piece.file, columns, choices, further)
+            if further is not None:
+                self._read_beside[place, path] = beside
         return self._known[label].of_piece(layout, piece)
 
 
@@ -256,11 +293,12 @@ def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices)
     pieces = admitted(logic, place, pieces, choices)
     if choices:
         return _with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
-    tables = in_threads(lambda piece: logic.read(place, piece), pieces)
+    known = {piece: found for piece in pieces if (found := logic.already_read(place, piece)) is not None}
+    tables = in_threads(lambda piece: logic.read(place, piece), [piece for piece in pieces if piece not in known])
     # One conversion for all files: each costs about as much as reading a small file.
     rows = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame()
     assert isinstance(rows, pl.DataFrame)
-    return _with_all_columns(logic, place, [rows] if tables else [])
+    return _with_all_columns(logic, place, [*known.values(), *([rows] if tables else [])])
 
 
 def _with_all_columns(logic: Logic, place: int, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -15,15 +15,8 @@ import polars as pl
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
-from foldhouse.refresh.bucket.fold import (
-    BUCKET,
-    KEY_ONLY,
-    BucketJob,
-    BucketResult,
-    fold_buckets,
-    groups_of,
-    with_bucket,
-)
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
 from foldhouse.storage.threads import in_threads
 

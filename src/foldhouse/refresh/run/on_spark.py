@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
@@ -20,20 +20,14 @@ from pyspark.sql import functions as F
 
 from foldhouse.kernel.combine import SIGNED, partial_sums
 from foldhouse.refresh.bucket.deletes import newest
-from foldhouse.refresh.bucket.fold import (
-    BUCKET,
-    KEY_ONLY,
-    BucketJob,
-    BucketResult,
-    fold_buckets,
-    groups_of,
-    partition_of,
-)
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, partition_of
+from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated_on_spark, plain_columns
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
-from foldhouse.refresh.run.routing import BLOBS, Reading, Route, read_task, route_task, rows_of_blob, split_among
+from foldhouse.refresh.run.routing import BLOBS, Part, Reading, Route, parts_in, read_task, route_task, split_among
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
@@ -81,8 +75,15 @@ def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int)
     return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
 
 
-def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> Reading:
-    """Divide the pieces of evaluations among routing tasks, for evaluations that `is_read_as_it_is`."""
+def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int, left_out: Choice | None = None) -> Reading:
+    """Divide the pieces of evaluations among routing tasks, for evaluations that `is_read_as_it_is`.
+
+    Args:
+        logic: of the table.
+        evaluations: without choices.
+        tasks: the largest number of tasks.
+        left_out: rows that are not read.
+    """
     compiled = logic.compiled
     pieces = [
         (without_bounds(piece), covers(compiled, one.coverage), one.weight)
@@ -91,8 +92,10 @@ def reading_of(logic: Logic, evaluations: Sequence[Evaluation], tasks: int) -> R
     ]
     signed = plain_columns(compiled)
     named = {name for column in signed for name in column.meta.root_names()}
+    named |= set() if left_out is None else set(left_out.columns)
     columns = tuple(name for name in compiled.inputs[0] if name in named)
-    return Reading(logic.layouts[0], columns, tuple(signed), split_among(pieces, tasks), logic.tuning.chunk_rows)
+    splits = split_among(pieces, tasks)
+    return Reading(logic.layouts[0], columns, tuple(signed), splits, logic.tuning.chunk_rows, left_out)
 
 
 def _routed(run: Run, route: Route, signed: Sequence[DataFrame], tasks: int) -> DataFrame:
@@ -139,53 +142,37 @@ def _tasks(run: Run) -> int:
 
 def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fold the groups of one task and yield its answers; see `fold_groups`."""
-    for results in fold_groups(job, piece_rows, batches):
+    for results in fold_groups(job, piece_rows, parts_in(batches)):
         yield answered(job, results)
 
 
-def fold_groups(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[BucketResult]]:
+def fold_groups(job: BucketJob, piece_rows: int, parts: Iterable[Part]) -> Iterator[list[BucketResult]]:
     """Fold groups of buckets one after another, and yield the results of each group.
 
     Args:
         job: the job of the table.
         piece_rows: how many signed rows are folded at once; see `Placement`.
-        batches: blobs, sorted by group and subgroup.
+        parts: sorted by group and subgroup.
     """
-    for _, members in itertools.groupby(_received(batches), key=lambda blob: blob.group):
+    for _, members in itertools.groupby(parts, key=lambda part: part.group):
         yield _together(_folded(job, piece_rows, members))
 
 
-@dataclass(frozen=True)
-class _Blob:
-    group: int
-    subgroup: int
-    is_recomputed: bool
-    count: int
-    content: pa.Buffer
-
-
-def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Blob]:
-    for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in ("group", "subgroup", "recomputed", "count")]
-        for number, (group, subgroup, is_recomputed, count) in enumerate(zip(*columns, strict=True)):
-            yield _Blob(group, subgroup, is_recomputed, count, batch.column("blob")[number].as_buffer())
-
-
-def _folded(job: BucketJob, piece_rows: int, blobs: Iterable[_Blob]) -> Iterator[BucketResult]:
+def _folded(job: BucketJob, piece_rows: int, parts: Iterable[Part]) -> Iterator[BucketResult]:
     """Fold one group: buckets with files at once, buckets without files in pieces of whole subgroups.
 
     Two pieces of a bucket with files could both rewrite the same file.
     """
     pending: list[tuple[bool, pl.DataFrame]] = []
     rows = 0
-    for _, members in itertools.groupby(blobs, key=lambda blob: blob.subgroup):
+    for _, members in itertools.groupby(parts, key=lambda part: part.subgroup):
         if rows >= piece_rows:
             yield from _fold(job, [(recomputed, _of(job, frame, has_files=False)) for recomputed, frame in pending])
             pending = [(recomputed, _of(job, frame, has_files=True)) for recomputed, frame in pending]
             rows = 0
-        for blob in members:
-            pending.append((blob.is_recomputed, rows_of_blob(blob.content)))
-            rows += blob.count
+        for part in members:
+            pending.append((part.is_recomputed, part.rows))
+            rows += part.rows.height
     yield from _fold(job, pending)
 
 

@@ -15,7 +15,8 @@ from pyiceberg.transforms import BucketTransform
 
 from foldhouse.kernel.canonical import canonical
 from foldhouse.kernel.plan import FoldPlan
-from foldhouse.refresh.bucket.fold import BucketJob, partition_of
+from foldhouse.refresh.bucket.fold import BucketJob
+from foldhouse.refresh.bucket.names import partition_of
 from foldhouse.storage.live import Partition
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
-from foldhouse.refresh.bucket.fold import BUCKET, KEY_ONLY, with_bucket
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
+from foldhouse.refresh.rows.choices import Choice, not_chosen
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.files import open_file
@@ -25,7 +26,7 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
-BLOBS = "task int, group int, subgroup int, recomputed boolean, count int, blob binary"
+BLOBS = "task int, group int, subgroup int, recomputed boolean, blob binary"
 """The columns that a routing task yields, as a Spark schema."""
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _GROUP, _SUBGROUP = "__group", "__subgroup"
@@ -50,6 +51,16 @@ class Route:
     tuning: Tuning
     buckets: frozenset[str] = frozenset()
     recomputed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Signed rows of one subgroup of a group of buckets, with their `__bucket`."""
+
+    group: int
+    subgroup: int
+    is_recomputed: bool
+    rows: pl.DataFrame = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class Reading:
         signed: keys, arguments and sequence for the kernel, as expressions over these columns.
         splits: task -> its splits.
         chunk_rows: the most rows that a task reads at once, unless one row group has more.
+        left_out: rows that are not read; `None` for none.
     """
 
     layout: Layout
@@ -93,31 +105,40 @@ class Reading:
     signed: tuple[pl.Expr, ...]
     splits: tuple[tuple[Split, ...], ...] = field(repr=False)
     chunk_rows: int
+    left_out: Choice | None = None
 
     def narrowed(self, names: Sequence[str]) -> Reading:
         """Return a reading of the same rows with only some of the computed columns."""
         signed = tuple(column for column in self.signed if column.meta.output_name() in names)
         needed = {name for column in signed for name in column.meta.root_names()}
+        needed |= set() if self.left_out is None else set(self.left_out.columns)
         return replace(self, columns=tuple(name for name in self.columns if name in needed), signed=signed)
 
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn signed rows that Spark computed into blobs."""
     for rows in _fewer(route, (_frame(table) for table in _gathered(route.tuning, batches))):
-        yield from blobs_of(route, rows)
+        for parts in divided(route, rows):
+            yield _blobs(route, parts)
 
 
 def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the splits of the tasks whose numbers are in the batches, and turn their signed rows into blobs."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            frames = (rows for split in reading.splits[number] for rows in rows_of_split(reading, split))
-            for rows in _fewer(route, frames):
-                yield from blobs_of(route, rows)
+            for parts in read_splits(route, reading, reading.splits[number]):
+                yield _blobs(route, parts)
 
 
-def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-    """Turn signed rows in any order, or partial sums of them, into blobs."""
+def read_splits(route: Route, reading: Reading, splits: Sequence[Split]) -> Iterator[list[Part]]:
+    """Read splits, and divide their signed rows among groups, a chunk of rows at a time."""
+    frames = (rows for split in splits for rows in rows_of_split(reading, split))
+    for rows in _fewer(route, frames):
+        yield from divided(route, rows)
+
+
+def divided(route: Route, rows: pl.DataFrame) -> Iterator[list[Part]]:
+    """Divide signed rows in any order, or partial sums of them, among groups, a chunk of rows at a time."""
     most_bytes = route.tuning.chunk_bytes
     size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
@@ -126,7 +147,7 @@ def blobs_of(route: Route, rows: pl.DataFrame) -> Iterator[pa.RecordBatch]:
         if route.buckets:
             found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
         if not found.is_empty():
-            yield _blobs(route, found)
+            yield _parts(route, found)
 
 
 def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
@@ -156,35 +177,49 @@ def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFram
         yield sums_together(route.plan, pending)
 
 
-def rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
-    """Read the rows of a blob, with their `__bucket`."""
-    with pa.ipc.open_stream(blob) as stream:
-        return _frame(stream.read_all())
-
-
 def _frame(table: pa.Table) -> pl.DataFrame:
     rows = pl.from_arrow(table)
     assert isinstance(rows, pl.DataFrame)
     return rows
 
 
-def _blobs(route: Route, rows: pl.DataFrame) -> pa.RecordBatch:
+def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
     names = rows[BUCKET].unique()
     groups = pl.Series([route.placement.group(name) for name in names], dtype=pl.Int32)
     group = pl.col(BUCKET).replace_strict(names, groups, return_dtype=pl.Int32)
     placed = rows.with_columns(group.alias(_GROUP), route.placement.subgroup(route.plan).alias(_SUBGROUP))
-    parts = placed.partition_by(_GROUP, _SUBGROUP, include_key=False, as_dict=True)
-    numbers = [group for group, _ in parts]
+    found = placed.partition_by(_GROUP, _SUBGROUP, include_key=False, as_dict=True)
+    return [Part(group, subgroup, route.recomputed, part) for (group, subgroup), part in found.items()]
+
+
+def _blobs(route: Route, parts: Sequence[Part]) -> pa.RecordBatch:
     return pa.record_batch(
         {
-            "task": pa.array([route.placement.tasks[number] for number in numbers], pa.int32()),
-            "group": pa.array(numbers, pa.int32()),
-            "subgroup": pa.array([subgroup for _, subgroup in parts], pa.int32()),
-            "recomputed": pa.array([route.recomputed] * len(parts), pa.bool_()),
-            "count": pa.array([part.height for part in parts.values()], pa.int32()),
-            "blob": pa.array([_blob(part) for part in parts.values()], pa.binary()),
+            "task": pa.array([route.placement.tasks[part.group] for part in parts], pa.int32()),
+            "group": pa.array([part.group for part in parts], pa.int32()),
+            "subgroup": pa.array([part.subgroup for part in parts], pa.int32()),
+            "recomputed": pa.array([part.is_recomputed for part in parts], pa.bool_()),
+            "blob": pa.array([_blob(part.rows) for part in parts], pa.binary()),
         }
     )
+
+
+def parts_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    """Read blobs one after another."""
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("group", "subgroup", "recomputed")]
+        for number, (group, subgroup, is_recomputed) in enumerate(zip(*columns, strict=True)):
+            yield Part(group, subgroup, is_recomputed, _rows_of_blob(batch.column("blob")[number].as_buffer()))
+
+
+def _rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
+    with pa.ipc.open_stream(blob) as stream:
+        return _frame(stream.read_all())
+
+
+def blob_of(route: Route, part: Part) -> pa.RecordBatch:
+    """Turn a part into a batch of one blob."""
+    return _blobs(route, [part])
 
 
 def _blob(rows: pl.DataFrame) -> bytes:
@@ -212,6 +247,8 @@ def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
     """Yield the signed rows of a split, some row groups at a time, always in the same order."""
     for table in _chunks(reading, split):
         rows = _frame(table)
+        if reading.left_out is not None:
+            rows = not_chosen(rows, (reading.left_out,))
         if split.wanted is not None:
             rows = rows.filter(split.wanted)
         yield rows.select(*reading.signed, pl.lit(split.weight, dtype=pl.Int64).alias(WEIGHT))

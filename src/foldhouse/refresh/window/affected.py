@@ -141,7 +141,7 @@ def keys_in_full(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFram
     if len(choices) != 1 or set(at) != set(plan.key_names) or not present[0].coverage.is_everything:
         return None
     columns = choices[0].columns
-    keys = choices[0].keys.select([pl.col(columns[at[name]]).alias(name) for name in plan.key_names]).unique()
+    keys = choices[0].keys.select([pl.col(columns[at[name]]).alias(name) for name in plan.key_names])
     types = [polars_type(kind) for _, kind in plan.keys]
     return keys if keys.dtypes == types and not any(one.null_count() for one in keys) else None
 
@@ -214,7 +214,7 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
     """Choose the rows of a tree that can meet a changed row of any source."""
     shape = logic.compiled.shape
     if _is_linear(logic, shape.root, deltas):
-        return _joining(logic, None, list(states.values()), changed_rows(logic, shape.root, deltas[shape.root]))
+        return _joining(logic, None, list(states.values()), deltas[shape.root])
     wanted: dict[int, list[Choice]] = {}
     for branch in shape.branches:
         if deltas[branch.place]:
@@ -223,8 +223,10 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
     ids, own = event_id_of(logic, shape.root), deltas[shape.root]
     if ids and own:
         wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, own, states, ids))
-    besides = changed_rows(logic, shape.root, own) if own and not ids else None
-    return _tree_choices(logic, wanted, list(states.values()), besides)
+    if ids:
+        return _tree_choices(logic, wanted, list(states.values()))
+    logic.expect(shape.root, own)
+    return _tree_choices(logic, wanted, list(states.values()), own)
 
 
 def _other_side(branch: Branch, keys: pl.DataFrame) -> Choice:
@@ -241,7 +243,7 @@ def _tree_choices(
     logic: Logic,
     wanted: Mapping[int, Sequence[Choice]],
     states: Sequence[States],
-    besides: pl.DataFrame | None = None,
+    besides: Sequence[Piece] = (),
 ) -> Choices:
     """Choose the rows of each source that can be in one output row with wanted rows of any source.
 
@@ -253,19 +255,19 @@ def _tree_choices(
         logic: the logic of the table; its shape is a tree.
         wanted: place -> choices of rows of that source.
         states: the states of the sources to look through.
-        besides: further wanted rows of the root.
+        besides: added and removed pieces of the root: their rows are wanted too.
     """
     shape = logic.compiled.shape
     reached = {place: list(found) for place, found in wanted.items()}
     for branch in reversed(shape.branches):
         if branch.place in reached:
-            keys = _values_in_files(logic, branch.place, states, branch.columns, tuple(reached[branch.place]))
+            keys = _values_in_files(logic, branch.place, states, branch.columns, _selecting(reached[branch.place]))
             reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
     return _joining(logic, _selecting(reached[shape.root]), states, besides)
 
 
 def _joining(
-    logic: Logic, chosen: tuple[Choice, ...] | None, states: Sequence[States], besides: pl.DataFrame | None = None
+    logic: Logic, chosen: tuple[Choice, ...] | None, states: Sequence[States], besides: Sequence[Piece] = ()
 ) -> Choices:
     """Choose the rows of a tree's branches that join rows of its root, in any of the states.
 
@@ -273,21 +275,22 @@ def _joining(
         logic: the logic of the table.
         chosen: choices of rows of the root; `None` if only `besides` counts.
         states: the states of the sources.
-        besides: rows of the root that count beside the chosen ones.
+        besides: added and removed pieces of the root, whose rows count beside the chosen ones.
     """
     shape = logic.compiled.shape
     found = {shape.root: chosen or ()}
     for parent in dict.fromkeys(branch.parent for branch in shape.branches):
         if parent not in found:
             continue
-        rows = besides
+        parts: list[pl.DataFrame] = []
         if parent != shape.root or chosen is not None:
             rows = _selected(logic, parent, [state[parent] for state in states], found[parent])
             if rows is None:
                 continue
-            if besides is not None and parent == shape.root:
-                rows = pl.concat([rows.select(logic.compiled.needed[parent]), besides])
-        assert rows is not None
+            parts.append(rows.select(logic.compiled.needed[parent]))
+        if besides and parent == shape.root:  # after the selected rows, which are read together with these
+            parts.append(changed_rows(logic, parent, besides))
+        rows = pl.concat(parts)
         for branch in (one for one in shape.branches if one.parent == parent):
             pairs = zip(branch.parent_columns, branch.columns, strict=True)
             values = rows.select([pl.col(ours).alias(theirs) for ours, theirs in pairs])
@@ -307,8 +310,17 @@ def _selected(
 
 
 def _selecting(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Leave out the choices that select no row, but not the last: no choice at all would select every row."""
-    return tuple(one for one in choices if not one.keys.is_empty()) or (choices[0],)
+    """Merge the choices of the same columns, and leave out those that select no row, but not the last of them.
+
+    No choice at all would select every row.
+    """
+    by_columns: dict[tuple[str, ...], list[pl.DataFrame]] = {}
+    for one in choices:
+        by_columns.setdefault(one.columns, []).append(one.keys.select(one.columns))
+    merged = [
+        Choice(columns, keys[0] if len(keys) == 1 else pl.concat(keys).unique()) for columns, keys in by_columns.items()
+    ]
+    return tuple(one for one in merged if not one.keys.is_empty()) or (merged[0],)
 
 
 def _changed(
@@ -356,7 +368,7 @@ def _values_in_files(
     layout = logic.layouts[place]
     pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
     files = list({piece.file.path: piece.file for piece in pieces}.values())
-    found = in_threads(lambda file: picked(layout, file, list(columns), choices).rows.unique(), files)
+    found = in_threads(lambda file: picked(layout, file, list(columns), choices)[0].rows.unique(), files)
     empty = pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})
     return pl.concat([empty, *found]).unique()
 

@@ -110,7 +110,7 @@ def pieces_with_keys(
         field = schema.find_field(origin.column)
         if origin.is_day or not _is_comparable(field.field_type):
             continue
-        wanted = sorted({_comparable(value) for value in values})
+        wanted = sorted(set(values) if type(values[0]) is int else {_comparable(value) for value in values})
         kept = [p for p in kept if _overlaps(_bounds(p.file, field.field_id, field.field_type), wanted)]
     return list(kept)
 

@@ -1,0 +1,94 @@
+"""The tables downstream of a stream, and the reasons for which a forget refuses one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from graphlib import TopologicalSorter
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
+
+from foldhouse.errors import UnknownTable, Unsupported
+from foldhouse.heads.head import last_head
+from foldhouse.refresh.refresh import plan
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.catalog import table_names
+from foldhouse.storage.places import places
+from foldhouse.storage.schema import kind_of
+from foldhouse.upkeep.orphans import find_orphans
+from foldhouse.values.definition import Table
+from foldhouse.values.metadata_names import POSITION
+from foldhouse.values.window import positions_from_json
+
+
+def downstream(catalog: Catalog, stream: IcebergTable) -> list[str]:
+    """Return the tables that were folded from a stream, directly or through others, each after its sources.
+
+    A table counts if any of its snapshots has a position in the stream: its history may have the events although its
+    head is folded from something else now.
+    """
+    tables = {name: one for name in table_names(catalog) if (one := _loaded(catalog, name)) and kind_of(one) == "table"}
+    sources = {name: _all_sources(one) for name, one in tables.items()}
+    uuids = {str(stream.metadata.table_uuid)}
+    found: list[str] = []
+    while more := [name for name, above in sources.items() if name not in found and above & uuids]:
+        found += more
+        uuids |= {str(tables[name].metadata.table_uuid) for name in more}
+    # Only heads give the order: an older snapshot may have been folded the other way round.
+    graph = {name: set(last_head(tables[name]).positions) & set(found) for name in sorted(found)}
+    return list(TopologicalSorter(graph).static_order())
+
+
+def _loaded(catalog: Catalog, name: str) -> IcebergTable | None:
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:  # dropped meanwhile
+        return None
+
+
+def _all_sources(iceberg: IcebergTable) -> set[str]:
+    """Return the uuids of all sources in the positions of any snapshot."""
+    return {uuid for one in iceberg.snapshots() for uuid in _sources(one)}
+
+
+def _sources(snapshot: Snapshot) -> set[str]:
+    text = snapshot.summary.additional_properties.get(POSITION) if snapshot.summary is not None else None
+    return {one.uuid for one in positions_from_json(text).values()} if text else set()
+
+
+def check_all(
+    workshop: Workshop,
+    load: Callable[[str], IcebergTable],
+    stream: str,
+    tables: list[str],
+    declared: Mapping[str, Table],
+) -> None:
+    """Refuse a forget that could not be finished, before anything is changed.
+
+    Raises:
+        UnknownTable: a table downstream has no declaration in this process.
+        Unsupported: files of a table may be used elsewhere, are shared with another table, or cannot be listed.
+        DefinitionChanged, SourceReplaced, ForeignCommit, UnknownSnapshot: as a refresh of the table would.
+    """
+    unknown = [name for name in tables if name not in declared]
+    if unknown:
+        raise UnknownTable(
+            f"{stream} has tables downstream that this process has no declaration of, so they cannot be folded again "
+            f"without the subject: {', '.join(unknown)}. Nothing was changed; give the declarations of all tables "
+            "downstream (--declared-in, or tables=[...]), or drop these tables with their files"
+        )
+    for name in (stream, *tables):
+        iceberg = load(name)
+        if iceberg.properties.get("gc.enabled", "true").lower() == "false":
+            raise Unsupported(
+                f"{name} has gc.enabled=false: its files may be used elsewhere, so none may be deleted. Nothing was "
+                "changed; set gc.enabled to true if no other table uses them"
+            )
+        places(iceberg)  # raises for a table outside of the warehouse, where nothing is deleted
+        # Nothing is this old: it only raises if the files cannot be listed, or may be another table's.
+        find_orphans(workshop.catalog, lambda: load(name), datetime.min.replace(tzinfo=UTC))  # noqa: B023
+    for name in tables:
+        plan(workshop, declared[name])

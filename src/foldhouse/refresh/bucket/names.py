@@ -1,0 +1,85 @@
+"""Names the bucket of each row: the text of its Iceberg partition."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import polars as pl
+
+from foldhouse.kernel.plan import FoldPlan, sequence_column
+from foldhouse.storage.live import Partition
+from foldhouse.storage.schema import Layout
+
+BUCKET = "__bucket"
+KEY_ONLY = "__key_only"
+NULL_KEY = "null"
+NULL_SEQUENCE = "null sequence"
+_ROWS_A_TEXT = 8
+"""Texts of all possible partitions are made first if there are so many times as many rows; else a text for each row."""
+
+
+def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the column `__bucket`: the row's Iceberg partition as JSON.
+
+    It is `NULL_KEY` or `NULL_SEQUENCE` if a key or a part of the sequence is null.
+    """
+    bucket = pl.lit(_partition_texts(_partition_values(layout, rows), rows.height))
+    parts = [sequence_column(i) for i in range(len(plan.sequence))]
+    if lacking := [name for name in parts if rows[name].null_count()]:
+        is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
+        is_unordered = pl.any_horizontal(pl.col(name).is_null() for name in lacking) & is_event
+        bucket = pl.when(is_unordered).then(pl.lit(NULL_SEQUENCE)).otherwise(bucket)
+    if lacking := [name for name in plan.key_names if rows[name].null_count()]:
+        has_null = pl.any_horizontal(pl.col(name).is_null() for name in lacking)
+        bucket = pl.when(has_null).then(pl.lit(NULL_KEY)).otherwise(bucket)
+    return rows.with_columns(bucket.alias(BUCKET))
+
+
+def partition_of(bucket: str) -> Partition:
+    """Return the partition of a `__bucket` text; for rows that are left out, it has no values."""
+    return Partition(() if bucket in (NULL_KEY, NULL_SEQUENCE) else tuple(json.loads(bucket)))
+
+
+def _partition_values(layout: Layout, rows: pl.DataFrame) -> list[pl.Series]:
+    """Return the values of each field of the partition spec; null where the source column is."""
+    values: list[pl.Series] = []
+    for one in layout.spec.fields:
+        source = layout.schema.find_field(one.source_id)
+        given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
+        transformed = pl.from_arrow(one.transform.pyarrow_transform(source.field_type)(given))
+        assert isinstance(transformed, pl.Series)
+        # Iceberg stores a day as its number since 1970, and so does Polars physically
+        values.append(transformed.to_physical())
+    return values
+
+
+def _partition_texts(values: Sequence[pl.Series], rows: int) -> pl.Series:
+    """Return the partition of each row as JSON; null if a value is."""
+    if not values:
+        return pl.repeat("[]", rows, eager=True)
+    if all(one.dtype.is_integer() for one in values):
+        ranges = [range(*_ends(one)) for one in values]
+        if math.prod(one.stop - one.start for one in ranges) * _ROWS_A_TEXT <= rows:
+            # A row's text is looked up by number: building a text for each row takes ten times as long.
+            texts = pl.Series([f"[{','.join(map(str, one))}]" for one in product(*ranges)])
+            return texts.gather(_numbers(values, ranges))
+    inside = pl.concat_str([one.cast(pl.String).alias(str(place)) for place, one in enumerate(values)], separator=",")
+    return pl.select(pl.concat_str([pl.lit("["), inside, pl.lit("]")])).to_series()
+
+
+def _ends(values: pl.Series) -> tuple[int, int]:
+    """Return the least value, and one more than the greatest."""
+    given = values.drop_nulls().to_numpy()
+    return (int(given.min()), int(given.max()) + 1) if len(given) else (0, 1)
+
+
+def _numbers(values: Sequence[pl.Series], ranges: Sequence[range]) -> pl.Series:
+    """Number the combinations of values as `itertools.product` orders them; null if a value is."""
+    numbers = pl.Series(np.zeros(len(values[0]), np.int64))
+    for one, inside in zip(values, ranges, strict=True):
+        numbers = numbers * len(inside) + (one.cast(pl.Int64) - inside.start)
+    return numbers
