@@ -12,7 +12,7 @@ PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
 
-.PHONY: help setup demo test laws check browser dev bench lock servers clean
+.PHONY: help setup demo test laws check browser dev docs bench lock servers clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
@@ -46,6 +46,11 @@ dev: setup  ## the Dagster page on 127.0.0.1:3000 (PORT=... for another port)
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
 	@DAGSTER_HOME="$$(cd "$(DAGSTER_HOME)" && pwd)" exec $(BIN)/foldhouse dev --port $(PORT)
 
+docs:  ## the site of the documentation, into site/ (installs mkdocs the first time)
+	@$(PYTHON) scripts/setup.py $(KEEP) --docs
+	@$(BIN)/python scripts/commands_page.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "site/index.html is built"
+
 bench: setup  ## the figures of the documentation, measured here (QUICK=1 in ten minutes; ARGS=... for some of them)
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
@@ -54,6 +59,7 @@ lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements-build.lock
 	$(COMPILE) --group servers --constraint requirements.lock --output-file requirements-servers.lock
 	$(COMPILE) --group browser --constraint requirements.lock --output-file requirements-browser.lock
+	$(COMPILE) --group docs --constraint requirements.lock --output-file requirements-docs.lock
 	@$(PYTHON) scripts/setup.py $(KEEP)
 
 servers: setup  ## fetch what the tests over Postgres, S3 and REST need: Python packages by hash, jars by Maven
@@ -61,7 +67,7 @@ servers: setup  ## fetch what the tests over Postgres, S3 and REST need: Python 
 	$(BIN)/python tests/catalog_servers.py
 
 clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagster/ stay
-	rm -rf .venv .setup.lock .servers build dist spark-warehouse metastore_db derby.log
+	rm -rf .venv .setup.lock .servers build dist site spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

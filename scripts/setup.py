@@ -2,10 +2,11 @@
 
     python3 scripts/setup.py            a .venv of this very Python, or of another that is installed if this will not do
     python3 scripts/setup.py --keep     the same, but a .venv that is ready stays, whatever its Python (what make does)
+    python3 scripts/setup.py --docs     with what builds the site, as in CI (the environment variable CI is set)
 
 Every make target runs it first; if nothing is missing, it takes a fraction of a second and prints nothing. It may be
 interrupted, and started twice at once: a file lock lets one run at a time, and the next run creates an unfinished
-`.venv` again. Packages come from the two lock files, by hash. Changed lock files are installed again.
+`.venv` again. Packages come from the lock files, by hash. Changed lock files are installed again.
 
 Standard library only, and no syntax newer than Python 3.8, so that an old Python gets a sentence and not a traceback.
 """
@@ -27,7 +28,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STATE = VENV / ".foldhouse-setup.json"
 LOG = VENV / "setup.log"
-BUILD_LOCK, LOCK = "requirements-build.lock", "requirements.lock"
+BUILD_LOCK, LOCK, DOCS_LOCK = "requirements-build.lock", "requirements.lock", "requirements-docs.lock"
 
 THIS_PYTHON = "{}.{}.{}".format(*sys.version_info[:3])
 OLDEST, NEWEST = (3, 11), (3, 13)  # newer ones wait for a wheel of datasketches
@@ -51,11 +52,18 @@ class OtherPython(Exception):
 def main():
     arguments = argparse.ArgumentParser(description="Make .venv ready to run foldhouse.")
     arguments.add_argument("--keep", action="store_true", help="keep a .venv that is ready, whatever its Python")
-    keep = arguments.parse_args().keep
+    arguments.add_argument("--docs", action="store_true", help="with what builds the site of the documentation")
+    given = arguments.parse_args()
     try:
         check_java()
         with one_at_a_time():
-            set_up(keep)
+            set_up(given.keep, given.docs)
+            if os.environ.get("CI") and not given.docs:
+                try:
+                    set_up(keep=True, with_docs=True)
+                except CannotSetUp as problem:  # the test of the site is skipped then, and says so
+                    say("the site cannot be built here: {}".format(problem))
+                    set_up(keep=True, with_docs=False)
     except OtherPython as python:
         say("Python {} will not do ({}), taking {}".format(THIS_PYTHON, SUITABLE, python))
         os.execvp(str(python), [str(python), __file__, *sys.argv[1:]])
@@ -68,7 +76,7 @@ def main():
     return 0
 
 
-def set_up(keep):
+def set_up(keep, with_docs):
     """Bring `.venv` from whatever it is to what the lock files and `pyproject.toml` say."""
     state = read_state()
     wanted = {
@@ -78,6 +86,8 @@ def set_up(keep):
         "locks": digest(BUILD_LOCK, LOCK),
         "project": digest("pyproject.toml"),
     }
+    if with_docs or state.get("docs"):  # once installed, it is kept up to date
+        wanted["docs"] = digest(DOCS_LOCK)
     usable = state.get("complete") and state.get("root") == wanted["root"] and VENV_PYTHON.exists()
     if usable and keep:
         wanted["python"] = state["python"]
@@ -90,13 +100,17 @@ def set_up(keep):
         say("making .venv with Python {} (once: some 700 MB to fetch, a few minutes)".format(THIS_PYTHON))
         create_venv(wanted)
         state = {}
-    elif state["locks"] != wanted["locks"]:
+    elif state["locks"] != wanted["locks"] or state.get("docs") != wanted.get("docs"):
         say("the lock files have changed, bringing .venv up to date")
     write_state(dict(wanted, complete=False))
     if state.get("locks") != wanted["locks"]:
         # pyspark is published as source only. Nothing else is built: a build without isolation needs pinned tools.
         pip("--require-hashes", "--only-binary=:all:", "-r", BUILD_LOCK)
         pip("--require-hashes", "--no-build-isolation", "--only-binary=:all:", "--no-binary=pyspark", "-r", LOCK)
+    if state.get("docs") != wanted.get("docs"):
+        # What is there stays as it is, and counts as complete, if these cannot be had.
+        write_state({name: value for name, value in dict(state, **wanted).items() if name != "docs"})
+        pip("--require-hashes", "--only-binary=:all:", "-r", DOCS_LOCK)
     pip("--no-deps", "--no-build-isolation", "-e", ".")
     write_state(wanted)
     say(".venv is ready ({:.0f} s)".format(time.monotonic() - began))

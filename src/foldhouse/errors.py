@@ -1,31 +1,33 @@
 """Every error foldhouse raises.
 
-FoldhouseError
-├── ConfigurationError       no catalog of that name is configured, or its configuration cannot be used
-├── DefinitionError          a declaration that cannot be folded
-│   └── DefinitionChanged    the stored table was folded under another declaration
-├── InvalidData              rows that do not fit the declaration; nothing was written
-├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
-├── InvalidCall              a name, option or folder of a call that cannot be used; nothing was done
-├── UnknownTable             no such table, or it was never folded
-├── UnknownSnapshot          no such snapshot, time or tag
-├── SourceReplaced           a source was dropped and created again under its name
-├── ForeignCommit            another tool changed rows of a table
-├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
-├── Paused                   a table is paused, so it is not refreshed; nothing was written
-├── ChecksFailed             a blocking check of a table fails; its rows were not published
-├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
-├── Unsupported              an Iceberg feature that foldhouse refuses by name
-├── CorruptFile              a file of the lake is missing, truncated or altered
-│   └── CorruptCatalog       the catalog itself is damaged, so no table can be opened by it
-├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
-│   └── UnknownLake          there is no lake at a place
-├── CannotStart              Java, Spark or a package that a call needs is missing, or does not start
-├── SparkLost                Spark's process or a worker of it died; running it again is safe
-└── LandingError             a landing folder or file
-    ├── UnreadableFile       a file that does not have its declared format
-    ├── TooManyBadLines      more lines are bad than the declared share
-    └── DaysNotLanded        some days of a run did not land; its other days did
+    FoldhouseError
+    ├── ConfigurationError       no catalog of that name is configured, or its configuration cannot be used
+    ├── DefinitionError          a declaration that cannot be folded
+    │   └── DefinitionChanged    the stored table was folded under another declaration
+    ├── InvalidData              rows that do not fit the declaration; nothing was written
+    ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
+    ├── InvalidCall              a name, option or folder of a call that cannot be used; nothing was done
+    ├── UnknownTable             no such table, or it was never folded
+    ├── UnknownSnapshot          no such snapshot, time or tag
+    ├── SourceReplaced           a source was dropped and created again under its name
+    ├── ForeignCommit            another tool changed rows of a table
+    ├── LostTables               a catalog does not know tables, or commits, that are on disk beside it
+    ├── Paused                   a table is paused, so it is not refreshed; nothing was written
+    ├── ChecksFailed             a blocking check of a table fails; its rows were not published
+    ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
+    ├── Unsupported              an Iceberg feature that foldhouse refuses by name
+    ├── CorruptFile              a file of the lake is missing, truncated or altered
+    │   └── CorruptCatalog       the catalog itself is damaged, so no table can be opened by it
+    ├── StorageError             the store or the catalog refuses now: full, read-only, unreachable
+    │   └── UnknownLake          there is no lake at a place
+    ├── CannotStart              Java, Spark or a package that a call needs is missing, or does not start
+    ├── SparkLost                Spark's process or a worker of it died; running it again is safe
+    └── LandingError             a landing folder or file
+        ├── UnreadableFile       a file that does not have its declared format
+        ├── TooManyBadLines      more lines are bad than the declared share
+        └── DaysNotLanded        some days of a run did not land; its other days did
+
+`docs/runbook.md` says what to do about each.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import sys
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -98,8 +99,14 @@ def test_the_lake_without_dagster_prints_what_the_readme_shows(tmp_path, monkeyp
     assert printed.getvalue() == holding("text", "Decimal(")
 
 
+def test_the_resources_beside_a_defs_folder_have_the_lake():
+    declared: dict[str, Any] = {}
+    exec(holding("python", "lake_resource()"), declared)
+    assert set(declared["resources"]().resources or {}) == {"lake"}
+
+
 def test_every_python_block_is_run_here():
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 4
 
 
 def test_the_commands_exist():
@@ -107,14 +114,14 @@ def test_the_commands_exist():
     for program, *words in commands():
         if program == "make":
             assert words[0] in targets
-        elif program == ".venv/bin/foldhouse":
+        elif program in (".venv/bin/foldhouse", "foldhouse"):
             understood = foldhouse.get_command(click.Context(foldhouse), words[0])
             assert understood is not None, words
             understood.make_context(words[0], words[1:])
         elif program.endswith(("python3", "python")):
             assert words[0] == "-m" or (ROOT / words[0]).exists()
         else:
-            assert program in ("cd", "export")
+            assert program in ("cd", "export", ".")
 
 
 def test_the_variables_exist():

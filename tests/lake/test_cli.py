@@ -473,3 +473,10 @@ def test_progress_without_a_terminal_is_a_line_for_each_table_that_is_done(tmp_p
         progress.committed("retail.products", None)
     assert printed.read_text() == "retail.sales: 2 days\nretail.products: done\n"
     assert progress.done == ["retail.sales", "retail.products"]
+
+
+def test_a_commit_whose_parent_another_tool_expired_removed_no_negative_number_of_rows(shop, folder):
+    iceberg = shop.load(payments)
+    iceberg.maintenance.expire_snapshots().by_ids([shop.history(payments)[-1].id]).commit()
+    (kept,) = objects(call("history", "shop.payments", "--lake", folder, "--json"))
+    assert (kept["parent_id"], kept["written"], kept["removed"], kept["rows"]) == (None, 2, 0, 3)

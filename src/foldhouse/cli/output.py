@@ -36,11 +36,13 @@ class Column:
         name: the key of its values in a row, and its heading.
         is_number: numbers stand to the right.
         is_whole: it is never cut short on a terminal.
+        is_shown_empty: whether a terminal shows it if no row has a value.
     """
 
     name: str
     is_number: bool = False
     is_whole: bool = True
+    is_shown_empty: bool = True
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,6 +100,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
         style: row -> rich style.
     """
     given = list(rows)
+    columns = [one for one in columns if one.is_shown_empty or any(row[one.name] for row in given)]
     cells = [[cell_of(row[column.name]) for column in columns] for row in given]
     widest = [max([len(c.name), *(row[at].cell_len for row in cells)]) for at, c in enumerate(columns)]
     widths = _widths(columns, widest, stdout().width)

@@ -245,7 +245,7 @@ def history(name: str, folder: Path, as_json: bool) -> None:
         Column("removed", is_number=True),
         Column("rows", is_number=True),
         Column("position", is_whole=False),
-        Column("tags", is_whole=False),
+        Column("tags", is_whole=False, is_shown_empty=False),
     ]
     if not as_json:
         commits = [
@@ -265,7 +265,9 @@ def _rows_after(info: SnapshotInfo) -> int:
 
 
 def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
-    if info.parent_id is not None and info.parent_id not in rows:  # it has expired
+    # A tool that expires a parent may also remove the child's link to it.
+    lost_link = info.parent_id is None and rows[info.id] > _counted(info, "added-records")
+    if lost_link or (info.parent_id is not None and info.parent_id not in rows):  # the parent has expired
         deleted = _counted(info, "added-position-deletes") - _counted(info, "removed-position-deletes")
         return _counted(info, "deleted-records") + deleted
     before = 0 if info.parent_id is None else rows[info.parent_id]
