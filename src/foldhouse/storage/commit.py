@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, write_manifest_list
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
     Operation,
@@ -31,6 +32,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from foldhouse.errors import Unsupported
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.integrity import SealedFile
@@ -167,6 +169,7 @@ def commit(
 
     Raises:
         CommitConflict: another writer committed first; nothing of this commit is visible.
+        Unsupported: the catalog keeps no history. The commit landed.
     """
     head = iceberg.current_snapshot()
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
@@ -179,7 +182,7 @@ def commit(
         requirements = (*requirements, *unevolved(iceberg))
     if changes.properties:
         updates.append(SetPropertiesUpdate(updates=dict(changes.properties)))
-    swap(
+    answered = swap(
         catalog,
         iceberg,
         requirements,
@@ -187,7 +190,29 @@ def commit(
         lambda now: in_history(now, snapshot.snapshot_id, branch),
         f"snapshot {snapshot.snapshot_id}",
     )
+    if answered is not None and head is not None:
+        _check_history_is_kept(catalog, iceberg, snapshot, answered)
     return snapshot.snapshot_id
+
+
+def _check_history_is_kept(
+    catalog: Catalog, iceberg: IcebergTable, snapshot: Snapshot, answered: TableMetadata
+) -> None:
+    """Refuse a catalog that answers a commit without the snapshot below it, as Nessie does.
+
+    What is new in a source is found by its history. An expiry removes snapshots too, but not the parent's id in a
+    snapshot that was committed this moment.
+    """
+    stored = answered.snapshot_by_id(snapshot.snapshot_id)
+    below = snapshot.parent_snapshot_id
+    if below is None or stored is None or stored.parent_snapshot_id == below or answered.snapshot_by_id(below):
+        return
+    name = ".".join(iceberg.name())
+    raise Unsupported(
+        f"the catalog {catalog.name} keeps no history: it has snapshot {snapshot.snapshot_id} of {name}, which landed, "
+        f"without {below} below it. foldhouse finds what is new by the history of its tables, so it cannot run over "
+        "this catalog; use one that keeps snapshots and their parents (docs/production.md)"
+    )
 
 
 def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:

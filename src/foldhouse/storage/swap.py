@@ -51,7 +51,7 @@ def swap(
     updates: tuple[TableUpdate, ...],
     landed: Callable[[IcebergTable], bool],
     what: str,
-) -> None:
+) -> TableMetadata | None:
     """Send one compare-and-swap, and after any failure read the table to see whether it landed.
 
     Args:
@@ -61,6 +61,9 @@ def swap(
         updates: the changes.
         landed: whether the table, read again after a failure, contains these updates.
         what: a noun phrase for the change, for messages.
+
+    Returns:
+        What the catalog answered; `None` if the answer was lost and the swap landed.
 
     Raises:
         CommitConflict: the swap did not land, because a requirement no longer held.
@@ -72,7 +75,7 @@ def swap(
         current = _looked_at(catalog, iceberg, what, failure)
         # Another uuid: the table was dropped, and another one was created under its name.
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
-            return
+            return None
         # If the head moved on and back, the requirement passes, but the commit fails: its sequence number is taken.
         moved = current.metadata.next_sequence_number() != iceberg.metadata.next_sequence_number()
         if moved or isinstance(failure, CommitFailedException):
@@ -82,6 +85,7 @@ def swap(
             ) from failure
         raise
     _drop_old_metadata(iceberg, landed_as.metadata)
+    return landed_as.metadata
 
 
 def _drop_old_metadata(before: IcebergTable, after: TableMetadata) -> None:
