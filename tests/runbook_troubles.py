@@ -60,10 +60,20 @@ class Place:
         finally:
             lake.close()
 
-    def forget_modules(self) -> None:
-        """Have the next import read its file."""
-        for name in [name for name in sys.modules if name.partition(".")[0] in _MODULES]:
-            self.patch.delitem(sys.modules, name)
+    def forget_modules(self) -> dict[str, ModuleType]:
+        """Have the next import read its file; return what was imported."""
+        names = [name for name in sys.modules if name.partition(".")[0] in _MODULES]
+        return {name: sys.modules.pop(name) for name in names}
+
+    @contextmanager
+    def with_own_modules(self) -> Iterator[None]:
+        """Import from this folder for as long as a block; afterwards, what was imported before is back."""
+        of_others = self.forget_modules()
+        try:
+            yield
+        finally:
+            self.forget_modules()
+            sys.modules.update(of_others)
 
     def shop(self) -> ModuleType:
         """The declarations of the project."""
@@ -361,11 +371,14 @@ def _column(place: Place) -> None:
 @trouble("The lake grows, or has many small files")
 def _small_files(place: Place) -> None:
     project(place)
+    # Within one hour, whatever the time is: a state at a full hour would be kept.
+    clock = Clock(place.patch, datetime.now(UTC).replace(minute=10, second=0, microsecond=0) + timedelta(hours=1))
     for number in range(12):
+        clock.forward(seconds=1)
         pay(place, "ada", "1.00", number=number)
         with place.lake() as lake:
             lake.refresh(place.shop().balances)
-    Clock(place.patch, datetime.now(UTC) + timedelta(days=3))  # for the commands
+    clock.forward(days=3)  # for the commands
 
 
 @trouble("A person asks to be forgotten")

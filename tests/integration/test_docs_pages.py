@@ -61,14 +61,14 @@ def run(page: str, folder: Path) -> None:
 def test_a_page_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FOLDHOUSE_LAKE", raising=False)
-    if page == "operating":
-        place = runbook_troubles.Place(tmp_path, monkeypatch)
-        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        place.forget_modules()
+    if page != "operating":
+        run(page, tmp_path)
+        return
+    place = runbook_troubles.Place(tmp_path, monkeypatch)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with place.with_own_modules():
         runbook_troubles.folded(place)
-    run(page, tmp_path)
-    if page == "operating":
-        place.forget_modules()
+        run(page, tmp_path)
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import CannotStart
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ def test_what_java_said_when_it_did_not_start_is_in_the_error(tmp_path: Path) ->
     code = "from foldhouse.spark.session import local_session; local_session('local[1]')"
     environment = {**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert FoldhouseError.__name__ in done.stderr
+    assert CannotStart.__name__ in done.stderr
     assert "Spark's Java process did not start" in done.stderr
     assert "no room for the heap" in done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["bin"]

@@ -30,9 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     one = Place(tmp_path, monkeypatch)
-    one.forget_modules()
-    yield one
-    one.forget_modules()
+    with one.with_own_modules():
+        yield one
 
 
 def marked(heading: str) -> Any:

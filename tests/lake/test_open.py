@@ -130,7 +130,7 @@ def test_an_address_is_not_taken_for_a_folder(path: str | Path, tmp_path: Path) 
     with pytest.raises(fh.ConfigurationError, match="is an address"):
         LakeFolder(path=str(path)).open()
     result = call("tables", "--lake", str(path))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "is an address" in result.stderr
     assert [one.name for one in tmp_path.iterdir()] == []
 
@@ -251,7 +251,7 @@ def test_a_lake_and_a_catalog_are_not_taken_together_and_an_option_overrides_a_v
     lake.append(events, pa.table({"key": ["b"], "n": pa.array([9], pa.int32())}))
     lake.close()
     both = call("tables", "--lake", "here", "--catalog", "prod")
-    assert (both.exit_code, both.stderr.count("\n")) == (1, 1)
+    assert (both.exit_code, both.stderr.count("\n")) == (2, 1)
     assert "--lake and --catalog are both given, here and prod" in both.stderr
     both = call("tables", FOLDHOUSE_LAKE="here", FOLDHOUSE_CATALOG="prod")
     assert "FOLDHOUSE_LAKE and FOLDHOUSE_CATALOG are both given" in both.stderr
@@ -261,7 +261,7 @@ def test_a_lake_and_a_catalog_are_not_taken_together_and_an_option_overrides_a_v
 
 def test_register_is_for_local_lakes(prod: Path) -> None:
     result = call("register", "--catalog", "prod")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "register repairs the catalog.db of a local lake, and prod is a configured catalog" in result.stderr
 
 

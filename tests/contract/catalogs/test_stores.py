@@ -11,7 +11,7 @@ from pathlib import Path
 import catalog_servers
 import pyarrow as pa
 import pytest
-from contract.conftest import Servers, configure
+from contract.catalogs.conftest import Servers, configure
 
 import foldhouse as fh
 from foldhouse.storage.configured import open_catalog

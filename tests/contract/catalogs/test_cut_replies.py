@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from contract.conftest import Servers, configure
+from contract.catalogs.conftest import Servers, configure
 from cutting_proxy import CuttingProxy
 
 import foldhouse as fh
