@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,20 @@ def test_events_of_the_subject_that_arrive_meanwhile_keep_it_from_being_done(
     other.close()
 
 
+def forget_while(shop: fh.Lake, folder: Path, act: Callable[[], None], nth: int) -> None:
+    """Forget while another lake acts before a commit, forget again, and refresh."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shop, "catalog", FaultyCatalog(shop.catalog).lets_act(act, nth=nth))
+        patch.setattr("foldhouse.storage.races.time.sleep", lambda seconds: None)
+        try:
+            done = forget(shop).is_done
+        except fh.CommitConflict:
+            done = False
+    assert not done or mentions(folder) == []
+    assert forget(shop).is_done
+    refresh(shop)
+
+
 @pytest.mark.parametrize("nth", [2, 9])
 def test_a_rollback_meanwhile_never_counts_as_done(shop: fh.Lake, folder: Path, nth: int) -> None:
     other, came = another(shop, folder), []
@@ -219,16 +234,7 @@ def test_a_rollback_meanwhile_never_counts_as_done(shop: fh.Lake, folder: Path, 
                 other.rollback(table, to=oldest)
                 came.append(table)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shop, "catalog", FaultyCatalog(shop.catalog).lets_act(act, nth=nth))
-        patch.setattr("foldhouse.storage.races.time.sleep", lambda seconds: None)
-        try:
-            done = forget(shop).is_done
-        except fh.CommitConflict:
-            done = False
-    assert not done or mentions(folder) == []
-    assert forget(shop).is_done
-    refresh(shop)
+    forget_while(shop, folder, act, nth)
     assert_forgotten(shop, folder, others(shop))
     other.close()
 
@@ -240,16 +246,7 @@ def test_two_forgets_at_once_forget_both(shop: fh.Lake, folder: Path, nth: int) 
     def act() -> None:
         other.forget(visits, {"email": OTHERS[0]}, reason="18", tables=TABLES, dry_run=False, alone=False)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shop, "catalog", FaultyCatalog(shop.catalog).lets_act(act, nth=nth))
-        patch.setattr("foldhouse.storage.races.time.sleep", lambda seconds: None)
-        try:
-            done = forget(shop).is_done
-        except fh.CommitConflict:
-            done = False
-    assert not done or mentions(folder) == []
-    assert forget(shop).is_done
-    refresh(shop)
+    forget_while(shop, folder, act, nth)
     kept = others(shop)
     assert {row["email"] for row in kept} == {*OTHERS[1:]}
     assert mentions(folder, OTHERS[0]) == []

@@ -177,3 +177,39 @@ def test_of_events_that_come_again_the_last_delivery_counts(
     found = {row["key"]: (row["n"], row["units"]) for row in lake.to_arrow(totals).to_pylist()}
     assert found == {key: (len(units), sum(units)) for key, units in expected.items()}
     assert not list(folder.iterdir())
+
+
+ODD_IDS: dict[str, list[Any]] = {
+    "double": [0.0, -0.0, math.nan, math.nan, 1.5, 1.5, None, None],
+    "string": ["a", "A", "a", "", "", None, None, "b"],
+    "decimal(5,2)": [Decimal(text) for text in ("1.10", "1.1", "2", "2.00", "0", "-0", "3", "4")],
+    "boolean": [True, False, True, None, None, False, True, True],
+    "binary": [b"", b"", b"a", b"a", None, None, b"z", b"y"],
+    "int": [1, 1, -(2**31), -(2**31), 2**31 - 1, 0, None, None],
+}
+
+
+@pytest.mark.parametrize("more", [(), ("part",)], ids=["one column", "two columns"])
+@pytest.mark.parametrize("kind", ODD_IDS)
+def test_ids_of_any_type_are_equal_where_they_are_equal_in_memory(
+    lake: fh.Lake, folder: Path, kind: str, more: tuple[str, ...]
+) -> None:
+    schema = {"id": kind, "part": "long", "key": "long", "at": "long", "units": "long"}
+    delivered = fh.stream("s.odd", schema=schema, keys="key", event_id=["id", *more], sequence_by="at")
+    rows = [{"id": one, "part": 0, "key": 1, "at": at, "units": 10**at} for at, one in enumerate(ODD_IDS[kind])]
+    for some in (rows[:3], rows[3:]):
+        lake.append(delivered, pa.Table.from_pylist(some, stored_types(delivered)))
+    fold = fh.fold(n=fh.count(), units=fh.total("units"))
+    spilled_to, in_memory = (fh.table(f"s.{name}", source=delivered, fold=fold) for name in ("one", "other"))
+    lake.refresh(spilled_to)
+    lake.tuning = fh.Tuning()
+    lake.refresh(in_memory)
+    assert lake.to_arrow(spilled_to).to_pylist() == lake.to_arrow(in_memory).to_pylist()
+    assert not list(folder.iterdir())
+
+
+def stored_types(stream: fh.Stream) -> pa.Schema:
+    """The Arrow types of a stream's columns."""
+    types = {"double": pa.float64(), "decimal(5,2)": pa.decimal128(5, 2), "boolean": pa.bool_(), "binary": pa.binary()}
+    plain = {**types, "long": pa.int64(), "int": pa.int32(), "string": pa.string()}
+    return pa.schema([(column, plain[kind]) for column, kind in stream.schema])

@@ -128,6 +128,11 @@ class Logic:
         return {}
 
     @cached_property
+    def _expected(self) -> set[tuple[int, Piece]]:
+        """Place and piece, of pieces that were announced; the rows of no other piece are all in `_read_beside`."""
+        return set()
+
+    @cached_property
     def _read_beside(self) -> dict[tuple[int, str], Picked]:
         """Place and path -> the removed rows of a file, which were read together with those that choices select."""
         return {}
@@ -142,6 +147,7 @@ class Logic:
         for piece in pieces:
             if piece.only is not None and (positions := selected_positions(self.layouts[place], piece)) is not None:
                 by_path.setdefault(piece.file.path, []).append(positions)
+                self._expected.add((place, piece))
         for path, parts in by_path.items():
             self._removed[place, path] = np.unique(np.concatenate(parts))
 
@@ -155,7 +161,7 @@ class Logic:
 
     def already_read(self, place: int, piece: Piece) -> pl.DataFrame | None:
         """Return the needed columns of an expected piece if they were read along with picked rows."""
-        beside = self._read_beside.get((place, piece.file.path)) if piece.only is not None else None
+        beside = self._read_beside.get((place, piece.file.path)) if (place, piece) in self._expected else None
         return None if beside is None else beside.of_piece(self.layouts[place], piece)
 
     def pick(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:

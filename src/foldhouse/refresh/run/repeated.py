@@ -39,7 +39,7 @@ def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | No
     (one,) = evaluations
     pieces = list(one.pieces[0])
     is_whole = one.weight > 0 and not one.choices[0] and pieces == list(one.deliveries[0])
-    if not is_whole or sum(piece.file.rows for piece in pieces) > logic.tuning.decided_rows:
+    if not pieces or not is_whole or sum(piece.file.rows for piece in pieces) > logic.tuning.decided_rows:
         return None
     if id(one) not in logic.repeated:
         logic.repeated[id(one)] = (one, _repeated(logic, pieces, ids))
