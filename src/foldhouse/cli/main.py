@@ -16,6 +16,7 @@ from foldhouse.errors import FoldhouseError
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
     "status": ("status", "Say how every table is, and what to do about those that are not fine."),
+    "metrics": ("metrics", "Print how every table is as OpenMetrics, for Prometheus and its like, or serve that."),
     "tables": ("reading", "List the tables and streams of the lake."),
     "show": ("reading", "Show the rows of a table, now or as they were."),
     "changes": ("reading", "Show what changed in a table between two moments."),
