@@ -51,7 +51,7 @@ def test_expiry_keeps_what_is_tagged_until_its_time_is_over(house: fh.Lake, monk
     now = clock.clock_ms()
     for days, left in ((6, 3), (8, 2)):
         later = now + days * 86_400_000
-        for module in ("foldhouse.lake.clock_ms", "foldhouse.storage.clock.clock_ms"):
+        for module in ("foldhouse.lake.upkeep.clock_ms", "foldhouse.storage.clock.clock_ms"):
             monkeypatch.setattr(module, lambda later=later: later)
         expired = house.expire(sums, older_than=timedelta(0), keep_last=1, in_use=timedelta(0))
         assert expired.snapshots_left == left

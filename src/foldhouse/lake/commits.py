@@ -1,0 +1,46 @@
+"""What a user sees of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyiceberg.table.snapshots import Snapshot
+
+from foldhouse.storage.history import HeadSince
+from foldhouse.values.metadata_names import POSITION
+from foldhouse.values.window import positions_from_json
+
+
+@dataclass(frozen=True)
+class SnapshotInfo:
+    """One commit of a table: its id, parent, time, operation and summary."""
+
+    id: int
+    parent_id: int | None
+    committed_at: datetime
+    operation: str
+    summary: Mapping[str, str]
+
+
+def infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[SnapshotInfo]:
+    """Describe snapshots, each with the time at which it first became the head."""
+    # Reversed, so that the earliest time wins if a snapshot was the head more than once.
+    since = {one.snapshot_id: one.since_ms for one in reversed(log)}
+    return [
+        SnapshotInfo(
+            id=one.snapshot_id,
+            parent_id=one.parent_snapshot_id,
+            committed_at=datetime.fromtimestamp(since.get(one.snapshot_id, one.timestamp_ms) / 1000, UTC),
+            operation=one.summary.operation.value if one.summary else "unknown",
+            summary=dict(one.summary.additional_properties) if one.summary else {},
+        )
+        for one in snapshots
+    ]
+
+
+def position_of(info: SnapshotInfo) -> dict[str, int | None]:
+    """Return source name -> the snapshot id up to which a commit of a table had folded it; empty for streams."""
+    text = info.summary.get(POSITION)
+    return {name: position.snapshot_id for name, position in positions_from_json(text).items()} if text else {}

@@ -1,0 +1,107 @@
+"""How tables are, and what a command would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+
+from foldhouse.calls.arguments import told
+from foldhouse.heads.row_count import row_count
+from foldhouse.health.status import Statuses
+from foldhouse.lake.as_of import AsOf, in_history
+from foldhouse.lake.opened import OpenLake
+from foldhouse.reading.changelog import changes_between
+from foldhouse.refresh.refresh import plan
+from foldhouse.storage.clock import clock_ms
+from foldhouse.storage.history import lineage
+from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
+from foldhouse.values.definition import Source, Table
+from foldhouse.values.results import Planned, PlannedRollback, SourceLag
+from foldhouse.values.status import TableStatus
+from foldhouse.values.window import Coverage
+
+
+class Looking(OpenLake):
+    """The methods of a lake that look at metadata before anything is done."""
+
+    @told
+    def lag(self, table: Source | str) -> tuple[SourceLag, ...]:
+        """Return how far a table is behind each of its sources, and these behind theirs; empty for a stream.
+
+        Raises:
+            UnknownTable: no table has that name.
+        """
+        return self._lags().sources(".".join(self.load(table).name()))
+
+    @told
+    def lags(self) -> dict[str, tuple[SourceLag, ...]]:
+        """Return the lag of every table and stream of the lake, by name; each history is read once."""
+        lags = self._lags()
+        return {name: lags.sources(name) for name in self.tables()}
+
+    @told
+    def status(self, names: Iterable[str] = ()) -> tuple[TableStatus, ...]:
+        """Return the state of tables and streams: head, lag, checks, upkeep, health, and what to do about each.
+
+        Only metadata is read. A table that cannot be read is `unreadable`, and does not hide the others.
+
+        Args:
+            names: the tables; by default all of the lake.
+
+        Raises:
+            UnknownTable: the lake has no table of one of the names.
+        """
+        every = self.tables()
+        chosen = tuple(dict.fromkeys(names)) or tuple(every)
+        for name in chosen:
+            if name not in every:
+                self.load(name)  # raises, with the names there are
+        return Statuses(self.load, every, self.tuning, clock_ms()).of(chosen)
+
+    @told
+    def consumers(self, table: Source | str) -> list[str]:
+        """Return the tables that are folded from a table or stream, directly or through others; the nearest first."""
+        sources = {name: {one.name for one in lag} for name, lag in self.lags().items()}
+        found = [table if isinstance(table, str) else table.name]
+        for name in found:
+            found += [one for one, above in sorted(sources.items()) if name in above and one not in found]
+        return found[1:]
+
+    @told
+    def plan(self, table: Table, partitions: Iterable[date] = ()) -> Planned:
+        """Return what a refresh, or a backfill of some days, would read, and where it would run. Nothing is changed.
+
+        Args:
+            table: the declaration.
+            partitions: the days that must exist afterwards.
+
+        Raises:
+            UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit: as `refresh` would.
+        """
+        asked = Coverage.of(partitions)
+        return replace(plan(self._workshop, table, asked or None), consumers=tuple(self.consumers(table)))
+
+    @told
+    def plan_rollback(self, table: Source | str, *, to: AsOf) -> PlannedRollback:
+        """Return what `rollback` would undo. Nothing is changed.
+
+        Raises:
+            UnknownSnapshot: `to` is not in the history of the head.
+        """
+        iceberg = self.load(table)
+        target = in_history(iceberg, to)
+        head = iceberg.metadata.current_snapshot_id
+        ids = [one.snapshot_id for one in lineage(iceberg, iceberg.current_snapshot())]
+        kinds = changes_between(iceberg, head, target, net=True)[CHANGE_TYPE].to_pylist()
+        return PlannedRollback(
+            table=".".join(iceberg.name()),
+            snapshot_id=target,
+            commits=ids.index(target),
+            inserted=kinds.count(INSERT),
+            deleted=kinds.count(DELETE),
+            updated=kinds.count(UPDATE_AFTER),
+            rows=row_count(iceberg, head),
+            rows_then=row_count(iceberg, target),
+            consumers=tuple(self.consumers(table)),
+        )

@@ -1,0 +1,132 @@
+"""An open lake: its catalog, its Spark session, and the tables by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from pyspark.sql import SparkSession
+
+from foldhouse.calls.arguments import told
+from foldhouse.errors import CorruptCatalog, UnknownTable
+from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.reading.lag import Lags
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.spark.alive import is_alive, put_away
+from foldhouse.storage.catalog import is_in_warehouse, table_names
+from foldhouse.storage.clock import clock_ms
+from foldhouse.storage.guarded import guarded
+from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.values.definition import Source, Table
+from foldhouse.values.tuning import DEFAULT, Tuning, tuned
+
+
+class OpenLake:
+    """What every method of a lake needs; see `Lake`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        session: Callable[[], SparkSession],
+        *,
+        in_process_rows: int | None = None,
+        tuning: Tuning = DEFAULT,
+        run_id: str | None = None,
+    ) -> None:
+        self.catalog = guarded(catalog)
+        self._start = session
+        self._session: SparkSession | None = None
+        self._compiled: dict[tuple[int, date, tuple[str, ...]], Compiled] = {}
+        self.tuning = tuned(tuning, in_process_rows=in_process_rows)
+        self.run_id = run_id or str(uuid4())
+
+    def __repr__(self) -> str:
+        """Return one line, without any credentials of the catalog."""
+        warehouse = self.catalog.properties.get("warehouse", "")
+        return f"Lake(catalog={self.catalog.name!r}, warehouse={warehouse!r})"
+
+    def close(self) -> None:
+        """Close the catalog's connections. The Spark session stays open, because other code may share it."""
+        self.catalog.close()
+
+    @property
+    def in_process_rows(self) -> int:
+        """The number of source rows up to which a window is folded in this process; see `Lake`."""
+        return self.tuning.in_process_rows
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started at the first use, and started again if it died."""
+        if self._session is not None and not is_alive(self._session):
+            put_away(self._session)
+            self._session = None
+        if self._session is None:
+            self._session = self._start()
+        return self._session
+
+    @told
+    def tables(self) -> list[str]:
+        """Return the names of all tables and streams of the lake, sorted."""
+        return table_names(self.catalog)
+
+    @told
+    def kind(self, table: Source | str) -> str:
+        """Return `stream`, `table`, or `foreign` for a table that foldhouse did not create."""
+        return kind_of(self.load(table))
+
+    @told
+    def load(self, table: Source | str) -> IcebergTable:
+        """Return the pyiceberg table of a declaration or a name.
+
+        Raises:
+            UnknownTable: the table does not exist; the message lists the tables that do.
+            CorruptCatalog: the catalog has the name, but cannot open it.
+        """
+        name = table if isinstance(table, str) else table.name
+        try:
+            return self.catalog.load_table(name)
+        except (NoSuchTableError, ValueError):
+            known = self.tables()
+        try:
+            return self.catalog.load_table(name)  # another process may have created it since
+        except (NoSuchTableError, ValueError) as failure:
+            if name in known:  # the table's row in the catalog cannot be used
+                raise CorruptCatalog(
+                    f"the catalog is damaged: it knows {name}, but cannot open it ({failure}). Restore "
+                    "`catalog.db` from a backup, or move it away and run `foldhouse register`"
+                ) from failure
+            lost = is_in_warehouse(self.catalog, name)
+            way = f"; its files are in the warehouse, run `foldhouse register {name}` to register them" if lost else ""
+            raise UnknownTable(
+                f"there is no table {name} in the lake; choose from {', '.join(known) or '(no tables yet)'}{way}"
+            ) from None
+
+    def _lags(self) -> Lags:
+        return Lags(self._loader(), clock_ms())
+
+    def _loader(self) -> Callable[[str], IcebergTable | None]:
+        names = frozenset(self.tables())
+
+        def loaded(name: str) -> IcebergTable | None:
+            try:
+                return self.load(name) if name in names else None
+            except UnknownTable:  # dropped since the names were listed
+                return None
+
+        return loaded
+
+    @property
+    def _workshop(self) -> Workshop:
+        return Workshop(self.catalog, lambda: self.spark, self._compile, self.tuning, self.run_id)
+
+    def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
+        # Compiled again each day, so that a definition that depends on the current day counts as changed.
+        # The compiled declaration keeps the table alive, so no other table gets its id.
+        key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
+        if key not in self._compiled:
+            self._compiled[key] = compile_table(table, sources, lambda: self.spark)
+        return self._compiled[key]

@@ -1,0 +1,148 @@
+"""What shows whether a table is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from foldhouse.audit.audit import Candidate, audited
+from foldhouse.calls.arguments import told
+from foldhouse.errors import InvalidCall, UnknownTable
+from foldhouse.lake.as_of import AsOf, snapshot_id_at
+from foldhouse.lake.opened import OpenLake
+from foldhouse.proof.aligned import Ancestry
+from foldhouse.proof.gapless import gapless
+from foldhouse.proof.reconcile import Question, reconcile
+from foldhouse.proof.verify import verify
+from foldhouse.reading.trace import Tracer
+from foldhouse.refresh.checked import auditor
+from foldhouse.storage.history import snapshot_of
+from foldhouse.values.definition import Source, Table
+from foldhouse.values.gapless import Gapless
+from foldhouse.values.given import shown
+from foldhouse.values.reconciled import Reconciled
+from foldhouse.values.results import Checked, Trace, Verified
+
+
+class Proving(OpenLake):
+    """The methods of a lake that check tables, and tell the story of a key."""
+
+    @told
+    def audit(self, table: Table, *, as_of: AsOf = None) -> tuple[Checked, ...]:
+        """Evaluate the checks of a table on all its rows, now or as of an earlier moment. Nothing is committed.
+
+            lake.audit(balances, as_of="foldhouse-audit")   -> the rows that were not published
+
+        Returns:
+            The results, in the order of the declaration.
+
+        Raises:
+            UnknownTable: the table, or one that a check reads, does not exist or has no rows yet.
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+            DefinitionError: a check does not fit the columns of the table.
+        """
+        iceberg = self.load(table)
+        snapshot_id = snapshot_id_at(iceberg, as_of)
+        if snapshot_id is None:
+            raise UnknownTable(f"{table.name} was never folded; run `foldhouse refresh {table.name}`")
+        snapshot = snapshot_of(iceberg, snapshot_id)
+        above = snapshot_of(iceberg, None if snapshot is None else snapshot.parent_snapshot_id)
+        before = None if above is None else above.snapshot_id
+        return audited(auditor(self._workshop), Candidate(table, iceberg, snapshot_id, before))
+
+    @told
+    def verify(self, table: Table, *, share: float = 1.0, search: bool = True) -> Verified:
+        """Compare a table with what Spark computes, as a batch job, from all rows of its sources.
+
+        Spark evaluates `rows` and its own aggregates over the sources as they were at the table's position. No code of
+        the folds is used. If keys differ, the history of the table is searched by halves for the first commit at which
+        they do, as far as the history of the sources is kept.
+
+        Floats must agree up to the rounding of Spark's sums, and estimates within 10 %. Columns that Spark cannot
+        compute are in `unproven`.
+
+        Args:
+            table: the declaration.
+            share: the share of the keys to compare, from 0 to 1; always the same ones. All sources are read either way.
+            search: whether to search for the first wrong commit.
+
+        Raises:
+            UnknownTable: the table, or a source of it, does not exist.
+            UnknownSnapshot: the table was never folded, or a position of it is no longer in the history of a source.
+        """
+        return verify(self._workshop, table, self.load(table), share, search=search)
+
+    @told
+    def reconcile(
+        self,
+        one: Source | str,
+        other: Source | str,
+        *,
+        on: Iterable[str],
+        columns: Mapping[str, str],
+        tolerance: Decimal | int | str = 0,
+        search: bool = True,
+    ) -> Reconciled:
+        """Compare the totals by key of two tables that must agree.
+
+            lake.reconcile(balances, ledger, on=["account"], columns={"balance": "amount"})
+
+        Both are read where they are folds of the same states of what they share: their common sources, or one of them
+        if the other is folded from it. A table that is only behind is not called wrong: if both agree at the newest
+        such place, the outcome is `None`, with `cannot tell` and the reason. Tables that share nothing are compared as
+        they are now. If keys disagree, the commit at which they first did is searched for by halves.
+
+        Args:
+            one: a table or stream; a stream is taken as it is stored, with every delivery.
+            other: another one.
+            on: the key columns, which both have, with the same types.
+            columns: column of `one` -> column of `other`; their totals by key must agree.
+            tolerance: the difference that is still the same.
+            search: whether to search for the first commit at which they disagree.
+
+        Raises:
+            UnknownTable: no table has that name.
+            InvalidCall: a column does not exist, or its totals cannot be compared.
+        """
+        try:
+            least = Decimal(str(tolerance))
+        except InvalidOperation:
+            raise InvalidCall(f"the tolerance is {shown(tolerance)}; give a number of at least 0") from None
+        question = Question(self.load(one), self.load(other), tuple(on), columns, least)
+        return reconcile(question, Ancestry(self._loader()), search=search)
+
+    @told
+    def gapless(self, table: Source | str) -> Gapless:
+        """Prove from metadata that each commit of a table begins where the one below it ends.
+
+        No window of a source was then folded twice, and none was skipped. Commits of other tools that changed rows are
+        breaks. A rollback adds no commit, and a rebuild begins at nothing. What expired commits did is unknown, and
+        counted. It needs no declaration and reads no rows; `verify` compares rows.
+
+        Raises:
+            UnknownTable: no table has that name.
+            DefinitionError: it is a stream, or a table of another tool.
+        """
+        return gapless(self.load(table))
+
+    @told
+    def trace(self, table: Source | str, key: Mapping[str, Any]) -> Trace:
+        """Return the story of a key: every commit that changed its rows, from the streams to the tables downstream.
+
+            lake.trace(balances, {"customer": "ada"})
+
+        Only what is stored is used, so no declaration is needed. Sources are followed by the columns of the key that
+        they have under the same names; tables downstream by their own keys, if these are columns of the changed rows.
+        What cannot be followed is in `untraced`, with the reason. Expired commits have no story.
+
+        Args:
+            table: a table or stream.
+            key: column -> value.
+
+        Raises:
+            UnknownTable: no table has that name.
+            InvalidData: a column that the table does not have, or a value of another type.
+        """
+        name = ".".join(self.load(table).name())
+        return Tracer(self.tables(), self._loader()).trace(name, key)

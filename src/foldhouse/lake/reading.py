@@ -1,0 +1,195 @@
+"""What a table holds, now and then."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from foldhouse.calls.arguments import told
+from foldhouse.errors import UnknownTable
+from foldhouse.heads.row_count import row_count
+from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
+from foldhouse.lake.commits import SnapshotInfo, infos
+from foldhouse.lake.opened import OpenLake
+from foldhouse.reading.changelog import changes_between, published, read_rows
+from foldhouse.reading.frames import answered, polars_of, relation_of
+from foldhouse.reading.left_out import quarantined
+from foldhouse.refresh.by_day import partition_days
+from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.spark.source import frame_of
+from foldhouse.storage.history import heads, lineage
+from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.schema import Layout
+from foldhouse.values.definition import Source, Table
+from foldhouse.values.metadata_names import COVERAGE
+from foldhouse.values.window import Coverage
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class Reading(OpenLake):
+    """The methods of a lake that return rows, commits and columns."""
+
+    @told
+    def read(self, table: Source | str, *, as_of: AsOf = None) -> DataFrame:
+        """Return the rows of a table or stream as a Spark DataFrame, now or as of an earlier moment.
+
+        Raises:
+            UnknownTable: no table has that name.
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+        """
+        iceberg = self.load(table)
+        snapshot_id = snapshot_id_at(iceberg, as_of)
+        layout = Layout.of_head(iceberg) if as_of is None else Layout.of(iceberg, snapshot_id)
+        slices = live_slices(iceberg, snapshot_id)
+        return frame_of(self.spark, layout, published(layout), pieces_of(slices.values()))
+
+    @told
+    def to_arrow(self, table: Source | str, *, as_of: AsOf = None) -> pa.Table:
+        """Return the rows of a table or stream as an Arrow table, without starting Spark; see `read`."""
+        iceberg = self.load(table)
+        return read_rows(iceberg, None if as_of is None else snapshot_id_at(iceberg, as_of))
+
+    @told
+    def to_polars(self, table: Source | str, *, as_of: AsOf = None) -> pl.DataFrame:
+        """Return the rows of a table or stream as a Polars frame; see `read`."""
+        return polars_of(self.to_arrow(table, as_of=as_of))
+
+    @told
+    def to_pandas(self, table: Source | str, *, as_of: AsOf = None) -> pd.DataFrame:
+        """Return the rows of a table or stream as a pandas frame; see `read`."""
+        return self.to_arrow(table, as_of=as_of).to_pandas()
+
+    @told
+    def to_duckdb(self, table: Source | str, *, as_of: AsOf = None) -> Any:
+        """Return the rows of a table or stream as a relation of DuckDB, if that is installed; see `read`."""
+        return relation_of(self.to_arrow(table, as_of=as_of))
+
+    @told
+    def sql(self, query: str) -> pa.Table:
+        """Answer a query over the tables and streams of the lake with DuckDB, if that is installed.
+
+            lake.sql("SELECT country, sum(revenue) FROM shop.revenue_by_day GROUP BY ALL")
+
+        Args:
+            query: a SELECT that names tables as `namespace.table`; each is read whole, as of now.
+
+        Raises:
+            InvalidData: DuckDB refuses the query.
+            Unsupported: DuckDB is not installed.
+        """
+        return answered(query, self.tables(), self.to_arrow)
+
+    @told
+    def changes(self, table: Source | str, *, after: AsOf, upto: AsOf = None, net: bool = False) -> pa.Table:
+        """Return the changes in `(after, upto]` as an Arrow table, without starting Spark.
+
+        Either moment may be the earlier one. If `after` is newer than `upto`, or was rolled back, its commits are
+        undone, the newest first, under their own snapshot ids.
+
+        Args:
+            table: a table or stream.
+            after: the moment before the changes; 0 for the beginning.
+            upto: the moment after the changes; now by default.
+            net: whether to return only the difference between the two moments, instead of commit by commit.
+
+        Returns:
+            The table's columns with `_change_type`, `_change_ordinal` and `_commit_snapshot_id`.
+
+        Raises:
+            UnknownTable: no table has that name.
+            UnknownSnapshot: a moment has no snapshot; or `net` is false, and the history between them was expired.
+        """
+        iceberg = self.load(table)
+        begin = None if after in (0, "0") else snapshot_id_at(iceberg, after)
+        if begin is not None and isinstance(after, str | date):
+            check_past(iceberg, after)
+        return changes_between(iceberg, begin, snapshot_id_at(iceberg, upto), net=net)
+
+    @told
+    def quarantined(self, table: Table) -> pa.Table:
+        """Return the rows that were left out of a table.
+
+        A row is left out if a key is null or, for an ordered fold, a part of `sequence_by` is null. The rows are read
+        from the sources at the table's position.
+
+        Raises:
+            UnknownTable: the table, or a source of it, does not exist.
+        """
+        sources = [self.load(source) for source in table.sources]
+        layouts = tuple(Layout.of_head(source) for source in sources)
+        logic = Logic(self._compile(table, layouts), layouts, lambda: self.spark, self.tuning)
+        return quarantined(self.load(table), sources, logic)
+
+    @told
+    def history(self, table: Source | str) -> list[SnapshotInfo]:
+        """Return the commits in the lineage of the head, newest first, as far as they are kept."""
+        iceberg = self.load(table)
+        return infos(lineage(iceberg, iceberg.current_snapshot()), heads(iceberg.metadata))
+
+    @told
+    def head(self, table: Source | str) -> SnapshotInfo | None:
+        """Return the newest commit; `None` for a table that does not exist or has no commit."""
+        try:
+            iceberg = self.load(table)
+        except UnknownTable:
+            return None
+        snapshot = iceberg.current_snapshot()
+        return None if snapshot is None else infos([snapshot], heads(iceberg.metadata)[-1:])[0]
+
+    @told
+    def count(self, table: Source | str) -> int:
+        """Return the number of rows in the head."""
+        iceberg = self.load(table)
+        return row_count(iceberg, iceberg.metadata.current_snapshot_id)
+
+    @told
+    def days(self, table: Source | str) -> list[date]:
+        """Return the days of which a stream or table that is partitioned by day has rows, in order.
+
+        A day that does not exist yet has none; so has every day of a table that does not exist, or has no days.
+        """
+        try:
+            iceberg = self.load(table)
+        except UnknownTable:
+            return []
+        return partition_days(iceberg)
+
+    @told
+    def new_days(self, table: Table) -> list[date]:
+        """Return the days that a table with `partition_by` could be extended by, in order.
+
+        These are the days of its sources after its last one; all of them, before its first fold. Earlier days that do
+        not exist were left out on purpose. A table that covers everything has none, because a refresh adds its days.
+        """
+        head = self.head(table)
+        coverage = Coverage.parse(head.summary[COVERAGE]) if head and COVERAGE in head.summary else Coverage()
+        if table.partition_by is None or coverage.is_everything:
+            return []
+        last = max(coverage.days(), default=date.min)
+        return sorted({day for source in table.sources for day in self.days(source) if day > last})
+
+    @told
+    def schema(self, table: Source | str) -> pa.Schema | None:
+        """Return the columns without `_state` and `_batch_id`; `None` for a table that does not exist yet."""
+        try:
+            layout = Layout.of_head(self.load(table))
+        except UnknownTable:
+            return None
+        return pa.schema([layout.arrow.field(name).remove_metadata() for name in published(layout)])
+
+    @told
+    def types(self, table: Source | str) -> dict[str, str] | None:
+        """Return published column -> Iceberg type as text; `None` for a table that does not exist yet."""
+        try:
+            iceberg = self.load(table)
+        except UnknownTable:
+            return None
+        layout = Layout.of_head(iceberg)
+        fields = {field.name: str(field.field_type) for field in layout.schema.fields}
+        return {name: fields[name] for name in published(layout)}
