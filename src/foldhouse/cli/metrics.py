@@ -15,7 +15,7 @@ import click
 import foldhouse
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.output import json_option, print_rows
-from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
+from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.health.metrics import CONTENT_TYPE, Family, families, text_of
 
 _LOOPBACK = "127.0.0.1"
@@ -128,7 +128,7 @@ def _serve(host: str, port: int, hosts: Sequence[str], look: Callable[[], Sequen
                 return self._answer(404, "text/plain", "only /metrics is here\n")
             try:
                 text = text_of(look())
-            except FoldhouseError:  # its text may contain a path or a value
+            except Exception:  # of any library; its text may contain a path or a value
                 return self._answer(503, "text/plain", "the lake cannot be read now; `foldhouse doctor` says why\n")
             return self._answer(200, CONTENT_TYPE, text)
 

@@ -16,19 +16,27 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from foldhouse.errors import CommitConflict, ConfigurationError, SparkLost, StorageError
+from foldhouse.errors import CommitConflict, ConfigurationError, FoldhouseError, SparkLost, StorageError
+from foldhouse.storage.log import failed
 
 RETRIES = "FOLDHOUSE_RETRIES"
 _FIRST_WAIT_SECONDS = 10
+_AGAIN = (CommitConflict, SparkLost, StorageError)
 
 
 @contextmanager
-def trying_again(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
-    """Ask Dagster to try the step again if the lake cannot be used now. What was committed is not repeated."""
+def trying_again(context: dg.OpExecutionContext | dg.AssetExecutionContext, name: str) -> Iterator[None]:
+    """Ask Dagster to try the step again if the lake cannot be used now. What was committed is not repeated.
+
+    Args:
+        context: of the step.
+        name: of the table or stream, for the log.
+    """
     try:
         yield
-    except (CommitConflict, SparkLost, StorageError) as failure:
-        most = _retries()
+    except FoldhouseError as failure:
+        failed("step", failure, table=name, run_id=context.run.run_id)
+        most = _retries() if isinstance(failure, _AGAIN) else 0
         if not most:
             raise
         wait = _FIRST_WAIT_SECONDS * 2**context.retry_number

@@ -88,7 +88,7 @@ def landing_asset(
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
             target = _Target(opener.open(), folder.open(format), stream, quarantine)
             refused: dict[date, str] = {}
-            with trying_again(context), reporting_days(context) as report:
+            with trying_again(context, stream.name), reporting_days(context) as report:
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     refused |= _land(target, days, report)
                 if refused:

@@ -68,7 +68,7 @@ class Family:
 _NUMBERS: tuple[tuple[str, str, Callable[[TableStatus], float | None]], ...] = (
     ("rows", "Rows of the head.", lambda one: one.rows),
     ("committed_timestamp_seconds", "When the head became the head, in seconds since 1970.", lambda one: _when(one)),
-    ("snapshots", "Snapshots that the metadata lists.", lambda one: one.snapshots if one.kind else None),
+    ("snapshots", "Snapshots that the metadata lists.", lambda one: one.snapshots),
     ("snapshots_to_expire", "Snapshots that `expire` may remove.", lambda one: one.snapshots_to_expire),
     ("data_files", "Data files of the head.", lambda one: one.data_files),
     ("delete_files", "Delete files of the head.", lambda one: one.delete_files),
@@ -94,7 +94,11 @@ def families(version: str, found: Sequence[TableStatus]) -> list[Family]:
 def _numbers(
     name: str, help: str, number: Callable[[TableStatus], float | None], found: Sequence[TableStatus]
 ) -> Family:
-    samples = tuple(Sample({"table": one.table, "kind": one.kind}, number(one)) for one in found)
+    samples = tuple(
+        Sample({"table": one.table, **({"kind": one.kind} if one.kind else {})}, number(one))
+        for one in found
+        if one.kind or name == "wrong"  # of a table that cannot be read, nothing else is known
+    )
     return Family(f"foldhouse_table_{name}", GAUGE, help, samples)
 
 
