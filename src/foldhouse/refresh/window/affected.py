@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
-from foldhouse.logic.shape import Branch, Shape
+from foldhouse.logic.shape import Branch
 from foldhouse.refresh.rows.cancelled import changed_rows, has_equals, rows_changed
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
