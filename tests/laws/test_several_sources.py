@@ -246,8 +246,8 @@ CASES = {
                 status=fh.minimum("status"),
             ),
         ),
-        """SELECT one.person, count(*) AS rows, max(two.pay) AS second, max(three.pay) AS third, sum(one.pay)::BIGINT AS pay,
-                  min(status) AS status
+        """SELECT one.person, count(*) AS rows, max(two.pay) AS second, max(three.pay) AS third,
+                  sum(one.pay)::BIGINT AS pay, min(status) AS status
            FROM current_staff one LEFT JOIN current_staff two ON one.boss = two.person
            LEFT JOIN current_staff three ON two.boss = three.person LEFT JOIN current_orders ON three.pay = order_id
            GROUP BY one.person""",
