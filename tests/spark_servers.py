@@ -52,9 +52,9 @@ def _wait_for(text: str, folder: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 @contextmanager
-def connect_server(folder: Path, **settings: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def connect_server(folder: Path, port: int = 0, **settings: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run a Connect server with two cores; its address and its process."""
-    port = free_port()
+    port = port or free_port()
     given = {
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -84,7 +84,7 @@ ROWS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "Arrow": (lambda e: e.select("k", "n", "t").mapInArrow(same, "k string, n long, t timestamp"), "7285a9f6636be24c"),
     "rows of its own": (joined_to_rows, "e6b924985765bb26"),
     "a range": (lambda e: e.join(e.sparkSession.range(5).withColumnRenamed("id", "n"), "n"), "c47df65c2a51dc4b"),
-    "filled": (lambda e: e.fillna({"n": 0, "k": "d3349a6f017338b4"}).dropna(subset=["t"]), "?"),
+    "filled": (lambda e: e.fillna({"n": 0, "k": "?"}).dropna(subset=["t"]), "d3349a6f017338b4"),
     "distinct": (lambda e: e.select("k", "n", "t").distinct(), "c1954b3831f11a9c"),
 }
 JOINS: dict[str, tuple[Callable[[DataFrame, DataFrame], DataFrame], str]] = {

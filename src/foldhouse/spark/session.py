@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import CannotStart, InvalidCall
+from foldhouse.spark.alive import answers, with_few_retries
 from foldhouse.spark.executors import equip
 from foldhouse.storage.private import private_folder
 
@@ -189,13 +190,18 @@ def connect_session(remote: str) -> SparkSession:
     Raises:
         CannotStart: the server does not answer, or the Python of an executor lacks a package.
     """
+    where = remote.partition(";")[0]  # parameters may contain a token
     try:
-        session = prepared(SparkSession.builder.remote(remote).getOrCreate())
-    except PySparkException as failure:
+        if not answers(remote):
+            raise ConnectionError("nothing listens there")
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        with_few_retries(session)
+        prepared(session)
+    except (PySparkException, OSError) as failure:
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise CannotStart(
-            f"the Spark Connect server at {remote.partition(';')[0]} does not answer: {reason}. Check the address, and "
-            "that the server runs"
+            f"the Spark Connect server at {where} does not answer: {reason}. Check the address, and that the server "
+            "runs"
         ) from failure
     return equip(session, _own_folder(os.getpid()))
 
