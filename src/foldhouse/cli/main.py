@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -12,7 +13,6 @@ import foldhouse
 from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.storage import log
 
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
@@ -97,11 +97,10 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
-            log.set_up()
             return super().invoke(ctx)
         except FoldhouseError as error:
             said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
-            log.failed("command", error, command=ctx.invoked_subcommand)
+            _log(ctx, error)
             raise Failure(said, code_of(error)) from error
         # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
@@ -119,6 +118,15 @@ class Program(click.Group):
                 failure = failure_of_catalog("catalog.db", error)
                 raise Failure(str(failure), code_of(failure)) from error
             raise
+
+
+def _log(ctx: click.Context, error: FoldhouseError) -> None:
+    """Log an error as JSON, if the environment asks for that; else nothing is imported for it."""
+    if os.environ.get("FOLDHOUSE_LOG") == "json":
+        from foldhouse.storage import log
+
+        log.set_up()
+        log.failed("command", error, command=ctx.invoked_subcommand)
 
 
 def _is_of_catalog(error: Exception) -> bool:
