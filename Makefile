@@ -57,6 +57,7 @@ bench: setup  ## the figures of the documentation, measured here (QUICK=1 in ten
 lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) pyproject.toml --extra dagster --group dev --output-file requirements.lock
 	$(COMPILE) --group build --constraint requirements.lock --output-file requirements-build.lock
+	$(COMPILE) --group deploy --constraint requirements.lock --output-file requirements-deploy.lock
 	$(COMPILE) --group servers --constraint requirements.lock --output-file requirements-servers.lock
 	$(COMPILE) --group browser --constraint requirements.lock --output-file requirements-browser.lock
 	$(COMPILE) --group docs --constraint requirements.lock --output-file requirements-docs.lock

@@ -24,10 +24,10 @@ from foldhouse.logic.analysed import analysed
 from foldhouse.logic.compiled import compile_table
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
-from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
+from foldhouse.logic.shape import Branch, Origin, Shape, origins_of, shape_of
 from foldhouse.storage.schema import Layout, schema_of_types
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
 SOURCE = "a string, b string, at timestamp_ntz, tz timestamp, d date, n int, t string"
 NIGHT = datetime(1969, 12, 31, 23, 30)
@@ -112,9 +112,16 @@ def test_everything_else_counts_as_unknown(source: DataFrame, form: str) -> None
     assert origins_of(analysed(UNKNOWN[form](source).select("key")), ["key"]) == {}
 
 
-def test_a_join_of_a_source_with_itself_has_no_known_shape(source: DataFrame) -> None:
-    joined = source.join(source.select("n", F.col("b").alias("key")), on="n")
-    assert shape_of(analysed(joined.select("key")), 1) == Shape()
+def test_a_source_that_is_joined_with_itself_counts_as_two(source: DataFrame) -> None:
+    """Spark gives the hidden columns of `other` the numbers of those of `source`."""
+    other = source.select("n", F.col("b").alias("key"))
+    plan = analysed(source.join(other, on="n").select("key", "a"))
+    assert shape_of(plan, 1) == Shape(cells=(("n",),), sources=(0, 0))
+    assert origins_of(plan, ["key", "a"]) == {"key": Origin("b", place=1), "a": Origin("a")}
+    plan = analysed(source.join(other, source["a"] == other["key"]).select("key"))
+    branch = Branch(1, ("b",), 0, ("a",))
+    assert shape_of(plan, 1) == Shape(branches=(branch,), sources=(0, 0))
+    assert origins_of(plan, ["key"]) == {"key": Origin("b", place=1)}
 
 
 def test_a_column_name_that_looks_like_one_of_the_plan_is_not_taken_for_it(source: DataFrame) -> None:

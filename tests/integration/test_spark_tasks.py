@@ -113,11 +113,17 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
 
 IN_PIECES = fh.Tuning(in_process_rows=-1, task_piece_rows=50)
 """Some fifty rows are too many to be folded at once."""
+ALONE = fh.Tuning(in_process_rows=-1)
+"""Each task reads the whole window, and nothing is shuffled."""
+SHUFFLED = fh.Tuning(in_process_rows=-1, read_alone_rows=0)
 
 
+@pytest.mark.parametrize("tuning", [IN_PIECES, ALONE, SHUFFLED], ids=["in pieces", "alone", "shuffled"])
 @pytest.mark.parametrize("table", ORACLE, ids=lambda table: table.name)
-def test_a_table_that_is_folded_in_pieces_is_right_after_every_window(spark_lake: OpenLake, table: fh.Table) -> None:
-    lake = spark_lake(tuning=IN_PIECES)
+def test_a_table_that_is_folded_in_tasks_is_right_after_every_window(
+    spark_lake: OpenLake, table: fh.Table, tuning: fh.Tuning
+) -> None:
+    lake = spark_lake(tuning=tuning)
     given: dict[date, pa.Table] = {}
     for seed, days in enumerate([DAYS[:3], DAYS[2:5], DAYS[1:6]], start=1):
         batch = some_events(seed, days)

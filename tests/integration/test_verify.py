@@ -18,12 +18,15 @@ from laws import tables
 from laws.quick import quick_lake
 from laws.runner import run_history
 from pyiceberg.expressions import EqualTo
+from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.dagster import fold_asset, proof_check
 from foldhouse.kernel import combine as kernel
 from foldhouse.lake import Lake
+from foldhouse.proof import of_keys
+from foldhouse.proof import verify as of_state
 
 events = fh.stream(
     "proof.events",
@@ -222,6 +225,77 @@ def test_the_first_wrong_commit_and_its_keys_are_named(corrupted: tuple[fh.Lake,
     lake.rollback(sums, to=right)
     lake.refresh(sums)
     assert lake.verify(sums).passed
+
+
+@pytest.mark.spark
+def test_the_search_reads_only_the_rows_of_the_wrong_keys(
+    corrupted: tuple[fh.Lake, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 27 events, 9 are of the wrong key; of the four commits that are looked at, each has folded 8 or fewer."""
+    lake, right, wrong = corrupted
+    whole: list[str] = []
+    real = of_state.source_rows
+
+    def counting(session, source, layout, pieces):
+        whole.append(source.name)
+        return real(session, source, layout, pieces)
+
+    for module in (of_state, of_keys):
+        monkeypatch.setattr(module, "source_rows", counting)
+    first = lake.verify(sums).first_wrong
+    assert first is not None
+    assert (first.snapshot_id, first.last_right) == (wrong, right)
+    assert whole == ["proof.events"], "once, to compare all keys"
+    assert first.steps <= 4
+    assert first.steps < first.source_rows_read <= 8 * first.steps
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rows", ["none", "filtered", "joined", "few in process"])
+def test_the_search_finds_the_same_commit_whatever_the_logic(spark_lake: Callable[..., fh.Lake], rows: str) -> None:
+    lake = spark_lake(in_process_rows=2) if rows == "few in process" else spark_lake()
+    names = fh.stream("proof.names", schema={"key": "string", "name": "string"})
+    logic: dict[str, Any] = {"source": events, "keys": "key"}
+    if rows == "filtered":
+        logic["rows"] = lambda events: events.where("amount > 0").withColumn("key", F.upper("key"))
+    if rows == "joined":
+        logic |= {"source": [events, names], "rows": lambda events, names: events.join(names, "key"), "keys": "name"}
+    table = fh.table("proof.found", fold=fh.fold(rows=fh.count(), amount=fh.total("amount")), **logic)
+    lake.append(names, [{"key": "a", "name": "b"}, {"key": "b", "name": "c"}])
+    for number in range(6):
+        append(lake, number)
+        lake.refresh(table)
+    key = "B" if rows == "filtered" else "b"
+    column = "name" if rows == "joined" else "key"
+    head = lake.head(table)
+    iceberg = lake.load(table)
+    iceberg.delete(EqualTo(column, key))
+    gone = lake.load(table).metadata.current_snapshot_id
+    assert head is not None
+    first = lake.verify(table).first_wrong
+    assert first is not None
+    assert (first.snapshot_id, first.last_right) == (gone, head.id)
+
+
+@pytest.mark.spark
+def test_a_null_key_that_another_tool_wrote_is_found_and_searched_for(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    for number in range(3):
+        append(lake, number)
+        lake.refresh(sums)
+    iceberg = lake.load(sums)
+    rows = iceberg.scan(row_filter=EqualTo("key", "b")).to_arrow()
+    at = rows.column_names.index("key")
+    with iceberg.update_schema() as change:
+        change.set_identifier_fields()
+    with lake.load(sums).update_schema() as change:
+        change.make_column_optional("key")
+    iceberg = lake.load(sums)
+    iceberg.append(rows.set_column(at, "key", pa.nulls(1, rows.schema.field("key").type)))
+    found = lake.verify(sums)
+    assert [one.key for one in found.differences] == [{"key": None}]
+    assert found.first_wrong is not None
+    assert found.first_wrong.snapshot_id == lake.load(sums).metadata.current_snapshot_id
 
 
 @pytest.mark.spark

@@ -300,3 +300,31 @@ def test_the_command_refuses_what_it_cannot_use(lake: fh.Lake, folder: Path, wor
     found = call(folder, *words, "--reason", "17", "--yes")
     assert found.exit_code in (1, 2)
     assert said in found.stderr
+
+
+accounts = fh.stream("x.accounts", schema={"account": "long", "n": "long"}, keys="account")
+by_account = fh.table("x.by_account", source=accounts, fold=fh.fold(n=fh.total("n")))
+
+
+def test_a_long_number_is_looked_for_in_the_metadata_and_a_short_one_is_said_not_to_be(lake: fh.Lake) -> None:
+    long, short = 4917300455, 42
+    lake.append(accounts, [{"account": one, "n": 1} for one in (long, short, 7)])
+    lake.refresh(by_account)
+    with lake.load(by_account).transaction() as change:
+        change.set_properties(note=f"ask {long} and {short}")
+    arguments: dict[str, Any] = {"reason": "17", "tables": [by_account], "alone": True, "dry_run": False}
+    left = lake.forget(accounts, {"account": long}, **arguments)
+    assert not left.is_done
+    assert ["the property note" in one for one in left.remaining] == [True]
+    assert not any(one.startswith("values of account in tags") for one in left.outside)
+    with pytest.raises(fh.InvalidData, match="the reason contains a value of the key"):
+        lake.forget(accounts, {"account": long}, reason=f"request of {long}")
+    with lake.load(by_account).transaction() as change:
+        change.set_properties(note=f"ask 1{long}, {long}0 and {short}")
+    assert lake.forget(accounts, {"account": long}, **arguments).is_done, "other numbers contain it"
+    done = lake.forget(accounts, {"account": short}, **arguments)
+    assert done.is_done
+    assert [one.partition(":")[0] for one in done.outside if one.startswith("values of")] == [
+        "values of account in tags, properties and paths of files"
+    ]
+    assert [row["account"] for row in lake.to_arrow(by_account).to_pylist()] == [7]

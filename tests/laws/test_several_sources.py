@@ -40,8 +40,16 @@ customers = fh.stream(
     keys="name",
     sequence_by="version",
 )
+staff = fh.stream(
+    "many.staff",
+    schema={"note": "string", "person": "long", "boss": "long", "pay": "long", "version": "long"},
+    keys="person",
+    event_id="note",
+    sequence_by="version",
+)
 current_orders = fh.table("many.current_orders", source=orders, fold=fh.latest(columns=["customer", "status"]))
 current_customers = fh.table("many.current_customers", source=customers, fold=fh.latest(columns=["country"]))
+current_staff = fh.table("many.current_staff", source=staff, fold=fh.latest(columns=["boss", "pay"]))
 """Tables, so that a change of them is an update and not only one more row."""
 
 PAID = """SELECT DISTINCT ON (payment_id) * FROM payments WHERE payment_id IS NOT NULL
@@ -50,6 +58,9 @@ CURRENT = """SELECT DISTINCT ON (order_id) order_id, customer, status FROM order
               ORDER BY order_id, version DESC, customer DESC NULLS LAST, status DESC NULLS LAST"""
 
 
+STAFF_ONCE = """CREATE TEMP VIEW staff_once AS (SELECT DISTINCT ON (note) * FROM staff WHERE note IS NOT NULL
+              ORDER BY note, version DESC, person DESC NULLS LAST, boss DESC NULLS LAST, pay DESC NULLS LAST)
+              UNION ALL SELECT * FROM staff WHERE note IS NULL"""
 PAYMENTS_ONCE = f"CREATE TEMP VIEW payments_once AS ({PAID}) UNION ALL SELECT * FROM payments WHERE payment_id IS NULL"
 
 
@@ -176,6 +187,89 @@ CASES = {
            GROUP BY status""",
         "tree",
     ),
+    "orders of a customer beside each other": Case(
+        fh.table(
+            "many.beside",
+            source=current_orders,
+            rows=lambda orders: orders.join(
+                orders.select(F.col("customer").alias("same"), F.col("order_id").alias("other")),
+                (F.col("customer") == F.col("same")) & (F.col("order_id") < F.col("other")),
+                "left",
+            ),
+            keys="order_id",
+            fold=fh.fold(others=fh.count("other"), next=fh.minimum("other")),
+        ),
+        """SELECT one.order_id, count(other.order_id) AS others, min(other.order_id) AS next
+           FROM current_orders one LEFT JOIN current_orders other
+           ON one.customer = other.customer AND one.order_id < other.order_id GROUP BY one.order_id""",
+        "cells",
+    ),
+    "people by the pay of their boss": Case(
+        fh.table(
+            "many.by_pay_of_boss",
+            source=current_staff,
+            rows=lambda staff: staff.join(
+                staff.select(F.col("person").alias("above"), F.col("pay").alias("most")),
+                F.col("boss") == F.col("above"),
+            ),
+            keys="most",
+            fold=fh.fold(people=fh.count(), pay=fh.total("pay"), best=fh.maximum("pay")),
+        ),
+        """SELECT above.pay AS most, count(*) AS people, sum(below.pay)::BIGINT AS pay, max(below.pay) AS best
+           FROM current_staff below JOIN current_staff above ON below.boss = above.person
+           WHERE above.pay IS NOT NULL GROUP BY 1""",
+        "tree",
+    ),
+    "people with their boss, and with the boss of that one": Case(
+        fh.table(
+            "many.bosses",
+            source=[current_staff, current_orders],
+            rows=lambda staff, orders: (
+                staff.alias("one")
+                .join(staff.alias("two"), F.col("one.boss") == F.col("two.person"), "left")
+                .join(staff.alias("three"), F.col("two.boss") == F.col("three.person"), "left")
+                .join(orders, F.col("three.pay") == orders["order_id"], "left")
+                .select(
+                    "one.person",
+                    "one.pay",
+                    F.col("two.pay").alias("second"),
+                    F.col("three.pay").alias("third"),
+                    "status",
+                )
+            ),
+            keys="person",
+            fold=fh.fold(
+                rows=fh.count(),
+                second=fh.maximum("second"),
+                third=fh.maximum("third"),
+                pay=fh.total("pay"),
+                status=fh.minimum("status"),
+            ),
+        ),
+        """SELECT one.person, count(*) AS rows, max(two.pay) AS second, max(three.pay) AS third,
+                  sum(one.pay)::BIGINT AS pay, min(status) AS status
+           FROM current_staff one LEFT JOIN current_staff two ON one.boss = two.person
+           LEFT JOIN current_staff three ON two.boss = three.person LEFT JOIN current_orders ON three.pay = order_id
+           GROUP BY one.person""",
+        "tree",
+    ),
+    "notes about people whom no note names as a boss": Case(
+        fh.table(
+            "many.nobodys_boss",
+            source=staff,
+            rows=lambda staff: staff.join(
+                staff.where("pay > 1").select(F.col("boss").alias("above")),
+                F.col("person") == F.col("above"),
+                "left_anti",
+            ),
+            keys="person",
+            fold=fh.fold(notes=fh.count(), pay=fh.total("pay"), least=fh.minimum("pay")),
+        ),
+        """SELECT person, count(*) AS notes, sum(pay)::BIGINT AS pay, min(pay) AS least FROM staff_once one
+           WHERE person IS NOT NULL AND NOT EXISTS (SELECT 1 FROM staff_once other
+           WHERE other.boss = one.person AND other.pay > 1) GROUP BY person""",
+        "tree",
+    ),
     "a join that is no equality": Case(
         fh.table(
             "many.later",
@@ -240,7 +334,8 @@ CASES = {
         "linear",
     ),
 }
-STREAMS = (orders, payments, customers)
+STREAMS = (orders, payments, customers, staff)
+CURRENT_TABLES = (current_orders, current_customers, current_staff)
 MODES = {
     "in this process": fh.Tuning(cancelled_least_rows=0),
     "evaluated by Spark": fh.Tuning(direct_rows=0),
@@ -261,6 +356,10 @@ def a_batch(chance: random.Random, stream: fh.Stream, day: datetime | None = Non
         "status": lambda: chance.choice(["paid", "sent"]),
         "amount": lambda: chance.choice([Decimal("1.50"), Decimal("-2.25"), None]),
         "version": lambda: chance.randint(1, 4),
+        "note": lambda: chance.choice(["p", "q", "r", "s", "t", "u", None]),
+        "person": lambda: chance.choice([1, 2, 3, 4, None]),
+        "boss": lambda: chance.choice([1, 2, 3, None]),
+        "pay": lambda: chance.choice([1, 2, 3, None]),
         "at": lambda: day or chance.choice(DAYS),
     }
     rows = [{name: made[name]() for name, _ in stream.schema} for _ in range(chance.randint(1, 5))]
@@ -287,8 +386,9 @@ def disturb(lake: fh.Lake, chance: random.Random) -> None:
 
 
 def check(lake: fh.Lake, case: Case) -> None:
-    has_payments = payments in case.table.sources
-    expected = folded_at_its_position(lake, case.table, case.expected, PAYMENTS_ONCE if has_payments else "")
+    views = {payments: PAYMENTS_ONCE, staff: STAFF_ONCE}
+    needed = next((view for stream, view in views.items() if stream in case.table.sources), "")
+    expected = folded_at_its_position(lake, case.table, case.expected, needed)
     assert_same(lake.to_arrow(case.table), expected, list(case.table.keys))
 
 
@@ -299,7 +399,7 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
     for step in range(steps):
         for _ in range(chance.randint(1, 3)):
             disturb(lake, chance)
-        for table in (current_orders, current_customers):
+        for table in CURRENT_TABLES:
             lake.refresh(table)
         for case in cases:
             lake.refresh(case.table)
@@ -334,7 +434,7 @@ def test_the_engine_finds_by_itself_how_rows_meet(spark_lake, name: str) -> None
     lake, case = spark_lake(), CASES[name]
     for stream in STREAMS:
         lake.append(stream, a_batch(random.Random(1), stream))
-    for table in (current_orders, current_customers):
+    for table in CURRENT_TABLES:
         lake.refresh(table)
     lake.refresh(case.table)
     (compiled,) = [one for one in lake._compiled.values() if one.table is case.table]

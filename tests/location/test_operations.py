@@ -1,5 +1,6 @@
 """The jobs that change tables by hand: each says its plan, and does nothing while `dry_run` is set."""
 
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,10 @@ from foldhouse.dagster import operation_jobs
 events = fh.stream("o.events", schema={"k": "string", "n": "long"}, keys="k")
 sums = fh.table("o.sums", source=events, fold=fh.fold(n=fh.total("n")))
 above = fh.table("o.above", source=sums, keys="n", fold=fh.fold(keys=fh.count()))
-JOBS = {job.name: job for job in operation_jobs([sums, above])}
+sold = fh.stream("o.sold", schema={"day": "date", "n": "long"})
+daily = fh.table("o.daily", source=sold, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+JOBS = {job.name: job for job in operation_jobs([sums, above, daily])}
+DAYS = [date(2024, 3, day) for day in range(4, 8)]
 
 
 @pytest.fixture
@@ -63,12 +67,82 @@ def test_a_rebuild_is_left_in_its_branch_and_published_by_the_next_job(shop: fh.
     assert shop.head(sums) != head
 
 
+def test_there_are_six_jobs_and_none_does_anything_unless_it_is_told_to() -> None:
+    assert sorted(JOBS) == ["drop_branch", "publish", "rebuild", "restate", "rollback", "tag"]
+    for job in JOBS.values():
+        [op] = job.nodes
+        config = op.definition.config_schema.config_type.fields["dry_run"]
+        assert config.default_value is True, job.name
+
+
+def test_restated_days_follow_late_events_and_missing_days_are_added(lake: fh.Lake) -> None:
+    lake.append(sold, [{"day": day, "n": 1} for day in DAYS])
+    lake.backfill(daily, DAYS[:2])
+    lake.append(sold, [{"day": DAYS[0], "n": 10}])
+    head = lake.head(daily)
+    config = {"table": "o.daily", "first": "2024-03-04", "last": "2024-03-06"}
+    planned = said(run(lake, "restate", "restate_days", **config))
+    assert (planned["days_added"], planned["dry_run"]) == ("(datetime.date(2024, 3, 6),)", True)
+    assert lake.head(daily) == head
+    done = run(lake, "restate", "restate_days", **config, dry_run=False)
+    assert done.success
+    rows = sorted((row["day"], row["n"]) for row in lake.to_arrow(daily).to_pylist())
+    assert rows == [(DAYS[0], 11), (DAYS[1], 1), (DAYS[2], 1)]
+    (observed,) = [one for one in done.all_events if one.event_type_value == "ASSET_OBSERVATION"]
+    metadata = observed.asset_observation_data.asset_observation.metadata
+    assert "2024-03-04" in metadata["days_changed"].value
+    assert "2024-03-06" in metadata["days_changed"].value
+
+
+def test_a_branch_that_nobody_wants_is_dropped_and_the_head_stays(shop: fh.Lake) -> None:
+    lake, head = shop, shop.head(sums)
+    lake.rebuild(sums, publish=False)
+    planned = said(run(lake, "drop_branch", "drop", table="o.sums"))
+    assert (planned["rows of the branch"], planned["dry_run"]) == ("1", True)
+    assert "foldhouse-rebuild" in lake.load(sums).metadata.refs
+    assert run(lake, "drop_branch", "drop", table="o.sums", dry_run=False).success
+    assert "foldhouse-rebuild" not in lake.load(sums).metadata.refs
+    assert lake.head(sums) == head
+    with pytest.raises(fh.UnknownSnapshot, match="foldhouse-rebuild"):
+        lake.publish(sums)
+
+
+def test_a_snapshot_is_tagged_and_a_tag_moves_only_if_it_is_told_to(shop: fh.Lake) -> None:
+    first, head = shop.history(sums)[-1].id, shop.head(sums)
+    config = {"table": "o.sums", "tag": "closed", "at": str(first)}
+    planned = said(run(shop, "tag", "set_tag", **config))
+    assert (planned["rows"], planned["snapshot that has the tag"]) == ("1", "none")
+    assert [one.name for one in shop.tags(sums) if not one.is_position] == []
+    assert run(shop, "tag", "set_tag", **config, dry_run=False).success
+    assert shop.to_arrow(sums, as_of="closed").to_pylist() == [{"k": "a", "n": 1}]
+    refused = run(shop, "tag", "set_tag", table="o.sums", tag="closed", dry_run=False)
+    assert not refused.success
+    assert run(shop, "tag", "set_tag", table="o.sums", tag="closed", move=True, dry_run=False).success
+    assert head is not None
+    assert {one.name: one.snapshot_id for one in shop.tags(sums)}["closed"] == head.id
+
+
 @pytest.mark.parametrize(
     ("job", "op", "config", "message"),
     [
         ("rollback", "roll_back", {"table": "o.sums", "to": "1"}, "has no snapshot 1"),
-        ("rebuild", "fold_again", {"table": "o.other"}, "no table o.other is declared; choose from o.above, o.sums"),
+        (
+            "rebuild",
+            "fold_again",
+            {"table": "o.other"},
+            "no table o.other is declared; choose from o.above, o.daily, o.sums",
+        ),
         ("publish", "publish_rebuild", {"table": "o.sums"}, "foldhouse-rebuild"),
+        ("drop_branch", "drop", {"table": "o.sums"}, "'foldhouse-rebuild' is not a snapshot id, a tag, a branch"),
+        ("drop_branch", "drop", {"table": "o.sums", "branch": "main", "dry_run": False}, "main is the table itself"),
+        ("tag", "set_tag", {"table": "o.sums", "tag": "1", "dry_run": False}, "cannot be the name of a tag"),
+        ("restate", "restate_days", {"table": "o.daily", "first": "x", "last": "y"}, "give days such as 2024-03-04"),
+        (
+            "restate",
+            "restate_days",
+            {"table": "o.daily", "first": "2024-03-05", "last": "2024-03-04"},
+            "ends before it begins",
+        ),
     ],
 )
 def test_what_cannot_be_done_fails_with_the_reason(

@@ -16,7 +16,7 @@ import click
 
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import catalog_given, lake_option
-from foldhouse.cli.output import Column, json_option, print_rows, stderr
+from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.spark.java import OLDEST, java
@@ -153,7 +153,7 @@ def _table(lake: Lake, name: str) -> Iterator[Finding]:
             Finding(name, "warn", "its last commit failed its checks", f"foldhouse audit {name} --as-of {AUDIT_BRANCH}")
         )
     if orphans is not None and orphans.files:
-        size = f"{len(orphans.files):,} files nobody references, {orphans.bytes / 2**20:.1f} MiB"
+        size = f"{count_text(len(orphans.files), 'file')} nobody references, {orphans.bytes / 2**20:.1f} MiB"
         problems.append(Finding(name, "warn", size, f"foldhouse expire {name} --orphans --delete"))
     yield from problems or [Finding(name, "ok", found)]
 

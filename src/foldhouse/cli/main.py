@@ -12,10 +12,12 @@ import foldhouse
 from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
+from foldhouse.storage import log
 
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
     "status": ("status", "Say how every table is, and what to do about those that are not fine."),
+    "metrics": ("metrics", "Print how every table is as OpenMetrics, for Prometheus and its like, or serve that."),
     "tables": ("reading", "List the tables and streams of the lake."),
     "show": ("reading", "Show the rows of a table, now or as they were."),
     "changes": ("reading", "Show what changed in a table between two moments."),
@@ -95,9 +97,11 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
+            log.set_up()
             return super().invoke(ctx)
         except FoldhouseError as error:
             said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
+            log.failed("command", error, command=ctx.invoked_subcommand)
             raise Failure(said, code_of(error)) from error
         # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:

@@ -189,4 +189,9 @@ def moment_of(committed_at: datetime) -> str:
 
 def rows_text(rows: int) -> str:
     """A number of rows in words: `1 row`, `14,748 rows`."""
-    return f"{rows:,} row{'' if rows == 1 else 's'}"
+    return count_text(rows, "row")
+
+
+def count_text(number: int, what: str) -> str:
+    """A number of things in words: `1 orphan`, `12 orphans`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

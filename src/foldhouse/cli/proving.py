@@ -36,9 +36,9 @@ def verify(
     """Compare a table with what Spark computes from all rows of its sources, as a batch job.
 
     Both are taken at the position of the table's head, so events that were not folded yet do not matter. If a key is
-    wrong, its history is searched for the first commit where it was; that takes as many further batch jobs over these
-    keys as the number of commits has bits. The positions in its history must form one chain, too. The command ends with
-    1 if a key or the chain is wrong.
+    wrong, its history is searched for the first commit where it was; that takes as many further batch jobs, over the
+    rows of these keys alone, as the number of commits has bits. The positions in its history must form one chain, too.
+    The command ends with 1 if a key or the chain is wrong.
     """
     table = declared(name, package)
     with opened(folder) as lake, stderr().status(f"computing {name} with Spark"):

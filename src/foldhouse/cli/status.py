@@ -163,6 +163,12 @@ def _plain(one: TableStatus) -> Mapping[str, Any]:
         "checks": one.checks,
         "files_to_compact": one.files_to_compact,
         "snapshots_to_expire": one.snapshots_to_expire,
+        "snapshots": one.snapshots,
+        "data_files": one.data_files,
+        "delete_files": one.delete_files,
+        "bytes": one.bytes,
+        "rows_read": one.rows_read,
+        "refresh_seconds": one.refresh_seconds,
     }
 
 

@@ -84,7 +84,11 @@ run_retries:
   enabled: true
   max_retries: 1
   retry_on_asset_or_op_failure: false
-# A run that does not start, or is not cancelled, in time is ended, so that its slot is free again.
+# A run that does not start, or is not cancelled, in time is ended, so that its slot is free again. So is a run whose
+# code server does not know it: the launcher asks.
+run_launcher:
+  module: foldhouse.dagster.launcher
+  class: Launcher
 run_monitoring:
   enabled: true
   start_timeout_seconds: 300

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr
+from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
 from foldhouse.storage.configured import check_is_folder
@@ -124,7 +124,7 @@ def expire(
     _print(rows, "snapshots_removed", "snapshots_left", "files_deleted", "bytes_freed", as_json=as_json)
     for row in rows:
         if row["files_outside"]:
-            click.echo(f"{row['table']}: {row['files_outside']} files lie outside its location and stay", err=True)
+            click.echo(f"{row['table']}: files outside its location, which stay: {row['files_outside']}", err=True)
 
 
 def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder: Path, *, as_json: bool) -> None:
@@ -140,7 +140,7 @@ def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder:
     if not as_json:
         size, deleted = sum(one.bytes for one in found), sum(one.deleted for one in found)
         done = f"{deleted:,} of them deleted" if delete else "nothing is deleted without --delete"
-        click.echo(f"{len(rows):,} orphans, {size:,} bytes; {done}", err=True)
+        click.echo(f"{count_text(len(rows), 'orphan')}, {size:,} bytes; {done}", err=True)
 
 
 @click.command("mend-clock")

@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
@@ -87,7 +88,7 @@ def landing_asset(
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
             target = _Target(opener.open(), folder.open(format), stream, quarantine)
             refused: dict[date, str] = {}
-            with reporting_days(context) as report:
+            with trying_again(context, stream.name), reporting_days(context) as report:
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     refused |= _land(target, days, report)
                 if refused:

@@ -1,16 +1,19 @@
-"""Jobs for what is otherwise done in a terminal: roll a table back, fold it again, publish a rebuild."""
+"""Jobs for what is otherwise done in a terminal: roll a table back, fold it again, publish or drop a branch, tag it."""
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 
 import dagster as dg
 from pydantic import Field
 
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import UnknownTable
+from foldhouse.errors import InvalidCall, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import REBUILD_BRANCH
+
+_SHOWN = 31
 
 
 class RollbackConfig(dg.Config):
@@ -19,6 +22,15 @@ class RollbackConfig(dg.Config):
     table: str = Field(description="The table or stream, such as shop.orders.")
     to: str = Field(description="A snapshot id, a time such as 2024-03-18T09:00:00Z, a tag or a branch.")
     dry_run: bool = Field(default=True, description="Only say what would be undone.")
+
+
+class RestateConfig(dg.Config):
+    """Which days of a table follow their sources again."""
+
+    table: str = Field(description="The table, such as shop.revenue_by_day.")
+    first: str = Field(description="The first day, such as 2024-03-04.")
+    last: str = Field(description="The last day, itself included.")
+    dry_run: bool = Field(default=True, description="Only say what would be folded.")
 
 
 class RebuildConfig(dg.Config):
@@ -36,14 +48,39 @@ class PublishConfig(dg.Config):
     dry_run: bool = Field(default=True, description="Only say what would change.")
 
 
+class DropConfig(dg.Config):
+    """Which branch goes."""
+
+    table: str = Field(description="The table, such as shop.orders.")
+    branch: str = Field(default=REBUILD_BRANCH, description="The branch, such as that of a rebuild or an audit.")
+    dry_run: bool = Field(default=True, description="Only say what the branch has.")
+
+
+class TagConfig(dg.Config):
+    """Which snapshot gets a name."""
+
+    table: str = Field(description="The table or stream, such as shop.orders.")
+    tag: str = Field(description="The name: a letter, then letters, digits, underscores, dots and hyphens.")
+    at: str = Field(default="", description="A snapshot id, a time, a tag or a branch; empty for the head.")
+    move: bool = Field(default=False, description="Move a tag of that name that is at another snapshot.")
+    dry_run: bool = Field(default=True, description="Only say which snapshot it would name.")
+
+
 def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") -> list[dg.JobDefinition]:
-    """Make the jobs `rollback`, `rebuild` and `publish`.
+    """Make the jobs `rollback`, `restate`, `rebuild`, `publish`, `drop_branch` and `tag`.
+
+        rollback      an older snapshot is the head again
+        restate       some days are what their sources say now: late events are folded, missing days are added
+        rebuild       the whole table is folded again, at once or into a branch
+        publish       the branch of a rebuild is the head
+        drop_branch   the branch of a rebuild or of an audit is gone
+        tag           a snapshot has a name, and expiry keeps it
 
     Each says its plan first, in the run's log and in the metadata of its step, and does nothing else as long as
     `dry_run` is set, which is the default. What is done is observed on the asset of the table.
 
     Args:
-        tables: the declarations; a rebuild needs one.
+        tables: the declarations; `restate` and `rebuild` need one.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
     needed = {lake_resource_key}
@@ -59,6 +96,17 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         _say(context, {name: str(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
         if not config.dry_run:
             _observe(context, config.table, lake.rollback(config.table, to=config.to), "rollback")
+
+    @dg.op(name="restate_days", required_resource_keys=needed)
+    def restate_days(context: dg.OpExecutionContext, config: RestateConfig) -> None:
+        lake, table = opened(context), _declared(config.table, tables)
+        days = _days(config.first, config.last)
+        planned = lake.plan(table, days)
+        _say(context, {name: str(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
+        if not config.dry_run:
+            done = lake.backfill(table, days)
+            changed = ", ".join(str(day) for day in sorted(done.partitions)[:_SHOWN])
+            _observe(context, table.name, done.snapshot_id, "restate", days_changed=changed)
 
     @dg.op(name="fold_again", required_resource_keys=needed)
     def fold_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
@@ -79,10 +127,36 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         if not config.dry_run:
             _observe(context, config.table, lake.publish(config.table), "publish")
 
+    @dg.op(name="drop", required_resource_keys=needed)
+    def drop(context: dg.OpExecutionContext, config: DropConfig) -> None:
+        lake = opened(context)
+        plan = {"table": config.table, "branch": config.branch}
+        rows = lake.to_arrow(config.table, as_of=config.branch).num_rows
+        plan |= {"rows of the branch": str(rows), "rows of the table": str(lake.count(config.table))}
+        _say(context, plan, dry_run=config.dry_run)
+        if not config.dry_run:
+            _observe(context, config.table, lake.drop_branch(config.table, config.branch), "drop", branch=config.branch)
+
+    @dg.op(name="set_tag", required_resource_keys=needed)
+    def set_tag(context: dg.OpExecutionContext, config: TagConfig) -> None:
+        lake = opened(context)
+        held = next((str(one.snapshot_id) for one in lake.tags(config.table) if one.name == config.tag), "none")
+        rows = lake.to_arrow(config.table, as_of=config.at or None).num_rows
+        plan = {"table": config.table, "tag": config.tag, "at": config.at or "the head", "rows": str(rows)}
+        _say(context, {**plan, "snapshot that has the tag": held}, dry_run=config.dry_run)
+        if not config.dry_run:
+            tag = lake.tag(config.table, config.tag, at=config.at or None, move=config.move)
+            _observe(context, config.table, tag.snapshot_id, "tag", tag=tag.name)
+
     return [
         _job("rollback", roll_back, "Makes an older snapshot of a table its head again."),
+        _job(
+            "restate", restate_days, "Folds what came late for days of a table, and adds those that it does not have."
+        ),
         _job("rebuild", fold_again, "Folds a table again from the beginning, as it is declared now."),
         _job("publish", publish_rebuild, "Makes a rebuild that was not published the head of its table."),
+        _job("drop_branch", drop, "Drops the branch of a rebuild or of an audit, which nobody wants to publish."),
+        _job("tag", set_tag, "Names a snapshot, so that it is kept and can be read by that name."),
     ]
 
 
@@ -99,9 +173,24 @@ def _say(context: dg.OpExecutionContext, plan: dict[str, str], *, dry_run: bool)
     context.add_output_metadata({**plan, "dry_run": dry_run})
 
 
-def _observe(context: dg.OpExecutionContext, table: str, snapshot_id: int | None, what: str) -> None:
-    metadata = {"operation": what, "snapshot_id": str(snapshot_id)}
+def _observe(context: dg.OpExecutionContext, table: str, snapshot_id: int | None, what: str, **more: str) -> None:
+    metadata = {"operation": what, "snapshot_id": str(snapshot_id), **more}
     context.log_event(dg.AssetObservation(key_of(table), metadata=metadata))
+
+
+def _days(first: str, last: str) -> list[date]:
+    """Return the days from one to another, both included.
+
+    Raises:
+        InvalidCall: one is no day, or they are not in order.
+    """
+    try:
+        one, other = date.fromisoformat(first), date.fromisoformat(last)
+    except ValueError:
+        raise InvalidCall(f"the days are {first!r} and {last!r}; give days such as 2024-03-04") from None
+    if other < one:
+        raise InvalidCall(f"the days are {first} to {last}, which ends before it begins")
+    return [one + timedelta(days=number) for number in range((other - one).days + 1)]
 
 
 def _declared(name: str, tables: Sequence[Table]) -> Table:

@@ -38,7 +38,7 @@ def definitions_of(
     refreshes it as a whole; the lag of each table, as a check and a sensor, and the check `gapless`; a job over all
     assets, named as the package is, or a job for each set of days if there are several (`shop_orders`,
     `shop_payments`, by their first streams); a sensor `commits` that refreshes what is behind, whoever committed; and
-    the jobs `maintenance`, `rollback`, `rebuild` and `publish`. The sensor `commits` and all schedules are off until
+    the jobs `maintenance` and those of `operation_jobs`. The sensor `commits` and all schedules are off until
     they are switched on.
 
     Args:

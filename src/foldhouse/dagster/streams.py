@@ -12,6 +12,7 @@ from datetime import date, timedelta
 import dagster as dg
 import pyarrow as pa
 
+from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.columns import schema_of_types
 from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -69,7 +70,7 @@ def stream_asset(
         def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             lake = opener.open()
-            with reporting_days(context) as report:
+            with trying_again(context, stream.name), reporting_days(context) as report:
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     of_the_days = {day: events(day) for day in days}
                     commit = lake.replace(stream, pa.concat_tables(of_the_days.values()), partitions=days)

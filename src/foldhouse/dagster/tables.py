@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
 from foldhouse.dagster.queue import pool_of
@@ -75,7 +76,7 @@ def fold_asset(
         )
         def folded(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
-            with reporting_failed_checks(context, table):
+            with trying_again(context, table.name), reporting_failed_checks(context, table):
                 if partitions_def is None:
                     return _refresh(opener.open(), table)
                 return _backfill(opener.open(), table, context, days_per_commit)

@@ -37,6 +37,11 @@ def outside(
 ) -> Iterator[str]:
     """Yield what is out of reach."""
     yield from _ALWAYS
+    if subject.unsearched:
+        yield (
+            f"values of {', '.join(subject.unsearched)} in tags, properties and paths of files: they are looked for in "
+            "rows alone, because short numbers, dates and the like are everywhere; look through the names yourself"
+        )
     known = table_names(catalog)
     for name in known:
         if name == stream or name in tables:

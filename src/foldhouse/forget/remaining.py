@@ -2,7 +2,7 @@
 
 The tables downstream are free of the subject because each of their files was written by a fold of restated sources, or
 by a later commit on top. The stream's files are searched. In both, the metadata and the paths are searched for those
-values of the key that are texts.
+values of the key that are texts or long numbers; `outside` names the columns for which they are not.
 """
 
 from __future__ import annotations

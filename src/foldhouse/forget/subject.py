@@ -20,6 +20,8 @@ from foldhouse.storage.schema import Layout
 
 _LONG = 6
 """Characters from which on a value is also found within a longer word."""
+_LONG_NUMBER = 9
+"""Digits from which on a whole number is looked for in texts: shorter ones are also counts, sizes and ids of fields."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,30 @@ class Subject:
         wanted = {name: [value.as_py()] for name, value in self.values.items()}
         return pieces_with_keys(list(pieces), layout.schema, {name: Origin(name) for name in wanted}, wanted)
 
-    def is_named_in(self, text: str) -> bool:
-        """Whether a text contains a value of the key; a short value must be a whole word.
+    @property
+    def unsearched(self) -> tuple[str, ...]:
+        """The columns whose values are not looked for in texts: neither texts, nor UUIDs, nor long whole numbers."""
+        return tuple(name for name, one in self.values.items() if not _text_of(one).strip())
 
-        Only values that are texts or UUIDs are looked for, because numbers are everywhere.
+    def is_named_in(self, text: str) -> bool:
+        """Whether a text contains a value of the key; a short value, and a number, must be a whole word.
+
+        Numbers of fewer digits than `_LONG_NUMBER` are not looked for, because counts and ids are everywhere.
         """
-        plain = [str(one.as_py()) for one in self.values.values() if isinstance(one.as_py(), str | UUID)]
-        return any(one in text if len(one) >= _LONG else _has_word(text, one) for one in plain if one.strip())
+        plain = [one for one in map(_text_of, self.values.values()) if one.strip()]
+        return any(
+            one in text if len(one) >= _LONG and not one.lstrip("-").isdecimal() else _has_word(text, one)
+            for one in plain
+        )
+
+
+def _text_of(value: pa.Scalar) -> str:
+    """Return a value as it is looked for in texts; empty if it is not."""
+    plain = value.as_py()
+    if isinstance(plain, str | UUID):
+        return str(plain)
+    is_whole = isinstance(plain, int) and not isinstance(plain, bool)
+    return str(plain) if is_whole and len(str(abs(plain))) >= _LONG_NUMBER else ""
 
 
 def _has_word(text: str, word: str) -> bool:

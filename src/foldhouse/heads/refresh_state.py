@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from pyiceberg.table.snapshots import Snapshot
+
 from foldhouse.values.window import Position
 
 REFRESH_STATE = "refresh-state"
 """The key in the snapshot summary, according to the draft."""
+_STARTED = "refresh-start-timestamp-ms"
 
 
 def refresh_state(positions: Mapping[str, Position], definition_hash: str, started_ms: int) -> str:
@@ -43,7 +46,19 @@ def refresh_state(positions: Mapping[str, Position], definition_hash: str, start
     ]
     record = {
         "view-version-id": int(definition_hash[:8], 16) >> 1,
-        "refresh-start-timestamp-ms": started_ms,
+        _STARTED: started_ms,
         "source-states": states,
     }
     return json.dumps(record, separators=(",", ":"))
+
+
+def took_seconds(snapshot: Snapshot) -> float | None:
+    """Return how long the refresh of a commit took; `None` if its summary does not have the beginning."""
+    said = "" if snapshot.summary is None else snapshot.summary.additional_properties.get(REFRESH_STATE, "")
+    try:
+        started_ms = json.loads(said)[_STARTED]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(started_ms, int):
+        return None
+    return max(0.0, (snapshot.timestamp_ms - started_ms) / 1000)

@@ -13,16 +13,17 @@ from foldhouse.calls.failures import translating_errors
 from foldhouse.errors import FoldhouseError, UnknownTable
 from foldhouse.heads.head import is_ours
 from foldhouse.heads.paused import pause_of
+from foldhouse.heads.refresh_state import took_seconds
 from foldhouse.heads.row_count import rows_said
 from foldhouse.reading.lag import Lags
 from foldhouse.storage.clock import ahead_ms
 from foldhouse.storage.commit import is_bound
-from foldhouse.storage.history import heads
+from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.schema import FOREIGN, kind_of
 from foldhouse.upkeep.compact import files_due
 from foldhouse.upkeep.retention import could_go
 from foldhouse.values import status as states
-from foldhouse.values.metadata_names import AUDIT_BRANCH, CHECKS, COVERAGE, REBUILD_BRANCH, RUN_ID, TABLE_ROWS
+from foldhouse.values.metadata_names import AUDIT_BRANCH, CHECKS, COVERAGE, REBUILD_BRANCH, ROWS_IN, RUN_ID, TABLE_ROWS
 from foldhouse.values.results import SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.tuning import Tuning
@@ -85,6 +86,7 @@ class Statuses:
         kind, head = kind_of(iceberg), iceberg.current_snapshot()
         said = _summary(head)
         is_foreign, since_ms = kind == FOREIGN, _since_ms(iceberg)
+        refreshed = _newest_refresh(iceberg)
         return TableStatus(
             table=name,
             kind=kind,
@@ -98,6 +100,12 @@ class Statuses:
             checks="failed" if _audited(iceberg) else "passed" if CHECKS in said else "none",
             files_to_compact=0 if is_foreign else files_due(iceberg, self.tuning),
             snapshots_to_expire=0 if is_foreign else could_go(iceberg, self.now_ms),
+            snapshots=len(iceberg.metadata.snapshots),
+            data_files=_counted(said, "total-data-files"),
+            delete_files=_counted(said, "total-delete-files"),
+            bytes=_counted(said, "total-files-size"),
+            rows_read=_counted(_summary(refreshed), ROWS_IN),
+            refresh_seconds=None if refreshed is None else took_seconds(refreshed),
         )
 
     def _judged(self, iceberg: IcebergTable, read: TableStatus) -> TableStatus:
@@ -165,6 +173,18 @@ def _summary(head: Snapshot | None) -> dict[str, str]:
         for name in (TABLE_ROWS, CHECKS, RUN_ID):
             said.pop(name, None)
     return said
+
+
+def _counted(said: dict[str, str], name: str) -> int | None:
+    """Return a count of a summary; `None` if it has none that can be read."""
+    text = said.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _newest_refresh(iceberg: IcebergTable) -> Snapshot | None:
+    """Return the newest commit of ours that folded something; a compaction repeats what an earlier one said."""
+    behind = lineage(iceberg, iceberg.current_snapshot())
+    return next((one for one in behind if is_ours(one) and ROWS_IN in _summary(one)), None)
 
 
 def _audited(iceberg: IcebergTable) -> bool:

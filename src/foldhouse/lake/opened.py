@@ -17,6 +17,7 @@ from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.alive import is_alive, put_away
+from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.guarded import guarded
@@ -37,6 +38,7 @@ class OpenLake:
         tuning: Tuning = DEFAULT,
         run_id: str | None = None,
     ) -> None:
+        log.set_up()
         self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None

@@ -57,14 +57,16 @@ class Proving(OpenLake):
 
         Spark evaluates `rows` and its own aggregates over the sources as they were at the table's position. No code of
         the folds is used. If keys differ, the history of the table is searched by halves for the first commit at which
-        they do, as far as the history of the sources is kept.
+        they do, as far as the history of the sources is kept. The search reads the rows of these keys alone, if it is
+        known which rows of the sources these are.
 
         Floats must agree up to the rounding of Spark's sums, and estimates within 10 %. Columns that Spark cannot
         compute are in `unproven`.
 
         Args:
             table: the declaration.
-            share: the share of the keys to compare, from 0 to 1; always the same ones. All sources are read either way.
+            share: the share of the keys to compare, from 0 to 1; always the same ones. All rows of the
+                sources are read for it, either way.
             search: whether to search for the first wrong commit.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What keeps a lake small: tags, compaction, expiry, and forgetting a subject."""
+"""What keeps a lake small: tags and branches, compaction, expiry, and forgetting a subject."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from foldhouse.errors import InvalidData, UnknownSnapshot
 from foldhouse.forget.forget import forget, plan_of, planned
 from foldhouse.lake.as_of import AsOf, snapshot_id_at
 from foldhouse.lake.opened import OpenLake
+from foldhouse.storage.branch import drop
 from foldhouse.storage.clock import ahead_ms, clock_ms, mend
 from foldhouse.storage.races import until_won
 from foldhouse.storage.tags import Tag, drop_tag, set_tag, tags_of
@@ -76,6 +77,18 @@ class Upkeep(OpenLake):
             InvalidCall: the name is reserved, or that of a branch.
         """
         return until_won(lambda: drop_tag(self.catalog, self.load(table), tag))
+
+    @told
+    def drop_branch(self, table: Source | str, branch: str) -> int:
+        """Drop a branch, such as `foldhouse-rebuild` or `foldhouse-audit`; return the id of the snapshot it was at.
+
+        The snapshot stays until an expiry removes it. An audit that runs at that moment fails, and can be run again.
+
+        Raises:
+            UnknownSnapshot: the table has no such branch.
+            InvalidCall: it is `main`, or the name is that of a tag.
+        """
+        return until_won(lambda: drop(self.catalog, self.load(table), branch))
 
     @told
     def tags(self, table: Source | str) -> tuple[Tag, ...]:

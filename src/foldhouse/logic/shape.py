@@ -9,6 +9,10 @@ A refresh evaluates the logic over as few rows as may differ. The plan decides w
 | tree: joins on equal columns, from one source (the root) to all others | the output rows of the root rows it joins |
 | anything else | everything |
 
+A source that is joined with itself counts as two: the places in a tree are those of its occurrences. A row of it that
+was chosen for one occurrence is then evaluated in the other one as well. That does no harm: unless it can be affected
+there too, it gives the same output rows before and after.
+
 A wrong guess would make a table wrong, so a shape is returned only if the plan proves it. The plan is read as the typed
 nodes of `foldhouse.logic.plan`, without Spark.
 """
@@ -16,10 +20,11 @@ nodes of `foldhouse.logic.plan`, without Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foldhouse.logic.columns import Columns, columns_of, join_type, nodes_of, outputs_of
 from foldhouse.logic.functions import words
+from foldhouse.logic.occurrences import Apart, apart
 from foldhouse.logic.plan import Expression, Node
 
 _LINEAR = words("""
@@ -37,7 +42,10 @@ Column = tuple[int, str]
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of an output column: a column of the source at `place`, unchanged or, if `is_day`, its day."""
+    """The origin of an output column: a column of the source at `place`, unchanged or, if `is_day`, its day.
+
+    If a source is joined with itself, `place` is that of an occurrence, as in the branches of `Shape`.
+    """
 
     column: str
     is_day: bool = False
@@ -75,12 +83,18 @@ class Shape:
         cells: per source, the columns of which different values never meet in an output row; empty if there are none.
         root, branches: for a tree, the source of which every output row contains a row, and the joins to the others;
             a parent stands before its branches.
+        sources: place of an occurrence -> place of its source; empty if each source occurs once.
     """
 
     is_linear: bool = False
     cells: tuple[tuple[str, ...], ...] = ()
     root: int = 0
     branches: tuple[Branch, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    def source(self, place: int) -> int:
+        """Return the place of the source of which a place in the tree is an occurrence."""
+        return self.sources[place] if self.sources else place
 
     @property
     def is_known(self) -> bool:
@@ -109,16 +123,21 @@ def shape_of(plan: Node, places: int, unique: Sequence[tuple[str, ...]] = ()) ->
     inner = [node for node in nodes if node.children]
     if all(node.kind in _LINEAR for node in inner):
         return Shape(is_linear=True)
-    if not all(_is_known(node) for node in inner) or sorted(found) != list(range(places)):
+    if not all(_is_known(node) for node in inner) or set(found) != set(range(places)):
         return Shape()
-    columns = columns_of(plan)
+    each = apart(plan)
+    return Shape() if each is None else _shape_of_joins(each, places, unique)
+
+
+def _shape_of_joins(each: Apart, places: int, unique: Sequence[tuple[str, ...]]) -> Shape:
+    nodes, columns = list(each.plan.walk()), columns_of(each.plan)
     joins = [node for node in nodes if node.kind == "Join"]
     links = [_links(join, columns) for join in joins]
     groupings = [node for node in nodes if node.kind in _GROUPING]
-    cells = _cells(links, places, groupings, columns)
-    if cells:
-        return Shape(cells=cells)
-    return _tree(plan, groupings, columns, unique)
+    cells = _cells(links, each.sources, groupings, columns)
+    named = [unique[one] if one < len(unique) else () for one in each.sources]
+    found = Shape(cells=cells[:places]) if cells else _tree(each.plan, groupings, columns, named)
+    return replace(found, sources=each.sources) if found.is_known and len(each.sources) > places else found
 
 
 def _is_known(node: Node) -> bool:
@@ -134,12 +153,12 @@ def origins_of(plan: Node, columns: Sequence[str]) -> dict[str, Origin]:
         plan: the analysed plan of a selection whose sources have the aliases `source_name(place)`.
         columns: the names of the first output columns, in order.
     """
-    outputs = outputs_of(plan)
-    unions = any(node.kind == "Union" for node in nodes_of(plan))
-    if outputs is None or len(outputs) < len(columns) or unions:
+    each = None if any(node.kind == "Union" for node in nodes_of(plan)) else apart(plan)
+    outputs = None if each is None else outputs_of(each.plan)
+    if each is None or outputs is None or len(outputs) < len(columns):
         return {}
-    known = columns_of(plan)
-    days = _days(plan)
+    known = columns_of(each.plan)
+    days = _days(each.plan)
     answer = {}
     for name, number in zip(columns, outputs, strict=False):
         root = known.root(number)
@@ -203,9 +222,13 @@ def _places(node: Node) -> set[int]:
 
 
 def _cells(
-    links: Sequence[list[tuple[Column, Column]]], places: int, groupings: Sequence[Node], columns: Columns
+    links: Sequence[list[tuple[Column, Column]]], sources: Sequence[int], groupings: Sequence[Node], columns: Columns
 ) -> tuple[tuple[str, ...], ...]:
-    """Return, per source, the columns that every join equates and by which every grouping groups."""
+    """Return, per place, the columns that every join equates and by which every grouping groups.
+
+    They are the same columns in all occurrences of a source.
+    """
+    places = len(sources)
     classes: list[set[Column]] = []
     for one, other in (pair for join in links for pair in join):
         touched = [each for each in classes if one in each or other in each]
@@ -218,7 +241,9 @@ def _cells(
         in_every_source = all(sum(place == p for p, _ in members) == 1 for place in range(places))
         in_every_join = all(any(one in members for one, _ in join) for join in links)
         if in_every_source and in_every_join and all(_groups_by(node, members, columns) for node in groupings):
-            kept.append(dict(members))
+            named = dict(members)
+            if all(named[place] == named[source] for place, source in enumerate(sources)):
+                kept.append(named)
     return tuple(tuple(each[place] for each in kept) for place in range(places)) if kept else ()
 
 

@@ -13,9 +13,11 @@ from pyspark.sql import functions as F
 
 from foldhouse.kernel.plan import sequence_column
 from foldhouse.logic.compiled import Compiled
+from foldhouse.logic.shape import Origin
 from foldhouse.proof.aggregates import aggregates_of, exists
+from foldhouse.refresh.window.pruning import pieces_with_keys
 from foldhouse.spark.source import frame_of, frame_of_arrow
-from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.live import Piece, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Source, Stream
 from foldhouse.values.window import Coverage
@@ -49,14 +51,21 @@ class Wanted:
         return rows.join(wanted, functools.reduce(lambda one, other: one & other, same), "left_semi")
 
 
-def source_rows(session: SparkSession, source: Source, iceberg: IcebergTable, snapshot_id: int | None) -> DataFrame:
-    """Return the rows of a source at a snapshot, each event once: the last of its deliveries."""
-    layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
-    columns = list(layout.visible)
-    pieces = pieces_of(live_slices(iceberg, snapshot_id).values()) if snapshot_id is not None else []
-    rows = frame_of(session, layout, columns, pieces)
+def source_rows(session: SparkSession, source: Source, layout: Layout, pieces: Sequence[Piece]) -> DataFrame:
+    """Return the rows of pieces of a source, each event once."""
+    return once(source, layout, frame_of(session, layout, list(layout.visible), pieces))
+
+
+def pieces_at(iceberg: IcebergTable, snapshot_id: int | None) -> list[Piece]:
+    """Return all rows of a table at a snapshot."""
+    return pieces_of(live_slices(iceberg, snapshot_id).values()) if snapshot_id is not None else []
+
+
+def once(source: Source, layout: Layout, rows: DataFrame) -> DataFrame:
+    """Return rows of a source, each event once: the last of its deliveries."""
     if not isinstance(source, Stream) or not source.event_id:
         return rows
+    columns = list(layout.visible)
     atomic = [name for name in columns if not pa.types.is_nested(layout.arrow.field(name).type)]
     first = source.sequence_by or ((source.event_time,) if source.event_time else ())
     order = [*first, *(name for name in atomic if name not in first)]
@@ -107,7 +116,12 @@ def stored_rows(
 ) -> DataFrame:
     """Return some columns of the wanted keys of a table at a snapshot."""
     layout = Layout.of(iceberg, snapshot_id)
-    rows = frame_of(session, layout, list(names), pieces_of(live_slices(iceberg, snapshot_id).values()))
+    pieces = pieces_at(iceberg, snapshot_id)
+    if wanted.keys is not None:
+        has_nulls = {name for name in keys if wanted.keys[name].null_count}  # which another tool may have written
+        values = {name: list(dict.fromkeys(wanted.keys[name].to_pylist())) for name in keys if name not in has_nulls}
+        pieces = pieces_with_keys(pieces, layout.schema, {name: Origin(name) for name in keys}, values)
+    rows = frame_of(session, layout, list(names), pieces)
     return wanted.of(session, rows, keys)
 
 

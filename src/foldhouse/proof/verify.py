@@ -1,7 +1,8 @@
 """Compare a table with a batch job over all rows of its sources, and find the first commit where the two differ.
 
 Both are read at one snapshot of the table and at the position that its commit recorded, so later events do not matter.
-If keys differ, the history of the table is searched by halves: at each commit, only these keys are computed again.
+If keys differ, the history of the table is searched by halves: at each commit, only these keys are computed again, from
+their own rows of the sources.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from foldhouse.errors import UnknownSnapshot
 from foldhouse.heads.head import is_ours
 from foldhouse.logic.compiled import Compiled
 from foldhouse.proof.aggregates import aggregates_of
-from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, side_of, source_rows, stored_rows
+from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, pieces_at, side_of, source_rows, stored_rows
 from foldhouse.proof.bisect import oldest_wrong
+from foldhouse.proof.of_keys import KeyRows
+from foldhouse.refresh.rows.evaluate import Logic
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.history import lineage, snapshot_of
@@ -59,23 +62,35 @@ class _Proof:
     iceberg: IcebergTable
     sources: Sequence[IcebergTable]
 
+    def layouts(self, commit: _Commit) -> tuple[Layout, ...]:
+        """Return the columns that the sources had at a commit."""
+        positions = zip(self.sources, self.positions(commit), strict=True)
+        return tuple(Layout.of_head(source) if at is None else Layout.of(source, at) for source, at in positions)
+
     def compiled(self, commit: _Commit) -> Compiled:
         """Return the declaration, compiled against the columns that the sources had at a commit."""
-        layouts = [
-            Layout.of_head(source) if at is None else Layout.of(source, at)
-            for source, at in zip(self.sources, self.positions(commit), strict=True)
-        ]
-        return self.workshop.compiled(self.table, layouts)
+        return self.workshop.compiled(self.table, self.layouts(commit))
 
     def positions(self, commit: _Commit) -> list[int | None]:
         """Return the snapshot of each source that a commit has folded."""
         return [commit.positions[source.name].snapshot_id for source in self.table.sources]
 
-    def wrong(self, commit: _Commit, wanted: Wanted) -> DataFrame:
-        """Return the keys that differ at a commit, as `compared` does."""
+    def wrong(self, commit: _Commit, wanted: Wanted, rows: KeyRows | None = None) -> DataFrame:
+        """Return the keys that differ at a commit, as `compared` does.
+
+        Args:
+            commit: of the table.
+            wanted: the keys to compare.
+            rows: reads the source rows of these keys; all rows of the sources are read without it.
+        """
         session, compiled = self.workshop.session(), self.compiled(commit)
-        pairs = zip(self.table.sources, self.sources, self.positions(commit), strict=True)
-        frames = [source_rows(session, source, iceberg, at) for source, iceberg, at in pairs]
+        layouts, positions = self.layouts(commit), self.positions(commit)
+        if rows is None:
+            places = zip(self.table.sources, layouts, self.sources, positions, strict=True)
+            frames = [source_rows(session, source, one, pieces_at(table, at)) for source, one, table, at in places]
+        else:
+            logic = Logic(compiled, layouts, self.workshop.session, self.workshop.tuning)
+            frames = rows.of(logic, self.sources, positions)
         keys = compiled.plan.key_names
         names = [*keys, *aggregates_of(compiled.plan, compiled.fold)]
         have = stored_rows(session, self.iceberg, commit.id, names, keys, wanted)
@@ -103,8 +118,7 @@ def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float
         columns = tuple(name for name in compiled.plan.outputs if name in aggregates)
         first = None
         if count and search:
-            keys = _keys(compiled, differing)
-            first = _first_wrong(proof, head, commits, Wanted(keys=keys))
+            first = _first_wrong(proof, head, commits, differing)
     return Verified(
         table=table.name,
         snapshot_id=head.id,
@@ -158,16 +172,29 @@ def _unreadable(proof: _Proof, commit: _Commit) -> str:
     return ""
 
 
-def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], wanted: Wanted) -> FirstWrong:
-    """Find the commit from which on some keys are wrong, in as many steps as the number of commits has bits."""
+def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], differing: pa.Table) -> FirstWrong:
+    """Find the commit from which on some keys are wrong, in as many steps as the number of commits has bits.
+
+    Args:
+        proof: of the table.
+        head: the commit that is wrong.
+        older: the commits before it, newest first.
+        differing: the keys that differ at the head, with both sides.
+    """
     commits = [head]
     for one in older:
         if _unreadable(proof, one):
             break
         commits.append(one)
-    wrong = oldest_wrong(len(commits), lambda place: not proof.wrong(commits[place], wanted).isEmpty())
+    keys = _keys(proof.compiled(head), differing)
+    rows, seen = KeyRows(keys), {0: differing}
+
+    def is_wrong(place: int) -> bool:
+        seen[place] = proof.wrong(commits[place], Wanted(keys=keys), rows).limit(SHOWN).toArrow()
+        return bool(seen[place].num_rows)
+
+    wrong = oldest_wrong(len(commits), is_wrong)
     found = commits[wrong]
-    keys = proof.wrong(found, wanted).limit(SHOWN).toArrow()
     summary = {} if found.snapshot.summary is None else found.snapshot.summary.additional_properties
     return FirstWrong(
         snapshot_id=found.id,
@@ -175,7 +202,9 @@ def _first_wrong(proof: _Proof, head: _Commit, older: Iterator[_Commit], wanted:
         is_ours=is_ours(found.snapshot),
         run_id=summary.get(RUN_ID) if is_ours(found.snapshot) else None,
         last_right=commits[wrong + 1].id if wrong + 1 < len(commits) else None,
-        differences=_differences(proof.compiled(found), keys),
+        differences=_differences(proof.compiled(found), seen[wrong]),
+        steps=len(seen) - 1,
+        source_rows_read=rows.rows_read,
     )
 
 

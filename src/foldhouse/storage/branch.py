@@ -1,9 +1,10 @@
-"""Makes a branch the head by one fast-forward, which cannot drop commits of other writers; renames a branch."""
+"""Makes a branch the head by one fast-forward, which drops no commit of other writers; renames or drops a branch."""
 
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     SetCurrentSchemaUpdate,
@@ -11,9 +12,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from foldhouse.errors import CommitConflict
+from foldhouse.errors import CommitConflict, InvalidCall, UnknownSnapshot
 from foldhouse.storage.clock import main_moves_to
 from foldhouse.storage.swap import branch_is, swap, unmoved
+from foldhouse.values.given import shown
 
 
 def fast_forward(catalog: Catalog, iceberg: IcebergTable, branch: str, spec_id: int, way: str) -> int:
@@ -81,3 +83,34 @@ def rename(catalog: Catalog, iceberg: IcebergTable, branch: str, to: str) -> Non
         landed,
         f"the renaming of branch {branch} to {to}",
     )
+
+
+def drop(catalog: Catalog, iceberg: IcebergTable, branch: str) -> int:
+    """Drop a branch; return the id of its snapshot, which stays until an expiry removes it.
+
+    Raises:
+        InvalidCall: it is `main`, or a tag.
+        UnknownSnapshot: there is no such branch.
+        CommitConflict: another process moved or dropped the branch at the same time.
+    """
+    refs = iceberg.metadata.refs
+    table, held = ".".join(iceberg.name()), refs.get(branch)
+    if branch == MAIN_BRANCH:
+        raise InvalidCall(f"{branch} is the table itself; `foldhouse rollback {table} --to ...` moves it back")
+    if held is None:
+        kind = SnapshotRefType.BRANCH
+        there = sorted(name for name, ref in refs.items() if ref.snapshot_ref_type == kind and name != MAIN_BRANCH)
+        raise UnknownSnapshot(f"{table} has no branch {shown(branch)}; it has {', '.join(there) or 'none'}")
+    if held.snapshot_ref_type != SnapshotRefType.BRANCH:
+        raise InvalidCall(
+            f"{branch} is a tag of {table}, not a branch; `foldhouse tag {table} {branch} --delete` drops it"
+        )
+    swap(
+        catalog,
+        iceberg,
+        unmoved(iceberg, branch),
+        (RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}),),
+        lambda now: branch not in now.metadata.refs,
+        f"the removal of branch {branch}",
+    )
+    return held.snapshot_id

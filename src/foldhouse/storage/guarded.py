@@ -17,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from foldhouse.storage.format import check_format
 from foldhouse.storage.places import is_below, places_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.store import of_store
@@ -51,6 +52,9 @@ class _Guarded(Catalog):
         return of_store(super()._load_file_io({}, location))
 
     # safe-super: these methods are abstract in Catalog, but a concrete class always follows in the order.
+    def load_table(self, identifier: str | Identifier) -> Table:
+        return check_format(super().load_table(identifier))  # type: ignore[safe-super]
+
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         check_stored(Catalog.identifier_to_tuple(identifier))
         return super().create_table(identifier, *args, **kwargs)  # type: ignore[safe-super]

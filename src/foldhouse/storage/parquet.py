@@ -15,7 +15,8 @@ from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
 from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 
-_TAIL_BYTES = 64 * 1024  # most footers fit, so that one read is enough
+_TAIL_BYTES = 64 * 1024
+"""Most footers fit into this, and so do small files, so that one read is enough."""
 _AT_ONCE = 16
 
 
@@ -55,6 +56,27 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
     with reading(path):
         # pyarrow wants a whole file; the magic and a footer are one without pages.
         return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io.new_input(path)))))
+
+
+def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
+    """Read a whole small file, and check its footer against the digest in the file's name.
+
+    Returns:
+        The file in memory; `None` if it is larger than one read.
+
+    Raises:
+        CorruptFile, StorageError: see `reading`.
+    """
+    with reading(path):
+        with io.new_input(path).open() as source:
+            contents = source.read(_TAIL_BYTES + 1)
+        if len(contents) > _TAIL_BYTES:
+            return None
+        footer = footer_of(path, memoryview(contents))
+        if footer is None:
+            raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
+        check(path, footer)
+        return opened(pa.BufferReader(contents))
 
 
 def check_footers(io: FileIO, paths: Sequence[str]) -> None:

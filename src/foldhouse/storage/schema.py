@@ -30,11 +30,12 @@ from pyiceberg.types import (
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
 from foldhouse.storage.credentials import Credentials, separated
+from foldhouse.storage.format import NEWEST
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
 from foldhouse.storage.store import of_store
 from foldhouse.values.given import shown
-from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, KIND, STATE, THINNED
+from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORMAT, KIND, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
 
 FOREIGN = "foreign"
@@ -43,6 +44,7 @@ _GROWING = (THINNED, EXPIRED)
 """Properties that grow with the history of a table."""
 
 TABLE_PROPERTIES = {
+    FORMAT: str(NEWEST),
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     "write.metadata.delete-after-commit.enabled": "true",

@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.errors import CommitConflict, StorageError
+from foldhouse.storage import log
 from foldhouse.storage.removal import delete
 
 
@@ -75,6 +76,7 @@ def swap(
         current = _looked_at(catalog, iceberg, what, failure)
         # Another uuid: the table was dropped, and another one was created under its name.
         if current.metadata.table_uuid == iceberg.metadata.table_uuid and landed(current):
+            log.committed(".".join(iceberg.name()), updates)
             return None
         # If the head moved on and back, the requirement passes, but the commit fails: its sequence number is taken.
         moved = current.metadata.next_sequence_number() != iceberg.metadata.next_sequence_number()
@@ -84,6 +86,7 @@ def swap(
                 f"{name} was committed to by another writer meanwhile; nothing was written, run it again"
             ) from failure
         raise
+    log.committed(".".join(iceberg.name()), updates)
     _drop_old_metadata(iceberg, landed_as.metadata)
     return landed_as.metadata
 

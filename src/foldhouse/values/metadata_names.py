@@ -7,6 +7,8 @@ from __future__ import annotations
 
 KIND = "foldhouse.kind"
 """Table property: `stream` or `table`."""
+FORMAT = "foldhouse.format"
+"""Table property: the version of this format in which the table is written; absent is 1."""
 EXPIRED = "foldhouse.expired"
 """Table property: what expired commits said that is still asked for."""
 DECLARED = "foldhouse.declared"

@@ -331,6 +331,9 @@ class FirstWrong(Readable):
         run_id: the run that made it; `None` for a commit of another tool.
         last_right: the commit before it; `None` if no earlier commit can be computed again.
         differences: the first wrong keys at this commit.
+        steps: the commits that were computed again to find it.
+        source_rows_read: the source rows that this took, of all steps together; of a file that must be read to find
+            them, only those of the keys are counted.
     """
 
     snapshot_id: int
@@ -339,6 +342,8 @@ class FirstWrong(Readable):
     run_id: str | None
     last_right: int | None
     differences: tuple[Difference, ...] = ()
+    steps: int = 0
+    source_rows_read: int = 0
 
 
 @dataclass(frozen=True, repr=False)

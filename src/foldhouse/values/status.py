@@ -41,6 +41,11 @@ class TableStatus(Readable):
         files_to_compact: files that `compact` would replace for their number and size. Files with many deleted rows are
             not counted, because that takes reading them.
         snapshots_to_expire: snapshots that the table's own rules would remove; consumers may still need some of them.
+        snapshots: snapshots that the metadata lists.
+        data_files, delete_files, bytes: files of the head and their size, as its summary counts them; `None` if it does
+            not.
+        rows_read: source rows that the newest refresh read, including retracted ones; `None` for a stream.
+        refresh_seconds: how long the newest refresh took, up to its commit; `None` for a stream.
     """
 
     table: str
@@ -57,6 +62,12 @@ class TableStatus(Readable):
     checks: str = "none"
     files_to_compact: int = 0
     snapshots_to_expire: int = 0
+    snapshots: int = 0
+    data_files: int | None = None
+    delete_files: int | None = None
+    bytes: int | None = None
+    rows_read: int | None = None
+    refresh_seconds: float | None = None
 
     @property
     def is_wrong(self) -> bool:

@@ -112,6 +112,9 @@ class Tuning:
     """Sums are shuffled instead of rows while the keys are no larger a share of the rows than this."""
     task_rows: int = 100_000
     """Rows for which another Spark task is started: one with fewer costs more to start than it saves."""
+    read_alone_rows: int = 16_000_000
+    """If Spark's tasks together read no more rows than this, each of them reads the whole window and keeps the rows of
+    its own buckets: a shuffle costs more. With 0, the rows are always shuffled."""
     task_group_rows: int = 250_000
     """Signed rows that a task takes in at once if buckets are small: memory holds a group of whole buckets."""
     task_piece_rows: int = 2_000_000
@@ -164,6 +167,7 @@ _BOUNDS = {
     "always_small_rows": (0, _MOST),
     "pruning_keys": (0, _MOST),
     "decisive_bytes": (0, _MOST),
+    "read_alone_rows": (0, _MOST),
     "unspilled_bytes": (0, _MOST),
 }
 """Field -> the least and the most; whole numbers from 1 on and shares from 0 to 1 where nothing is said."""

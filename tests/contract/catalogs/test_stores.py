@@ -86,6 +86,7 @@ def test_spark_folds_and_reads_tables_in_s3_and_no_task_is_sent_the_secret(
 
 _OPENS = """
 import sys, foldhouse as fh
+print("ready", flush=True)
 sys.stdin.readline()
 lake = fh.Lake.open("c")
 lake.append(fh.stream("c.events", schema={"n": "int"}), [{"n": int(sys.argv[1])}])
@@ -99,9 +100,15 @@ def test_eight_processes_open_a_new_catalog_on_postgres_at_once(
     configure(monkeypatch, "c", servers.configuration("Postgres and files", tmp_path))
     command = [sys.executable, "-c", _OPENS]
     running = [
-        subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(8)
+        subprocess.Popen(
+            [*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for n in range(8)
     ]
-    for one in running:  # all have imported by the time that the first may go on, or nearly
+    for one in running:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in running:
         assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()

@@ -364,7 +364,7 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
         return []
     compiled = logic.compiled
     signed = [
-        _signed(compiled, [_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
+        _signed(compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
         for one, sources in given
     ]
     with translating_spark_errors(compiled.table.name):
@@ -373,7 +373,8 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
 
 
-def _frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
+def spark_frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
+    """Return rows of a source in memory as a Spark DataFrame of all its columns."""
     schema = logic.layouts[place].arrow
     fields = [schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]]
     needed = logic.compiled.needed[place]
@@ -438,7 +439,7 @@ def _events_on_spark(logic: Logic, place: int, evaluation: Evaluation) -> DataFr
     pieces = admitted(logic, place, evaluation.pieces[place], choices)
     rows = _chosen_on_spark(session, frame_of(session, layout, columns, pieces), choices)
     if further := evaluation.besides_of(place):
-        rows = rows.unionByName(_frame(logic, place, not_chosen(rows_of(logic, place, further, ()), choices)))
+        rows = rows.unionByName(spark_frame(logic, place, not_chosen(rows_of(logic, place, further, ()), choices)))
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows

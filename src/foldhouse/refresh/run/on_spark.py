@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from foldhouse.kernel.combine import SIGNED, partial_sums
@@ -27,15 +27,29 @@ from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, evaluated
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
-from foldhouse.refresh.run.routing import BLOBS, Part, Reading, Route, parts_in, read_task, route_task, split_among
+from foldhouse.refresh.run.routing import (
+    BLOBS,
+    Part,
+    Reading,
+    Route,
+    parts_in,
+    read_alone,
+    read_task,
+    route_task,
+    split_among,
+)
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.storage.live import without_bounds
 from foldhouse.values.definition import Stream
 
+_GUESSED_AT_ONCE = 8
+
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
     """Read the pieces, run `rows`, shuffle the signed rows to the folding tasks of their buckets, and fold there."""
+    if (alone := _folded_alone(run)) is not None:
+        return alone
     tasks = _tasks(run)
     placement = placed(run.job, rows_of_run(run), tasks, run.job.tuning.task_piece_rows)
     buckets = frozenset() if run.recompute is None else run.recompute.buckets
@@ -56,6 +70,37 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     with translating_spark_errors(run.name):
         folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
     return results_of(run.job, folded)
+
+
+def _folded_alone(run: Run) -> list[BucketResult] | None:
+    """Fold in one job without a shuffle: each task reads the whole window and keeps the rows of its buckets.
+
+    Returns:
+        The results. `None` if tasks cannot read the window themselves, if they would read so many rows that a shuffle
+        costs less, or if a task would keep more rows than it folds at once.
+    """
+    evaluations, tuning = run.evaluations, run.job.tuning
+    if run.recompute is not None or not all(is_read_as_it_is(run.logic, one) for one in evaluations):
+        return None
+    session, rows = run.logic.session(), rows_of_run(run)
+    tasks = min(_tasks(run), _at_once(session))
+    if rows * tasks > tuning.read_alone_rows or rows > tasks * tuning.task_piece_rows:
+        return None
+    if not any(one.pieces[0] for one in evaluations):
+        return []
+    placement = placed(run.job, rows, tasks, tuning.task_piece_rows)
+    tasks = max(placement.tasks) + 1
+    route = Route(run.plan, run.job.layout, placement, tuning)
+    reading = reading_of(run.logic, evaluations, 1)
+    task = functools.partial(read_and_fold_task, run.job, route, reading)
+    with translating_spark_errors(run.name):
+        folded = session.range(0, tasks, 1, tasks).mapInArrow(task, ANSWERS).toArrow()
+    return results_of(run.job, folded)
+
+
+def _at_once(session: SparkSession) -> int:
+    """Return how many tasks run at the same time; over Spark Connect, which does not tell, a guess."""
+    return session.sparkContext.defaultParallelism if hasattr(session, "_jsparkSession") else _GUESSED_AT_ONCE
 
 
 def is_read_as_it_is(logic: Logic, evaluation: Evaluation) -> bool:
@@ -138,6 +183,17 @@ def _tasks(run: Run) -> int:
     """Return the number of routing tasks, and the most folding tasks: by the rows, up to Spark's shuffle partitions."""
     allowed = int(run.logic.session().conf.get("spark.sql.shuffle.partitions") or "200")
     return min(allowed, 2 + rows_of_run(run) // run.job.tuning.task_rows)
+
+
+def read_and_fold_task(
+    job: BucketJob, route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Read the window and fold the buckets of the tasks whose numbers are in the batches; yield their answers."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            parts = read_alone(replace(route, task=number), reading)
+            for results in fold_groups(job, route.placement.piece_rows, parts):
+                yield answered(job, results)
 
 
 def fold_task(job: BucketJob, piece_rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -41,6 +41,10 @@ class Placement:
         """Return the group of a bucket; neighbouring days and hash buckets are in different groups."""
         return _group(self.buckets, partition_of(bucket), len(self.tasks))
 
+    def task(self, bucket: str) -> int:
+        """Return the task of a bucket."""
+        return self.tasks[self.group(bucket)]
+
     def subgroup(self, plan: FoldPlan) -> pl.Expr:
         """Return the subgroup of a row's key as an expression; 0.0 and -0.0 are one key, and so are all NaN."""
         if self.subgroups == 1:

@@ -43,6 +43,7 @@ class Route:
         tuning: how many rows a task keeps in memory.
         buckets: rows of other buckets are left out; if empty, no row is.
         recomputed: whether the rows are all source rows of keys that were unresolved.
+        task: rows of other folding tasks are left out; `None` leaves out none.
     """
 
     plan: FoldPlan
@@ -51,6 +52,7 @@ class Route:
     tuning: Tuning
     buckets: frozenset[str] = frozenset()
     recomputed: bool = False
+    task: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +132,16 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
                 yield _blobs(route, parts)
 
 
+def read_alone(route: Route, reading: Reading) -> list[Part]:
+    """Read all splits, and return the rows of the route's task, sorted by group and subgroup.
+
+    Nothing is summed before it is folded, because nothing is shuffled.
+    """
+    frames = (rows for splits in reading.splits for split in splits for rows in rows_of_split(reading, split))
+    found = [part for rows in frames for parts in divided(route, rows) for part in parts]
+    return sorted(found, key=lambda part: (part.group, part.subgroup))
+
+
 def read_splits(route: Route, reading: Reading, splits: Sequence[Split]) -> Iterator[list[Part]]:
     """Read splits, and divide their signed rows among groups, a chunk of rows at a time."""
     frames = (rows for split in splits for rows in rows_of_split(reading, split))
@@ -146,6 +158,9 @@ def divided(route: Route, rows: pl.DataFrame) -> Iterator[list[Part]]:
         found = with_bucket(route.layout, route.plan, typed)
         if route.buckets:
             found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
+        if route.task is not None:
+            own = [name for name in found[BUCKET].unique() if route.placement.task(name) == route.task]
+            found = found.filter(pl.col(BUCKET).is_in(own))
         if not found.is_empty():
             yield _parts(route, found)
 

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
-from foldhouse.logic.shape import Branch, Shape
+from foldhouse.logic.shape import Branch
 from foldhouse.refresh.rows.cancelled import changed_rows, has_equals, rows_changed
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
@@ -52,7 +52,7 @@ def of_window(
             for place, delta in enumerate(deltas)
         )
         besides = _besides(logic, deltas, choices, weight)
-        makes_rows = bool(pieces[shape.root]) or any(besides) if shape.branches else any(pieces)
+        makes_rows = bool(pieces[shape.source(shape.root)]) or any(besides) if shape.branches else any(pieces)
         if makes_rows or not shape.is_known:
             found.append(Evaluation(weight, pieces, coverage, choices, state, besides))
     return found
@@ -60,8 +60,9 @@ def of_window(
 
 def _besides(logic: Logic, deltas: Sequence[list[Piece]], choices: Choices, weight: int) -> tuple[Sequence[Piece], ...]:
     """Return, per source, the rows that were added or removed and that no choice selects: those of a tree's root."""
-    root = logic.compiled.shape.root
-    if not logic.compiled.shape.branches or not choices[root] or event_id_of(logic, root):
+    shape = logic.compiled.shape
+    root = shape.source(shape.root)
+    if not shape.branches or not choices[root] or event_id_of(logic, root):
         return ()
     own = [piece for piece in deltas[root] if piece.weight == weight]
     return tuple(own if place == root else () for place in range(len(deltas)))
@@ -150,7 +151,8 @@ def _cells_of_keys(logic: Logic) -> dict[str, int]:
     """Return table key -> the place, among the columns that all sources are joined on, of the column it comes from."""
     cells = logic.compiled.shape.cells
     plain = {name: origin for name, origin in logic.compiled.origins.items() if not origin.is_day}
-    return {name: cells[o.place].index(o.column) for name, o in plain.items() if o.column in cells[o.place]}
+    places = {name: cells[logic.compiled.shape.source(origin.place)] for name, origin in plain.items()}
+    return {n: places[n].index(origin.column) for n, origin in plain.items() if origin.column in places[n]}
 
 
 def _renamed(keys: pl.DataFrame, names: Mapping[str, str]) -> Choice:
@@ -179,7 +181,8 @@ def _is_linear(logic: Logic, place: int, deltas: Sequence[list[Piece]]) -> bool:
     Those of a tree's root can, if nothing changed but them.
     """
     shape = logic.compiled.shape
-    is_alone = bool(shape.branches) and place == shape.root and not any(deltas[one.place] for one in shape.branches)
+    others = [deltas[shape.source(branch.place)] for branch in shape.branches]
+    is_alone = bool(shape.branches) and place == shape.source(shape.root) and not any(others)
     return (shape.is_linear or is_alone) and not event_id_of(logic, place)
 
 
@@ -213,30 +216,28 @@ def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, S
 def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, States]) -> Choices:
     """Choose the rows of a tree that can meet a changed row of any source."""
     shape = logic.compiled.shape
-    if _is_linear(logic, shape.root, deltas):
-        return _joining(logic, None, list(states.values()), deltas[shape.root])
+    root = shape.source(shape.root)
+    own, every = deltas[root], list(states.values())
+    if _is_linear(logic, root, deltas):
+        return _joining(logic, None, every, own)
     wanted: dict[int, list[Choice]] = {}
     for branch in shape.branches:
-        if deltas[branch.place]:
-            keys = _changed(logic, branch.place, deltas[branch.place], states, branch.columns).keys
+        source = shape.source(branch.place)
+        if deltas[source]:
+            keys = _changed(logic, source, deltas[source], states, branch.columns).keys
             wanted.setdefault(branch.parent, []).append(_other_side(branch, keys))
-    ids, own = event_id_of(logic, shape.root), deltas[shape.root]
+    ids = event_id_of(logic, root)
     if ids and own:
-        wanted.setdefault(shape.root, []).append(_changed(logic, shape.root, own, states, ids))
+        wanted.setdefault(shape.root, []).append(_changed(logic, root, own, states, ids))
     if ids:
-        return _tree_choices(logic, wanted, list(states.values()))
-    logic.expect(shape.root, own)
-    return _tree_choices(logic, wanted, list(states.values()), own)
+        return _tree_choices(logic, wanted, every)
+    logic.expect(root, own)
+    return _tree_choices(logic, wanted, every, own)
 
 
 def _other_side(branch: Branch, keys: pl.DataFrame) -> Choice:
     """Return the choice of a parent's rows that join rows with the given values of a branch's columns."""
     return Choice(branch.parent_columns, keys.rename(dict(zip(branch.columns, branch.parent_columns, strict=True))))
-
-
-def _linked(shape: Shape, parent: int) -> tuple[str, ...]:
-    """Return the columns of a source that its branches are joined on."""
-    return tuple(dict.fromkeys(name for one in shape.branches if one.parent == parent for name in one.parent_columns))
 
 
 def _tree_choices(
@@ -261,7 +262,8 @@ def _tree_choices(
     reached = {place: list(found) for place, found in wanted.items()}
     for branch in reversed(shape.branches):
         if branch.place in reached:
-            keys = _values_in_files(logic, branch.place, states, branch.columns, _selecting(reached[branch.place]))
+            at = shape.source(branch.place)
+            keys = _values_in_files(logic, at, states, branch.columns, _selecting(reached[branch.place]))
             reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
     return _joining(logic, _selecting(reached[shape.root]), states, besides)
 
@@ -282,20 +284,30 @@ def _joining(
     for parent in dict.fromkeys(branch.parent for branch in shape.branches):
         if parent not in found:
             continue
+        source = shape.source(parent)
         parts: list[pl.DataFrame] = []
         if parent != shape.root or chosen is not None:
-            rows = _selected(logic, parent, [state[parent] for state in states], found[parent])
+            rows = _selected(logic, source, [state[source] for state in states], found[parent])
             if rows is None:
                 continue
-            parts.append(rows.select(logic.compiled.needed[parent]))
+            parts.append(rows.select(logic.compiled.needed[source]))
         if besides and parent == shape.root:  # after the selected rows, which are read together with these
-            parts.append(changed_rows(logic, parent, besides))
+            parts.append(changed_rows(logic, source, besides))
         rows = pl.concat(parts)
         for branch in (one for one in shape.branches if one.parent == parent):
             pairs = zip(branch.parent_columns, branch.columns, strict=True)
             values = rows.select([pl.col(ours).alias(theirs) for ours, theirs in pairs])
             found[branch.place] = (Choice(branch.columns, values.unique()),)
-    return tuple(found.get(place, ()) for place in range(len(logic.compiled.inputs)))
+    return _of_sources(logic, found)
+
+
+def _of_sources(logic: Logic, found: Mapping[int, tuple[Choice, ...]]) -> Choices:
+    """Return, per source, the choices of its rows in any place of the tree; none if all rows of some place are read."""
+    shape, count = logic.compiled.shape, len(logic.compiled.inputs)
+    if not shape.sources:
+        return tuple(found.get(place, ()) for place in range(count))
+    each = [[found.get(place, ()) for place, source in enumerate(shape.sources) if source == at] for at in range(count)]
+    return tuple(_selecting([one for some in parts for one in some]) if all(parts) else () for parts in each)
 
 
 def _selected(

@@ -1,0 +1,3 @@
+-- Run once, when the volume of Postgres is empty.
+CREATE DATABASE dagster;
+CREATE DATABASE lake;

@@ -1,0 +1,1 @@
+"""The parts of a deployment on one machine, without containers: `deploy/run-here.sh`."""

@@ -1,0 +1,359 @@
+"""`deploy/`: every service, image, volume, variable, port and module that a file refers to exists.
+
+The checks are functions of the loaded files, and a test breaks each file in many ways to see that they find it.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from foldhouse.cli import main
+from tests.conftest import ROOT
+
+DEPLOY = ROOT / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "values.yaml").read_text())
+MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+INSTANCE: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
+EXAMPLE = re.findall(r"^([A-Z_0-9]+)=(.*)$", (DEPLOY / "environment.example").read_text(), re.MULTILINE)
+_SERVICE = {"image", "build", "command", "restart", "environment", "volumes", "networks", "ports", "depends_on"}
+_SERVICE |= {"healthcheck"}
+_SECRET = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|TOKEN")
+_REQUIRED = re.compile(r"\$\{([A-Z_0-9]+):\?\}")
+_USED = re.compile(r"\$\{([A-Z_0-9]+)[:}]")
+_OPTIONAL = {"FOLDHOUSE_IMAGE", "DAGSTER_HOME", "DAGSTER_PG_URL", "FOLDHOUSE_CODE_HOST", "FOLDHOUSE_CODE_PORT"}
+
+
+def _known_variables() -> set[str]:
+    """Return the names in upper case that the code of foldhouse and the files of the deployment read."""
+    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")] + [
+        (DEPLOY / name).read_text() for name in ("dagster.yaml", "workspace.yaml")
+    ]
+    return {name for text in texts for name in re.findall(r"\b(?:FOLDHOUSE|DAGSTER)_[A-Z_]+\b", text)}
+
+
+KNOWN = _known_variables()
+
+
+def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterator[str]:
+    services = compose.get("services") or {}
+    for name, service in services.items():
+        if unknown := set(service) - _SERVICE:
+            yield f"{name} has {unknown}"
+        if not service.get("image"):
+            yield f"{name} has no image"
+        if service.get("restart") != "unless-stopped":
+            yield f"{name} is not restarted"
+        if missing := set(service.get("networks", [])) - set(compose.get("networks") or {}):
+            yield f"{name} is in unknown networks {missing}"
+        yield from _volumes(name, service, compose)
+        yield from _dependencies(name, service, services)
+        yield from _command(name, service.get("command"))
+        yield from _ports(name, service)
+        yield from _environment(name, service.get("environment") or {}, services)
+    used = set(_USED.findall(yaml.safe_dump(services)))
+    if used - set(example):
+        yield f"environment.example does not have {used - set(example)}"
+    if set(example) - used:
+        yield f"nothing uses {set(example) - used}"
+    for name, value in example.items():
+        if _SECRET.search(name) and value:
+            yield f"environment.example has a secret: {name}"
+
+
+def _volumes(name: str, service: dict[str, Any], compose: dict[str, Any]) -> Iterator[str]:
+    for volume in service.get("volumes", []):
+        source = volume.split(":")[0]
+        if source.startswith("."):
+            if not (DEPLOY / source).exists():
+                yield f"{name} mounts {source}, which does not exist"
+        elif source not in (compose.get("volumes") or {}):
+            yield f"{name} mounts the unknown volume {source}"
+
+
+def _dependencies(name: str, service: dict[str, Any], services: dict[str, Any]) -> Iterator[str]:
+    for other, how in (service.get("depends_on") or {}).items():
+        if other not in services:
+            yield f"{name} waits for {other}, which is no service"
+        elif how.get("condition") == "service_healthy" and "healthcheck" not in services[other]:
+            yield f"{name} waits for {other} to be healthy, which is never looked at"
+
+
+def _command(name: str, words: list[str] | None) -> Iterator[str]:
+    if not words:
+        return
+    if words[0] == "python":
+        module = words[words.index("-m") + 1]
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:
+            found = False
+        if not found:
+            yield f"{name} starts {module}, which does not exist"
+    elif words[0] == "foldhouse":
+        yield from _subcommand(name, words[1:])
+    elif not os.access(ROOT / words[0], os.X_OK):
+        yield f"{name} starts {words[0]}, which is no program here"
+    for flag in ("-w",):
+        if flag in words and not (ROOT / words[words.index(flag) + 1]).is_file():
+            yield f"{name} names a file that does not exist"
+
+
+def _subcommand(name: str, words: list[str]) -> Iterator[str]:
+    command = main.get_command(click.Context(main), words[0])
+    if command is None:
+        yield f"{name} starts foldhouse {words[0]}, which is no command"
+        return
+    try:
+        command.make_context(words[0], list(words[1:]), resilient_parsing=False)
+    except click.ClickException as failure:
+        yield f"{name}: {failure.message}"
+
+
+def _ports(name: str, service: dict[str, Any]) -> Iterator[str]:
+    for port in service.get("ports", []):
+        host, _, inside = port.rpartition(":")
+        if not host.startswith("127.0.0.1:"):
+            yield f"{name} publishes {port} to other machines"
+        if inside not in (service.get("command") or []):
+            yield f"{name} publishes {inside}, where it does not listen"
+
+
+def _environment(name: str, given: dict[str, Any], services: dict[str, Any]) -> Iterator[str]:
+    for key, value in given.items():
+        if key.startswith(("FOLDHOUSE_", "DAGSTER_")) and key not in KNOWN:
+            yield f"{name} sets {key}, which nothing reads"
+        if _SECRET.search(key) and not _REQUIRED.fullmatch(str(value)):
+            yield f"{name} has the secret {key}"
+        text = str(value or "")
+        if re.search(r"://[^/@]*@", text) and len(_REQUIRED.findall(text)) != 2:
+            yield f"{name} has a secret in {key}"
+        for host, port in re.findall(r"(?:@|sc://)([a-z]+):([0-9]+)", text):
+            yield from _reached(name, services, host, port)
+    if "FOLDHOUSE_CODE_HOST" in given:
+        yield from _reached(name, services, given["FOLDHOUSE_CODE_HOST"], given["FOLDHOUSE_CODE_PORT"])
+
+
+def _reached(name: str, services: dict[str, Any], host: str, port: str) -> Iterator[str]:
+    listening = (services.get(host) or {}).get("command") or (["5432"] if host == "postgres" else [])
+    if host not in services or port not in listening:
+        yield f"{name} asks {host}:{port}, where nobody listens"
+
+
+def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> Iterator[str]:
+    code = values["dagster-user-deployments"]["deployments"][0]
+    daemon, web = values["dagsterDaemon"], values["dagsterWebserver"]
+    if not web["image"] == code["image"] == daemon["image"]:
+        yield "the processes have several images"
+    if importlib.util.find_spec(code["dagsterApiGrpcArgs"][-1]) is None:
+        yield "the code location does not exist"
+    yield from _parameters(code["env"])
+    secrets = {one["name"] for one in code["envSecrets"]} | {values["global"]["postgresqlSecretName"]}
+    documented = set(re.findall(r"^#   ([a-z-]+) ", (DEPLOY / "values.yaml").read_text(), re.MULTILINE))
+    if secrets != documented:
+        yield f"the secrets are {secrets}, and documented {documented}"
+    if (
+        values["postgresql"]["enabled"]
+        or values["generatePostgresqlPasswordSecret"]
+        or "postgresqlPassword" in str(values)
+    ):
+        yield "the password of Postgres is in the values"
+    if {one["name"] for one in code["volumeMounts"]} - {one["name"] for one in code["volumes"]}:
+        yield "an unknown volume is mounted"
+    header = web["readinessProbe"]["httpGet"]["httpHeaders"][0]
+    if header != {"name": "Host", "value": f"localhost:{web['service']['port']}"}:
+        yield "the guard refuses the probe"
+    if web["readinessProbe"]["httpGet"]["port"] != web["service"]["port"] or values["ingress"]["enabled"]:
+        yield "the page is probed elsewhere, or open"
+    yield from _as_the_instance(values)
+    yield from _manifest_findings(values, manifests)
+
+
+def _parameters(given: list[dict[str, str]]) -> Iterator[str]:
+    for one in given:
+        if one["name"].startswith(("FOLDHOUSE_", "DAGSTER_")) and one["name"] not in KNOWN:
+            yield f"{one['name']} is set, which nothing reads"
+        if _SECRET.search(one["name"]) or "@" in one["value"]:
+            yield f"{one['name']} is a secret"
+
+
+def _as_the_instance(values: dict[str, Any]) -> Iterator[str]:
+    """Compare what the chart and dagster.yaml both say."""
+    queue, daemon = values["concurrency"], values["dagsterDaemon"]
+    if (queue["runs"]["maxConcurrentRuns"], queue["runs"]["tagConcurrencyLimits"]) != (
+        INSTANCE["concurrency"]["runs"]["max_concurrent_runs"],
+        INSTANCE["concurrency"]["runs"]["tag_concurrency_limits"],
+    ):
+        yield "another queue than in dagster.yaml"
+    if list(queue["pools"].values()) != list(INSTANCE["concurrency"]["pools"].values()):
+        yield "other pools than in dagster.yaml"
+    if daemon["runRetries"]["maxRetries"] != INSTANCE["run_retries"]["max_retries"]:
+        yield "other retries than in dagster.yaml"
+    monitoring = {re.sub("[A-Z]", lambda one: f"_{one.group().lower()}", name): value
+                  for name, value in daemon["runMonitoring"].items()}  # fmt: skip
+    if monitoring != INSTANCE["run_monitoring"]:
+        yield "other monitoring than in dagster.yaml"
+
+
+def _manifest_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> Iterator[str]:
+    image = "{repository}:{tag}".format(**values["dagsterWebserver"]["image"])
+    secrets = {one["name"] for one in values["dagsterDaemon"]["envSecrets"]}
+    deployments = {one["metadata"]["name"]: one["spec"] for one in manifests if one["kind"] == "Deployment"}
+    services = {one["metadata"]["name"]: one["spec"] for one in manifests if one["kind"] == "Service"}
+    if set(deployments) != set(services):
+        yield "a deployment has no service"
+        return
+    for name, spec in deployments.items():
+        labels, [container] = spec["template"]["metadata"]["labels"], spec["template"]["spec"]["containers"]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        [port] = services[name]["ports"]
+        if not labels == spec["selector"]["matchLabels"] == services[name]["selector"]:
+            yield f"{name} selects others"
+        if ports.get(port["targetPort"]) != port["port"] or str(port["port"]) not in container["command"]:
+            yield f"{name} listens elsewhere"
+        if container["image"] != image or {one["secretRef"]["name"] for one in container["envFrom"]} != secrets:
+            yield f"{name} has another image or secret"
+        yield from _parameters(container["env"])
+        yield from _command(name, container["command"])
+    remote = next(one["value"] for one in values["dagsterDaemon"]["env"] if one["name"] == "FOLDHOUSE_SPARK_REMOTE")
+    host, _, number = remote.removeprefix("sc://").partition(":")
+    if host not in services or services[host]["ports"][0]["port"] != int(number):
+        yield f"{remote} is no service"
+
+
+def test_the_compose_file_refers_to_what_exists() -> None:
+    assert list(compose_findings(COMPOSE, dict(EXAMPLE))) == []
+    assert set(COMPOSE["services"]) == {"postgres", "spark", "code", "daemon", "web", "metrics"}
+
+
+def test_the_helm_values_refer_to_what_exists_and_agree_with_the_instance() -> None:
+    assert list(helm_findings(VALUES, MANIFESTS)) == []
+
+
+def _set(*path: Any, to: Any) -> Callable[[Any], None]:
+    def change(loaded: Any) -> None:
+        for step in path[:-1]:
+            loaded = loaded[step]
+        if to is None:
+            del loaded[path[-1]]
+        else:
+            loaded[path[-1]] = to
+
+    return change
+
+
+SECRET = "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("services", "web", "comand", to=[]),
+        _set("services", "postgres", "image", to=None),
+        _set("services", "web", "restart", to=None),
+        _set("networks", "inside", to=None),
+        _set("volumes", "landing", to=None),
+        _set("services", "postgres", "volumes", 1, to="./gone.sql:/x"),
+        _set("services", "daemon", "depends_on", to={"cod": {}}),
+        _set("services", "code", "healthcheck", to=None),
+        _set("services", "daemon", "command", 2, to="dagster.gone"),
+        _set("services", "web", "command", 4, to="deploy/gone.yaml"),
+        _set("services", "spark", "command", 0, to="deploy/gone.sh"),
+        _set("services", "metrics", "command", 1, to="metric"),
+        _set("services", "metrics", "command", 2, to="--run"),
+        _set("services", "web", "ports", to=["3000:3000"]),
+        _set("services", "web", "ports", to=["127.0.0.1:3000:3001"]),
+        _set("services", "code", "environment", "FOLDHOUSE_RETRY", to="3"),
+        _set("services", "code", "environment", SECRET, to="hunter2"),
+        _set("services", "code", "environment", "DAGSTER_PG_URL", to="postgresql://a:b@postgres:5432/x"),
+        _set("services", "code", "environment", "FOLDHOUSE_SPARK_REMOTE", to="sc://spark:15003"),
+        _set("services", "code", "environment", "FOLDHOUSE_CODE_PORT", to="4001"),
+        _set("services", "code", "environment", "FOLDHOUSE_CODE_HOST", to="cod"),
+        _set("services", "code", "environment", "PYICEBERG_CATALOG__PROD__WAREHOUSE", to="${OTHER:?}"),
+    ],
+)
+def test_a_broken_compose_file_is_found(change: Callable[[Any], None]) -> None:
+    broken = copy.deepcopy(COMPOSE)
+    change(broken)
+    assert list(compose_findings(broken, dict(EXAMPLE)))
+
+
+@pytest.mark.parametrize("example", [{}, {**dict(EXAMPLE), "MORE": ""}, {**dict(EXAMPLE), "POSTGRES_PASSWORD": "x"}])
+def test_a_broken_example_of_the_environment_is_found(example: dict[str, str]) -> None:
+    assert list(compose_findings(COMPOSE, example))
+
+
+_CODE = ("dagster-user-deployments", "deployments", 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("dagsterDaemon", "image", to={"repository": "other", "tag": "1"}),
+        _set(*_CODE, "dagsterApiGrpcArgs", to=["-m", "gone"]),
+        _set(*_CODE, "env", 0, to={"name": "FOLDHOUSE_CATALOGUE", "value": "prod"}),
+        _set(*_CODE, "env", 0, to={"name": SECRET, "value": "hunter2"}),
+        _set(*_CODE, "envSecrets", to=[{"name": "other"}]),
+        _set(*_CODE, "volumes", to=[]),
+        _set("postgresql", "enabled", to=True),
+        _set("postgresql", "postgresqlPassword", to="test"),
+        _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
+        _set("dagsterWebserver", "service", "port", to=80),
+        _set("ingress", "enabled", to=True),
+        _set("concurrency", "pools", "defaultLimit", to=2),
+        _set("concurrency", "runs", "maxConcurrentRuns", to=5),
+        _set("dagsterDaemon", "runRetries", "maxRetries", to=1),
+        _set("dagsterDaemon", "runMonitoring", "pollIntervalSeconds", to=120),
+    ],
+)
+def test_broken_helm_values_are_found(change: Callable[[Any], None]) -> None:
+    broken = copy.deepcopy(VALUES)
+    change(broken)
+    assert list(helm_findings(broken, MANIFESTS))
+
+
+_POD = (0, "spec", "template", "spec", "containers", 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set(1, to=None),
+        _set(1, "spec", "selector", to={"app": "other"}),
+        _set(1, "spec", "ports", 0, "port", to=15003),
+        _set(*_POD, "image", to="other:1"),
+        _set(*_POD, "envFrom", to=[]),
+        _set(*_POD, "command", 0, to="deploy/gone.sh"),
+        _set(2, "spec", "template", "spec", "containers", 0, "command", 1, to="metric"),
+    ],
+)
+def test_broken_manifests_are_found(change: Callable[[Any], None]) -> None:
+    broken = copy.deepcopy(MANIFESTS)
+    change(broken)
+    assert list(helm_findings(VALUES, broken))
+
+
+def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    sources = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    assert len(sources) > 8
+    assert [word for word in sources if not (ROOT / word).exists()] == []
+    installs = re.findall(r"pip install [^&\\\n]+", text)
+    assert len(installs) == 4
+    assert all("--require-hashes" in one or one.rstrip().endswith(" .") for one in installs)
+    assert re.search(r"^USER fold$", text, re.MULTILINE)
+
+
+def test_the_folder_has_the_files_that_its_readme_lists() -> None:
+    listed = set(re.findall(r"^\| `([^`]+)` \|", (DEPLOY / "README.md").read_text(), re.MULTILINE))
+    there = {path.name for path in DEPLOY.iterdir() if path.name not in ("__init__.py", "__pycache__", "README.md")}
+    assert listed == {name + "/" if (DEPLOY / name).is_dir() else name for name in there}
