@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile
 
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 
 _TAIL_BYTES = 64 * 1024
@@ -54,7 +55,7 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
     """
     with reading(path):
         # pyarrow wants a whole file; the magic and a footer are one without pages.
-        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io, path))))
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io.new_input(path)))))
 
 
 def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
@@ -87,14 +88,15 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
 
     def check_one(path: str) -> None:
         with reading(path):
-            _checked_footer(io, path)
+            _checked_footer(as_stored(io, path))
 
     ours = [path for path in paths if digest_in(path) is not None]
     in_threads(check_one, ours, _AT_ONCE)
 
 
-def _checked_footer(io: FileIO, path: str) -> memoryview:
-    with io.new_input(path).open() as source:
+def _checked_footer(file: InputFile) -> memoryview:
+    path = file.location
+    with file.open() as source:
         size = source.seek(0, 2)
         # The whole file only if its footer is longer than the first try.
         for wanted in (_TAIL_BYTES, size):
