@@ -14,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent.parent
 REMOTE = "FOLDHOUSE_TEST_REMOTE"
-"""The environment variable that has the tests run on a Spark Connect server."""
+"""The environment variable that has the tests run on a Spark Connect server, or on a cluster, by its address."""
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
     sys.path.insert(0, str(folder))
 # Most JVMs of the tests live for seconds, and would spend most of that on optimising code for years of use.
@@ -45,16 +45,19 @@ _FIRST = ("integration", "laws", "location", "contract", "lake", "unit")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the folders whose files take minutes: one that begins last keeps the other process waiting."""
+    if os.environ.get(REMOTE, "").startswith("sc://"):
+        for item in items:
+            if item.get_closest_marker("classic"):
+                item.add_marker(pytest.mark.skip("needs a classic session"))
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
 
 
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the whole run; of each process, where it runs in two."""
-    from foldhouse.spark.session import connect_session, local_session
+    from foldhouse.spark.session import session_of
 
-    remote = os.environ.get(REMOTE)
-    session = connect_session(remote) if remote else local_session("local[2]")
+    session = session_of(os.environ.get(REMOTE, "local[2]"))
     yield session
     session.stop()
 

@@ -27,7 +27,7 @@ from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import Branch, Origin, Shape, origins_of, shape_of
 from foldhouse.storage.schema import Layout, schema_of_types
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
 SOURCE = "a string, b string, at timestamp_ntz, tz timestamp, d date, n int, t string"
 NIGHT = datetime(1969, 12, 31, 23, 30)

@@ -99,6 +99,7 @@ def test_what_is_computed_from_a_widened_column_is_refused_until_it_is_rebuilt(
     assert rows_of(lake, "shop.doubled") == [{"k": "x", "twice": 2 * 2**40}]
 
 
+@pytest.mark.classic
 def test_a_column_that_left_is_refused_by_name_with_what_became_of_it(spark_lake: OpenLake) -> None:
     lake = spark_lake()
     append(lake, stream(a="int", b="int"), {"k": "x", "op": "put", "t": 1, "a": 1, "b": 1})

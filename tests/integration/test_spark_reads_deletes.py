@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
+import contextlib
+import io
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import nowhere_io
 import pyarrow as pa
@@ -20,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import foldhouse as fh
-from foldhouse.spark.source import _opens, frame_of
+from foldhouse.spark.source import _OPENED, _opens, frame_of
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.file_ref import FileRef
@@ -67,6 +63,12 @@ def deletes(layout: Layout, *places: tuple[str, list[int]]) -> str:
     ).file_path
 
 
+def physical_plan(frame: DataFrame) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        frame.explain()
+    return printed.getvalue()
+
+
 def numbers_in(frame: DataFrame) -> list[int]:
     return sorted(row.n for row in frame.select("n").collect())
 
@@ -86,7 +88,7 @@ def test_rows_at_every_edge_are_taken_out_and_no_others(spark: SparkSession, lay
     frame = frame_of(spark, layout, ["n"], [*pieces, Piece(whole)])
     without = {*edges, 777, ROWS + 5, ROWS + 63, *range(2 * ROWS, 2 * ROWS + 200)}
     assert numbers_in(frame) == sorted({*range(2 * ROWS), *range(3 * ROWS, 3 * ROWS + 10)} - without)
-    plan = frame._jdf.queryExecution().executedPlan().toString()
+    plan = physical_plan(frame)
     assert "BroadcastHashJoin" in plan
     assert "MapInArrow" not in plan
 
@@ -192,31 +194,6 @@ def test_a_store_that_spark_has_no_connector_for_is_read_in_the_tasks(spark: Spa
         assert numbers_in(frame_of(spark, layout, ["n"], pieces)) == [*range(100), *range(101, 199)]
 
 
-OVER_CONNECT = """
-import json, pickle, sys
-from pathlib import Path
-from pyspark.sql import SparkSession
-import foldhouse as fh
-from foldhouse.spark import source
-from foldhouse.spark.session import prepared
-from foldhouse.spark.types import spark_schema
-from foldhouse.storage.catalog import open_local_catalog
-
-builder = SparkSession.builder
-for name in ("spark.driver.bindAddress", "spark.driver.host", "spark.connect.grpc.binding.address"):
-    builder = builder.config(name, "127.0.0.1")
-session = prepared(builder.remote("local[1]").getOrCreate())
-assert type(session).__module__.startswith("pyspark.sql.connect")
-folder = Path(sys.argv[1])
-lake = fh.Lake(open_local_catalog(folder / "lake"), lambda: session)
-prices = sorted((row.id, row.price) for row in lake.read("r.prices").collect())
-layout, pieces = pickle.loads((folder / "pieces").read_bytes())
-numbers = [sorted(row.n for row in source.frame_of(session, layout, ["n"], pieces).collect()) for _ in range(2)]
-schema = spark_schema(layout.schema, ["n"])
-opens = {path: source._opens(session, schema, path) for path in sys.argv[2:]}
-print(json.dumps({"prices": prices, "numbers": numbers, "opens": opens, "known": source._OPENED[session]}))
-session.stop()
-"""
 OPENS = {
     # whether Spark, as it is installed here, has a connector for the store; a store that is down is not one without
     "nowhere:///d/a.parquet": False,
@@ -226,41 +203,12 @@ OPENS = {
 }
 
 
-@pytest.fixture(scope="module")
-def over_connect(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process of its own reads over Spark Connect: a session of that kind and one of the other do not mix."""
-    folder = tmp_path_factory.mktemp("connect")
-    lake = fh.Lake.local(folder / "lake")
-    told(lake)
-    lake.close()
-    (folder / "pieces").write_bytes(pickle.dumps(in_a_store_without_a_connector(folder)))
-    command = [sys.executable, "-c", OVER_CONNECT, str(folder), *OPENS]
-    where = os.pathsep.join(filter(None, [str(Path(nowhere_io.__file__).parent), os.environ.get("PYTHONPATH")]))
-    # SPARK_TESTING: the server takes any free port, so that two runs of the tests do not meet at one.
-    environment = {**os.environ, "PYTHONPATH": where, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.mark.heavy
-def test_spark_connect_reads_the_same(over_connect: dict[str, Any]) -> None:
-    assert [tuple(row) for row in over_connect["prices"]] == sorted(expected(900).items())
-
-
-@pytest.mark.heavy
-def test_a_store_that_spark_connect_has_no_connector_for_is_read_in_the_tasks(over_connect: dict[str, Any]) -> None:
-    assert over_connect["numbers"] == [[*range(100), *range(101, 199)]] * 2
-
-
 def test_what_spark_says_of_a_store_without_a_connector_is_told_from_other_failures(
-    spark: SparkSession, layout: Layout, over_connect: dict[str, Any]
+    spark: SparkSession, layout: Layout
 ) -> None:
     schema = spark_schema(layout.schema, ["n"])
     assert {path: _opens(spark, schema, path) for path in OPENS} == OPENS
-    assert over_connect["opens"] == OPENS
-    assert over_connect["known"] == {"nowhere": False, "gs": False, "webhdfs": True}
+    assert _OPENED[spark].items() >= {"nowhere": False, "gs": False, "webhdfs": True}.items()
 
 
 @pytest.mark.parametrize(

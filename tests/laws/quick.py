@@ -7,6 +7,7 @@ few such schemas, and a metadata file never changes, so here each is parsed once
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import types
@@ -22,7 +23,10 @@ from sqlalchemy import event
 import foldhouse as fh
 from foldhouse.storage import races
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.configured import open_catalog
 
+STORE = "FOLDHOUSE_LAW_STORE"
+"""The environment variable with a prefix such as `s3://bucket`, below which the tables of the lakes are put."""
 _SCHEMAS: dict[str, Any] = {}
 _READERS: dict[Any, Any] = {}
 
@@ -37,7 +41,7 @@ def quick_lake(session: Callable[[], Any], **options: int) -> Iterator[fh.Lake]:
     """
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="foldhouse-law-", dir=memory if memory.is_dir() else None))
-    catalog = open_local_catalog(folder)
+    catalog = _in_a_store(folder) if STORE in os.environ else open_local_catalog(folder)
     catalog.engine.dispose()
     event.listen(catalog.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     lake = fh.Lake(catalog, session, **options)
@@ -51,6 +55,14 @@ def quick_lake(session: Callable[[], Any], **options: int) -> Iterator[fh.Lake]:
     finally:
         lake.close()
         shutil.rmtree(folder)
+
+
+def _in_a_store(folder: Path) -> Any:
+    """A catalog in the folder, with its tables in the store of `PYICEBERG_CATALOG__LAW__S3__...`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYICEBERG_CATALOG__LAW__URI", f"sqlite:///{folder}/catalog.db")
+        patch.setenv("PYICEBERG_CATALOG__LAW__WAREHOUSE", f"{os.environ[STORE]}/{folder.name}")
+        return open_catalog("law")
 
 
 def _parsed_once(real: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
-from foldhouse.spark.session import connect_session, local_session
+from foldhouse.spark.session import session_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.configured import check_is_folder, open_catalog
 
@@ -23,7 +23,9 @@ class LakeFolder:
 
     Args:
         path: the folder; by default $FOLDHOUSE_LAKE, else ./lake.
-        spark_master: Spark's master URL.
+        spark_master: Spark's master URL; by default $FOLDHOUSE_SPARK_MASTER, else `local[*]`.
+        spark_driver_host: the name or address at which the executors of a cluster reach this process; by default
+            $FOLDHOUSE_SPARK_DRIVER_HOST, else what Spark finds.
         spark_remote: a Spark Connect server that sees the same folder, as sc://host:port; by default
             $FOLDHOUSE_SPARK_REMOTE, else none: Spark runs in this process.
         run_id: the run that every commit names.
@@ -35,10 +37,11 @@ class LakeFolder:
     """
 
     path: str = ""
-    spark_master: str = "local[*]"
+    spark_master: str = ""
     spark_remote: str = ""
     run_id: str | None = None
     catalog: str = ""
+    spark_driver_host: str = ""
 
     def open(self) -> Lake:
         """The lake, always the same one."""
@@ -55,12 +58,8 @@ class LakeFolder:
 
     @cached_property
     def _lake(self) -> Lake:
-        remote = self.spark_remote or os.environ.get("FOLDHOUSE_SPARK_REMOTE")
-        start = (
-            functools.partial(connect_session, remote)
-            if remote
-            else functools.partial(local_session, self.spark_master)
-        )
+        remote = self.spark_remote or ("" if self.spark_master else os.environ.get("FOLDHOUSE_SPARK_REMOTE", ""))
+        start = functools.partial(session_of, remote or self.spark_master, self.spark_driver_host)
         return Lake(self._catalog(), start, run_id=self.run_id)
 
     def _given(self) -> tuple[str, str]:

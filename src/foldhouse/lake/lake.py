@@ -9,7 +9,7 @@ from foldhouse.lake.proving import Proving
 from foldhouse.lake.reading import Reading
 from foldhouse.lake.upkeep import Upkeep
 from foldhouse.lake.writing import Writing
-from foldhouse.spark.session import local_session
+from foldhouse.spark.session import session_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.configured import check_is_folder, open_catalog
 from foldhouse.storage.register import Registered, register
@@ -36,7 +36,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
         cls,
         path: str | Path = "lake",
         *,
-        master: str = "local[*]",
+        master: str = "",
         in_process_rows: int | None = None,
         tuning: Tuning = DEFAULT,
     ) -> Lake:
@@ -44,7 +44,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
 
         Args:
             path: the folder; created if it is missing.
-            master: Spark's master URL.
+            master: Spark's master URL, or `sc://host:port`; by default $FOLDHOUSE_SPARK_MASTER, else `local[*]`.
             in_process_rows: see `Lake`.
             tuning: see `Lake`.
 
@@ -56,14 +56,14 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
         """
         check_is_folder(path)
         catalog = open_local_catalog(Path(path))
-        return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
+        return cls(catalog, lambda: session_of(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @classmethod
     def open(
         cls,
         name: str,
         *,
-        master: str = "local[*]",
+        master: str = "",
         in_process_rows: int | None = None,
         tuning: Tuning = DEFAULT,
     ) -> Lake:
@@ -73,7 +73,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
 
         Args:
             name: of the catalog.
-            master: Spark's master URL.
+            master: Spark's master URL, or `sc://host:port`; by default $FOLDHOUSE_SPARK_MASTER, else `local[*]`.
             in_process_rows: see `Lake`.
             tuning: see `Lake`.
 
@@ -82,7 +82,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
             StorageError: the catalog cannot be reached, or refuses the credentials.
         """
         catalog = open_catalog(name)
-        return cls(catalog, lambda: local_session(master), in_process_rows=in_process_rows, tuning=tuning)
+        return cls(catalog, lambda: session_of(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @staticmethod
     def register(

@@ -86,7 +86,7 @@ def literal_rows(plan: Node, rows: DataFrame) -> str:
     """
     session = rows.sparkSession
     found = [
-        _digest(_frame_of(there, session).toArrow())
+        digest(_frame_of(there, session).toArrow())
         for node, there in _leaves(plan, rows._jdf.queryExecution().analyzed())
         if node.kind in LITERAL_ROWS and node.kind != "OneRowRelation"
     ]
@@ -115,6 +115,7 @@ def _frame_of(plan: Any, session: SparkSession) -> DataFrame:
     return DataFrame(made, session)
 
 
-def _digest(rows: pa.Table) -> str:
+def digest(rows: pa.Table) -> str:
+    """Return a digest of rows that does not depend on their order."""
     listed = sorted(repr(row) for row in rows.to_pylist())
     return hashlib.sha256(repr([str(rows.schema), listed]).encode()).hexdigest()[:16]

@@ -7,7 +7,6 @@ evaluated in full.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence, Set
 from typing import Any, NoReturn, cast
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType
 
 from foldhouse.errors import DefinitionError
+from foldhouse.logic.analysed import digest
 from foldhouse.logic.functions import AGGREGATES, CLASS_OF, DIGITS, FLOATS, FUNCTIONS, ORDERED, REFUSED_NAMES, words
 from foldhouse.logic.repeatable import check_text
 from foldhouse.logic.shape import Origin, Shape
@@ -326,13 +326,25 @@ def asked_origins(rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) 
 
 
 def asked_rows(rows: DataFrame) -> str:
-    """Return a digest of the literal rows in the request, except the sources' empty frames; empty if there are none."""
-    plan = remote_plan(rows)
-    inner = [one.input for kind, one in _relations(plan) if kind == "subquery_alias" and _is_source(one)]
-    skipped = [getattr(one, one.WhichOneof("rel_type")) for one in inner]
-    found = [
-        hashlib.sha256(one.SerializeToString(deterministic=True)).hexdigest()[:16]
-        for kind, one in _relations(plan)
-        if kind in _LEAVES and not any(one is other or one == other for other in skipped)
-    ]
+    """Return a digest of the literal rows in the request, as `literal_rows` returns it; empty if there are none."""
+    from pyspark.sql.connect.proto import Plan, Relation
+
+    session: Any = rows.sparkSession
+    found = []
+    for kind, relation in _own_leaves(remote_plan(rows)):
+        there, _, _ = session.client.to_table(Plan(root=Relation(**{kind: relation})), {})
+        found.append(digest(there))
     return ",".join(found)
+
+
+def _own_leaves(message: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the kind and the content of each leaf that is not the frame of a source."""
+    if message.DESCRIPTOR.name == "Relation":
+        kind = message.WhichOneof("rel_type")
+        relation = getattr(message, kind)
+        if kind == "subquery_alias" and _is_source(relation):
+            return
+        if kind in _LEAVES:
+            yield kind, relation
+    for one in _parts(message):
+        yield from _own_leaves(one)

@@ -74,7 +74,8 @@ DETERMINISTIC = words("""
     ArrayAggregate ArrayAppend ArrayBinarySearch ArrayCompact ArrayContains ArrayDistinct ArrayExcept ArrayExists
     ArrayFilter ArrayForAll ArrayInsert ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayPrepend
     ArrayRemove ArrayRepeat ArraySize ArraySort ArrayTransform ArrayUnion ArraysOverlap ArraysZip Ascii Asin Asinh
-    AssertTrue Atan Atan2 Atanh AttributeReference BRound Base32 Base64 Between Bin BinaryPad BinaryPredicate
+    AssertTrue AtLeastNNonNulls Atan Atan2 Atanh AttributeReference BRound Base32 Base64 Between Bin BinaryPad
+    BinaryPredicate
     BitAndAgg BitLength BitOrAgg BitXorAgg BitmapAndAgg BitmapBitPosition BitmapBucketNumber BitmapConstructAgg
     BitmapCount BitmapOrAgg BitwiseAnd BitwiseCount BitwiseGet BitwiseNot BitwiseOr BitwiseXor BoolAnd BoolOr
     CaseWhen Cast CastTimestampNTZToLong Cbrt Ceil CheckOverflow CheckOverflowInSum Chr Coalesce Collate Collation

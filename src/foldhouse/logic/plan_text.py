@@ -15,7 +15,10 @@ from pyspark.sql import DataFrame
 
 _ATTRIBUTE = re.compile(r"`?(\w+)`?#(\d+)L?")
 """A column as plans print it: `amount#12L`, its name and expression id; `L` marks the type `long`."""
-_VIEW = re.compile(r"\b_pyspark_[0-9a-f]{32}\b")
+_VIEW = re.compile(r"\b_pyspark_(?:connect_temp_view_)?[0-9a-f]{32}\b")
+_LAMBDA = re.compile(r"\blambda ([xyz])_\d+#")
+"""An argument of a lambda that Python made: the number counts the lambdas of the process."""
+_LOCAL = re.compile(r"^([ :+-]*)LocalRelation (?:<empty>, )?(\[.*\])$", re.MULTILINE)
 _BARE = re.compile(r"`?(\w+)`?#(\d+)L?(?: AS `?\w+`?#(\d+)L?)?")
 """A whole list element that only copies or renames a column."""
 _KNOWN = re.compile(
@@ -32,21 +35,27 @@ Column = tuple[int, str]
 
 
 def analysed_plan(rows: DataFrame) -> str:
-    """Return Spark's analysed logical plan as text, from a classic session or over Connect."""
-    if hasattr(rows, "_explain_string"):
+    """Return Spark's analysed logical plan as a classic session prints it, also over Connect.
+
+    Over Connect, rows of the client are printed as `LocalRelation`. A classic session calls them `LogicalRDD`.
+    """
+    is_remote = not hasattr(rows, "_jdf")
+    if is_remote:
         text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
     else:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             rows.explain(extended=True)
         text = printed.getvalue()
     body = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
-    return "\n".join(body.strip().splitlines()[1:])
+    plan = "\n".join(body.strip().splitlines()[1:])
+    return _LOCAL.sub(r"\1LogicalRDD \2, false", plan) if is_remote else plan
 
 
 def normalised(plan: str) -> str:
     """Number the expression ids of a plan in order of appearance, so that equal logic gives equal text."""
     numbers: dict[str, int] = {}
     plan = _VIEW.sub("_pyspark_", plan)  # the random name of a frame that is passed to `spark.sql`
+    plan = _LAMBDA.sub(r"lambda \1_#", plan)  # the ids tell them apart
     return re.sub(r"#(\d+)", lambda found: f"#{numbers.setdefault(found.group(1), len(numbers))}", plan)
 
 

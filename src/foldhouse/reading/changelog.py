@@ -14,11 +14,10 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.kernel.net import SIGN, net
-from foldhouse.storage.files import read_piece
+from foldhouse.storage.files import read_pieces
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
-from foldhouse.storage.threads import in_threads
 from foldhouse.values import change
 
 
@@ -42,17 +41,10 @@ def published(layout: Layout) -> list[str]:
 
 
 def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
-    target = pa.schema([layout.arrow.field(name).remove_metadata() for name in names])
-
-    def read(piece: Piece) -> pa.Table:
-        return read_piece(layout, piece, names).select(names).cast(target)
-
-    # The largest first, so that none of them is read alone at the end; rows stay in the order of the pieces.
-    order = sorted(range(len(pieces)), key=lambda place: -pieces[place].file.rows)
-    found = dict(zip(order, in_threads(lambda place: read(pieces[place]), order), strict=True))
-    # No empty chunk: a DataFrame that Spark creates from the table would end at it.
-    tables = [found[place] for place in range(len(pieces)) if found[place].num_rows]
-    return pa.concat_tables(tables) if tables else target.empty_table()
+    tables = read_pieces(layout, pieces, names)
+    if tables:
+        return pa.concat_tables(tables)
+    return pa.schema([layout.arrow.field(name).remove_metadata() for name in names]).empty_table()
 
 
 def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, *, net: bool) -> pa.Table:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+_PORT = 15002
+"""The port of a Connect server whose address contains none."""
+_PATIENCE_SECONDS = 20
+_RETRIES = 5
 
 
 def is_alive(session: SparkSession) -> bool:
     """Whether a session can be used: it was not stopped, and its Java process still runs.
 
-    A session of Spark Connect counts as alive until it is stopped, because its client reconnects automatically.
+    A session of Spark Connect is asked: a server that was started again does not know it any more.
     """
     if not hasattr(session, "_jsparkSession"):
-        return not getattr(session, "is_stopped", False)
+        return _is_known(session)
     context: Any = session.sparkContext
     if context._jsc is None:  # `SparkContext.stop` sets it to None
         return False
@@ -25,8 +32,39 @@ def is_alive(session: SparkSession) -> bool:
         return False
 
 
+def _is_known(session: Any) -> bool:
+    """Whether a session's Connect server runs and still has the session."""
+    if session.is_stopped or not answers(f"sc://{session.client._builder.endpoint}"):
+        return False
+    try:
+        session.conf.get("spark.sql.session.timeZone")
+    except Exception:  # raised by gRPC or Spark: the server ended, or was started again
+        return False
+    return True
+
+
+def answers(remote: str) -> bool:
+    """Whether something listens at the address of a Connect server, `sc://host:port`."""
+    address = urlsplit(remote)
+    try:
+        with socket.create_connection((address.hostname or "", address.port or _PORT), _PATIENCE_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def with_few_retries(session: Any) -> None:
+    """Have a Connect session give up after some 20 seconds without an answer; by default Spark waits ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+
+
 def put_away(session: SparkSession) -> None:
-    """Forget a dead session, so that the next call of `getOrCreate` starts a new Java process."""
+    """Forget a dead session, so that the next call of `getOrCreate` starts a new one."""
+    with contextlib.suppress(Exception):
+        asked: Any = session
+        asked.client.set_retry_policies([])  # a session of Connect releases itself on its server, which may have ended
     with contextlib.suppress(Exception):
         session.stop()
     holder: Any = SparkContext

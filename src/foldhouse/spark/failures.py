@@ -19,6 +19,7 @@ _DIED = re.compile(
     r"|Answer from Java side is empty|trying to connect to the Java server|Error while (?:sending|receiving)"
     r"|ExecutorLostFailure|Reentrant call|Connection refused"
 )
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|Read-only file system")
 _DAMAGED = re.compile(
     r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
@@ -42,6 +43,7 @@ def translating_spark_errors(name: str) -> Iterator[None]:
         CorruptFile: a file is missing, or fails its checksum.
         StorageError: a disk is full or read-only.
         SparkLost: Spark's process or a worker of it died.
+        CannotStart: a task imports a module that its executor lacks.
     """
     try:
         yield
@@ -61,6 +63,12 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
         kind_of = getattr(errors, kind, errors.FoldhouseError)
         return _named(kind_of, name, message)
     what = _first_line(failure)
+    absent = _NO_MODULE.search(said)
+    if absent:
+        return errors.CannotStart(
+            f"{name}: the Python of Spark's executors has no module {absent[1]!r}. Nothing was committed; install it "
+            "there, or send a module of your own with `spark.submit.pyFiles`, and run it again"
+        )
     if _DIED.search(said):
         return _lost(name, failure)
     if _FULL.search(said):

@@ -1,4 +1,8 @@
-"""The Spark session of a lake, local or on a Spark Connect server, with the settings that folding relies on."""
+"""The Spark session of a lake: local, on a cluster or on a Spark Connect server, with what folding relies on.
+
+A local session is set up in full. A cluster is set up by Spark's own configuration (`spark-defaults.conf` in
+`$SPARK_CONF_DIR`), and only what folding relies on is set here.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import CannotStart, InvalidCall
+from foldhouse.spark.alive import answers, with_few_retries
+from foldhouse.spark.executors import equip
 from foldhouse.storage.private import private_folder
 
 _LOG = "spark.log"
@@ -30,13 +37,8 @@ _REQUIRED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-_LOCAL = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+_OF_A_DRIVER = {
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.sql.adaptive.enabled": "false",
     "spark.python.worker.reuse": "true",
     # Otherwise Spark lists more than 32 files with a job that has one task per file.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -45,6 +47,54 @@ _LOCAL = {
     "spark.sql.files.openCostInBytes": "1048576",
     "spark.ui.showConsoleProgress": "false",
 }
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.adaptive.enabled": "false",
+}
+MASTER = "FOLDHOUSE_SPARK_MASTER"
+DRIVER_HOST = "FOLDHOUSE_SPARK_DRIVER_HOST"
+
+
+def session_of(master: str = "", driver_host: str = "") -> SparkSession:
+    """Return a session of a master: of this process, of a cluster, or of a Spark Connect server.
+
+    Args:
+        master: `local[*]`, `spark://host:7077`, `k8s://https://host:443`, `yarn` or `sc://host:15002`; by default
+            $FOLDHOUSE_SPARK_MASTER, else `local[*]`.
+        driver_host: the name or address at which the executors reach this process; by default
+            $FOLDHOUSE_SPARK_DRIVER_HOST, else what Spark finds. Local and Connect sessions do not use it.
+
+    Raises:
+        CannotStart: Spark does not start, or the Python of an executor lacks a package.
+    """
+    given = master or os.environ.get(MASTER) or "local[*]"
+    if given.startswith("sc://"):
+        return connect_session(given)
+    if given.partition("[")[0] == "local":
+        return local_session(given)
+    return cluster_session(given, driver_host or os.environ.get(DRIVER_HOST, ""))
+
+
+def cluster_session(master: str, driver_host: str = "", **settings: str) -> SparkSession:
+    """Return a session whose tasks run on a cluster, while its driver is this process.
+
+    The executors get this package with the session, and are asked for the other packages before any task.
+
+    Args:
+        master: Spark's master URL.
+        driver_host: see `session_of`.
+        settings: further Spark settings, with `_` for `.` in the names.
+
+    Raises:
+        CannotStart: Spark does not start, or the Python of an executor lacks a package.
+    """
+    ours = {**_REQUIRED, **_OF_A_DRIVER}
+    if driver_host:
+        ours["spark.driver.host"] = driver_host
+    return equip(_started(master, ours, settings), _own_folder(os.getpid()))
 
 
 def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
@@ -61,6 +111,20 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    ours = {
+        **_REQUIRED,
+        **_OF_A_DRIVER,
+        **_LOCAL,
+        "spark.local.dir": str(_own_folder(os.getpid())),
+        "spark.sql.shuffle.partitions": str(2 * _cores(master)),
+    }
+    if sys.platform == "linux":  # elsewhere, libraries of the system may not survive a fork
+        ours["spark.python.daemon.module"] = "foldhouse.refresh.run.daemon"
+    return _started(master, ours, settings)
+
+
+def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) -> SparkSession:
+    """Start a session whose driver is this process and writes to its private folder."""
     builder = SparkSession.builder.master(master).appName("foldhouse")
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     folder = _own_folder(os.getpid())
@@ -68,17 +132,11 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
     java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem"]
-    ours = {
-        **_REQUIRED,
-        **_LOCAL,
-        "spark.local.dir": str(folder),
+    driver = {
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
-        "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
-    if sys.platform == "linux":  # elsewhere, libraries of the system may not survive a fork
-        ours["spark.python.daemon.module"] = "foldhouse.refresh.run.daemon"
-    for name, value in {**ours, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
+    for name, value in {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(name, value)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises
     try:
@@ -86,9 +144,10 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
             return builder.getOrCreate()
     except Exception as failure:
         reason = (str(failure).splitlines() or ["no message"])[0]
+        where = "" if master.startswith("local") else f", with the master {master}"
         raise CannotStart(
-            f"Spark's Java process did not start ({type(failure).__name__}: {reason}). Java 17 or later is needed: "
-            f"check `java -version` and JAVA_HOME. The last lines of its log: {_last_of(folder / _LOG)}"
+            f"Spark's Java process did not start{where} ({type(failure).__name__}: {reason}). Java 17 or later is "
+            f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {_last_of(folder / _LOG)}"
         ) from failure
 
 
@@ -126,9 +185,25 @@ def _java_speaks_to(log: Path) -> Iterator[None]:
 
 
 def connect_session(remote: str) -> SparkSession:
-    """Return a session on a Spark Connect server, `sc://host:port`."""
-    session = SparkSession.builder.remote(remote).getOrCreate()
-    return prepared(session)
+    """Return a session on a Spark Connect server, `sc://host:port`, whose executors have this package.
+
+    Raises:
+        CannotStart: the server does not answer, or the Python of an executor lacks a package.
+    """
+    where = remote.partition(";")[0]  # parameters may contain a token
+    try:
+        if not answers(remote):
+            raise ConnectionError("nothing listens there")
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        with_few_retries(session)
+        prepared(session)
+    except (PySparkException, OSError) as failure:
+        reason = (str(failure).splitlines() or ["no message"])[0]
+        raise CannotStart(
+            f"the Spark Connect server at {where} does not answer: {reason}. Check the address, and that the server "
+            "runs"
+        ) from failure
+    return equip(session, _own_folder(os.getpid()))
 
 
 def prepared(session: SparkSession) -> SparkSession:
@@ -157,8 +232,12 @@ _SETTLED = {
 
 
 def engine_of(session: SparkSession) -> str:
-    """Return the version of Spark that prints a session's plans; Spark Connect prints them differently."""
-    return f"Spark {session.version}{'' if hasattr(session, '_jsparkSession') else ' Connect'}"
+    """Return the version of Spark that prints a session's plans, over Connect with another name.
+
+    Plans are compared as a classic session prints them. A declaration that Connect prints differently nevertheless
+    needs no rebuild, because the names differ.
+    """
+    return f"Spark {'' if hasattr(session, '_jsparkSession') else 'Connect '}{session.version}"
 
 
 def settings_of(session: SparkSession) -> dict[str, str]:

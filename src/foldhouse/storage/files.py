@@ -33,10 +33,11 @@ from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.encoding import encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Partition, Piece
-from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
+from foldhouse.storage.parquet import check_rows, opened, read_footer, reading, small_file
 from foldhouse.storage.project import projected
 from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import in_threads
 from foldhouse.values.metadata_names import FILE_SEAL
 
 # Iceberg's specification reserves these two field ids for position delete files.
@@ -286,14 +287,17 @@ def open_file(layout: Layout, path: str) -> OpenedFile:
     found = _FOOTERS.get(path)
     if found is None:
         footer = read_footer(layout.io, path)
-        with reading(path):
-            # Without its metadata, which has the seal of one file: files with equal columns share a schema.
-            schema = _schema_of(footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
-        found = OpenedFile(path, footer, schema)
+        found = OpenedFile(path, footer, _schema_in(path, footer))
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
         _FOOTERS[path] = found
     return found
+
+
+def _schema_in(path: str, footer: pq.FileMetaData) -> Schema:
+    with reading(path):
+        # Without its metadata, which has the seal of one file: files with equal columns share a schema.
+        return _schema_of(footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
 
 
 @lru_cache(maxsize=64)
@@ -329,3 +333,84 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     left = np.ones(rows.num_rows, np.bool_)
     left[gone] = False
     return rows.filter(pa.array(left))
+
+
+_SMALL_BYTES = 48 * 1024
+"""A file of at most this size is read as a whole, if all of its rows are wanted."""
+
+_TOGETHER = 64
+"""Small files that are read one after the other, and then converted together."""
+
+
+def read_pieces(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str]) -> list[pa.Table]:
+    """Read the rows of many pieces, several at a time, in the order of the pieces.
+
+    Args:
+        layout: of the table; see `read_piece`.
+        pieces: which rows of which files.
+        columns: top-level columns to read, in this order.
+
+    Returns:
+        Tables with the Arrow types of the layout, without field ids. Small files share a table; no table is empty.
+    """
+    target = pa.schema([layout.arrow.field(name).remove_metadata() for name in columns])
+    groups = _groups(pieces)
+    # The largest first, so that none of them is read alone at the end.
+    order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order)
+    found = dict(zip(order, read, strict=True))
+    tables = [rows.select(columns).cast(target) for place in range(len(groups)) for rows in found[place]]
+    # No empty chunk: a DataFrame that Spark creates from the table would end at it.
+    return [rows for rows in tables if rows.num_rows]
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Divide pieces into groups that are read together: neighbours that are whole small files, else one piece."""
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        is_small = _is_small(piece)
+        if groups and is_small and len(groups[-1]) < _TOGETHER and _is_small(groups[-1][-1]):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _is_small(piece: Piece) -> bool:
+    return piece.is_whole and piece.file.size_bytes <= _SMALL_BYTES
+
+
+def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str]) -> list[pa.Table]:
+    if len(pieces) == 1:
+        return [read_piece(layout, pieces[0], columns)]
+    wanted = layout.selected(tuple(columns))
+    ids = {field.field_id for field in wanted.fields}
+    # Neighbours with the same columns are converted once.
+    runs: list[tuple[Schema, list[pa.Table]]] = []
+    for piece in pieces:
+        held, rows = _read_small(layout, piece, ids) or (wanted, read_piece(layout, piece, columns))
+        if not runs or runs[-1][0] is not held or runs[-1][1][0].schema != rows.schema:
+            runs.append((held, []))
+        runs[-1][1].append(rows)
+    return [projected(pa.concat_tables(tables).combine_chunks(), held, wanted) for held, tables in runs]
+
+
+def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa.Table] | None:
+    """Read the columns of some field ids of a whole small file, as they are in the file, and return its schema.
+
+    `None` if it has none of them, or is larger than its manifest says.
+    """
+    path = piece.file.path
+    parquet = small_file(layout.io, path)
+    if parquet is None:
+        return None
+    footer = parquet.metadata
+    check_rows(path, footer.num_rows, piece.file.rows)
+    held = _schema_in(path, footer)
+    names = [field.name for field in held.fields if field.field_id in ids]
+    if not names:
+        return None
+    with reading(path):
+        rows = parquet.read_row_groups(range(footer.num_row_groups), columns=names, use_threads=False)
+    check_rows(path, rows.num_rows, footer.num_rows)
+    return held, rows

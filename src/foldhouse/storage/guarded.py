@@ -20,6 +20,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from foldhouse.storage.format import check_format
 from foldhouse.storage.places import is_below, places_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.store import of_store
 from foldhouse.storage.updated import updated
 from foldhouse.values.names import check_stored
 
@@ -48,7 +49,7 @@ class _Guarded(Catalog):
     """A catalog that refuses names that could be paths, and ignores file systems in table properties."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return super()._load_file_io({}, location)
+        return of_store(super()._load_file_io({}, location))
 
     # safe-super: these methods are abstract in Catalog, but a concrete class always follows in the order.
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -124,7 +125,7 @@ class _GuardedRest(_Guarded, RestCatalog):
     def _io_of(self, response: TableResponse) -> FileIO:
         vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
         said = {name: text for name, text in {**response.config, **vended}.items() if name != PY_IO_IMPL}
-        return RestCatalog._load_file_io(self, said, response.metadata_location)
+        return of_store(RestCatalog._load_file_io(self, said, response.metadata_location))
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         return Table(

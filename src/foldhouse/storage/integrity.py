@@ -13,7 +13,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -124,12 +124,24 @@ class _Contents(io.BytesIO):
         self.close()
 
 
+@runtime_checkable
+class WholeFile(Protocol):
+    """An output file that takes its contents at once."""
+
+    def write_whole(self, contents: Any) -> None:
+        """Write the file."""
+
+
 def write_whole(to: FileIO, path: str, contents: Any) -> None:
     """Write a new file with one call.
 
     Raises:
         OSError: the store refused. A part of the file may be at the path; nothing references it.
     """
+    output = to.new_output(path)
+    if isinstance(output, WholeFile):
+        output.write_whole(contents)
+        return
     # Without `overwrite`, pyiceberg first asks the store whether the file exists; names are unique anyway.
-    with to.new_output(path).create(overwrite=True) as stream:
+    with output.create(overwrite=True) as stream:
         stream.write(contents)

@@ -20,6 +20,7 @@ from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
+from foldhouse.storage.store import forget_files
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,7 @@ def _live(uuid: str, snapshot_id: int, given: _Snapshot) -> Live:
 def forget() -> None:
     """Keep no manifest in memory, as in a new process."""
     forget_parsed()
+    forget_files()
     _live.cache_clear()
 
 

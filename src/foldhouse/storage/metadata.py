@@ -21,6 +21,7 @@ from foldhouse.errors import CorruptFile, Unsupported
 from foldhouse.storage.guarded import GuardedMetastore
 from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_whole
 from foldhouse.storage.sqlite import check_whole
+from foldhouse.storage.store import of_store
 from foldhouse.storage.updated import contents
 
 _GZIP = ".gz.metadata.json"
@@ -120,6 +121,6 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location or ""
         check_home(self.properties.get("warehouse", ""), location)
-        metadata = read_metadata(load_file_io(self.properties, location), location)
+        metadata = read_metadata(of_store(load_file_io(self.properties, location)), location)
         name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
         return Table(name, metadata, location, self._load_file_io(metadata.properties, location), self)

@@ -8,13 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile
 
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 
-_TAIL_BYTES = 64 * 1024  # most footers fit, so that one read is enough
+_TAIL_BYTES = 64 * 1024
+"""Most footers fit into this, and so do small files, so that one read is enough."""
 _AT_ONCE = 16
 
 
@@ -53,7 +55,28 @@ def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
     """
     with reading(path):
         # pyarrow wants a whole file; the magic and a footer are one without pages.
-        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io, path))))
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io.new_input(path)))))
+
+
+def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
+    """Read a whole small file, and check its footer against the digest in the file's name.
+
+    Returns:
+        The file in memory; `None` if it is larger than one read.
+
+    Raises:
+        CorruptFile, StorageError: see `reading`.
+    """
+    with reading(path):
+        with io.new_input(path).open() as source:
+            contents = source.read(_TAIL_BYTES + 1)
+        if len(contents) > _TAIL_BYTES:
+            return None
+        footer = footer_of(path, memoryview(contents))
+        if footer is None:
+            raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
+        check(path, footer)
+        return opened(pa.BufferReader(contents))
 
 
 def check_footers(io: FileIO, paths: Sequence[str]) -> None:
@@ -65,14 +88,15 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
 
     def check_one(path: str) -> None:
         with reading(path):
-            _checked_footer(io, path)
+            _checked_footer(as_stored(io, path))
 
     ours = [path for path in paths if digest_in(path) is not None]
     in_threads(check_one, ours, _AT_ONCE)
 
 
-def _checked_footer(io: FileIO, path: str) -> memoryview:
-    with io.new_input(path).open() as source:
+def _checked_footer(file: InputFile) -> memoryview:
+    path = file.location
+    with file.open() as source:
         size = source.seek(0, 2)
         # The whole file only if its footer is longer than the first try.
         for wanted in (_TAIL_BYTES, size):

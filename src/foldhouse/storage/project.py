@@ -22,7 +22,8 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
     Returns:
         The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
     """
-    known = {field.field_id: field for field in held.fields if field.name in rows.column_names}
+    given = set(rows.column_names)
+    known = {field.field_id: field for field in held.fields if field.name in given}
     if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
         return _plain(rows.select([field.name for field in wanted.fields]))
     columns, fields = [], []

@@ -33,6 +33,7 @@ from foldhouse.storage.credentials import Credentials, separated
 from foldhouse.storage.format import NEWEST
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
+from foldhouse.storage.store import of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORMAT, KIND, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
@@ -235,7 +236,7 @@ class Layout:
     @cached_property
     def io(self) -> FileIO:
         """The file system of the table, from the catalog's configuration."""
-        return load_file_io({**dict(self.io_properties), **self.credentials.values()}, self.location)
+        return of_store(load_file_io({**dict(self.io_properties), **self.credentials.values()}, self.location))
 
     @cached_property
     def places(self) -> LocationProvider:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -21,5 +22,28 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], at_once: int | None =
     """
     if len(items) < 2:  # starting a thread takes longer than reading a small file
         return [work(item) for item in items]
-    with ThreadPoolExecutor(max_workers=at_once or os.cpu_count() or 1) as threads:
-        return list(threads.map(work, items))
+    results: dict[int, B] = {}
+    failures: dict[int, BaseException] = {}
+    # Threads share one iterator: a task of the pool for each item takes as long as reading a small file.
+    places = iter(range(len(items)))
+    is_stopped = threading.Event()
+
+    def run() -> None:
+        for place in places:
+            if is_stopped.is_set():
+                return
+            try:
+                results[place] = work(items[place])
+            except BaseException as failure:  # raised below, in the order of the items
+                failures[place] = failure
+
+    workers = min(at_once or os.cpu_count() or 1, len(items))
+    with ThreadPoolExecutor(max_workers=workers) as threads:
+        try:
+            for running in [threads.submit(run) for _ in range(workers)]:
+                running.result()
+        finally:
+            is_stopped.set()  # an interrupt of the caller ends the threads after the items at hand
+    if failures:
+        raise failures[min(failures)]
+    return [results[place] for place in range(len(items))]

@@ -40,6 +40,16 @@ for batch in range(2):
     lake.append(events, pa.table({"key": keys, "n": pa.array(range(1000), pa.int32())}))
     lake.refresh(totals)
 assert lake.verify(totals).wrong == 0
+names = fh.stream("c.names", schema={"key": "string", "name": "string"})
+named = fh.table("c.named", source=[events, names], rows=lambda events, names: events.join(names, "key"), keys="name",
+                 fold=fh.fold(n=fh.total("n")))
+lake.append(names, pa.table({"key": ["1", "2"], "name": ["one", "two"]}))
+lake.refresh(named)
+lake.append(names, pa.table({"key": ["3"], "name": ["two"]}))
+lake.refresh(named)
+by_key = {row["key"]: row["n"] for row in lake.to_arrow(totals).to_pylist()}
+assert {row["name"]: row["n"] for row in lake.to_arrow(named).to_pylist()} == {
+    "one": by_key["1"], "two": by_key["2"] + by_key["3"]}
 rows = {row["key"]: row["n"] for row in lake.read(totals).collect()}
 assert rows == {str(k): 2 * sum(n for n in range(1000) if n % 7 == k) for k in range(7)}, rows
 assert len(sent) > 3, "the fold ran in tasks"
@@ -72,6 +82,41 @@ def test_spark_folds_and_reads_tables_in_s3_and_no_task_is_sent_the_secret(
     assert done.stdout.endswith("done\n"), done.stderr[-3000:]
     assert SECRET not in done.stderr
     assert SECRET not in log.read_text()
+
+
+_OPENS = """
+import sys, foldhouse as fh
+print("ready", flush=True)
+sys.stdin.readline()
+lake = fh.Lake.open("c")
+lake.append(fh.stream("c.events", schema={"n": "int"}), [{"n": int(sys.argv[1])}])
+"""
+
+
+@pytest.mark.heavy
+def test_eight_processes_open_a_new_catalog_on_postgres_at_once(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(monkeypatch, "c", servers.configuration("Postgres and files", tmp_path))
+    command = [sys.executable, "-c", _OPENS]
+    running = [
+        subprocess.Popen(
+            [*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for n in range(8)
+    ]
+    for one in running:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in running:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    said = [one.communicate(timeout=120)[1] for one in running]
+    assert [one.returncode for one in running] == [0] * 8, said
+    lake = fh.Lake.open("c")
+    assert sorted(lake.to_arrow("c.events")["n"].to_pylist()) == list(range(8))
+    lake.close()
 
 
 def test_a_layout_is_pickled_without_its_credentials_and_finds_them_again(

@@ -15,9 +15,8 @@ import pyarrow as pa
 from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
 from foldhouse.refresh.window.affected import event_id_of
-from foldhouse.storage.files import read_piece
+from foldhouse.storage.files import read_pieces
 from foldhouse.storage.live import Piece
-from foldhouse.storage.threads import in_threads
 
 
 def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | None:
@@ -49,8 +48,8 @@ def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | No
 
 def _repeated(logic: Logic, pieces: Sequence[Piece], ids: tuple[str, ...]) -> Choice:
     layout = logic.layouts[0]
-    tables = in_threads(lambda piece: read_piece(layout, piece, ids).select(list(ids)), pieces)
-    rows = pl.from_arrow(pa.concat_tables(tables))
+    empty = pa.schema([layout.arrow.field(name).remove_metadata() for name in ids]).empty_table()
+    rows = pl.from_arrow(pa.concat_tables([empty, *read_pieces(layout, pieces, ids)]))
     assert isinstance(rows, pl.DataFrame)
     known = rows.drop_nulls()
     several = known.filter(known.is_duplicated() if len(ids) > 1 else known.to_series().is_duplicated())

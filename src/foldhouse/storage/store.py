@@ -1,0 +1,166 @@
+"""Files in a store: few requests, and retries of reads and writes that a busy store refuses.
+
+Every request to a store takes some tens of milliseconds, so small files are written with one request, and read whole.
+Files that foldhouse wrote never change under their names. They are therefore kept in memory, up to a limit, from the
+moment they are written or read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Any, cast
+
+import pyarrow as pa
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
+from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from foldhouse.storage.integrity import digest_in
+
+SMALL_BYTES = 1 << 20
+"""Files of up to this size are read whole and kept."""
+KEPT_BYTES = 64 << 20
+"""The total size of the files that are kept."""
+ATTEMPTS = 8
+"""How often a request is sent to a store that is busy, with random waits that double."""
+_STORES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})
+
+
+class _Kept:
+    """The contents of small files, by the place of the store and the path; the oldest use goes first."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> pa.Buffer | None:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def put(self, key: tuple[str, str], contents: pa.Buffer) -> None:
+        if contents.size > SMALL_BYTES or digest_in(key[1]) is None:
+            return
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = contents
+                self._bytes += contents.size
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= self._held.popitem(last=False)[1].size
+
+    def drop(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            if key in self._held:
+                self._bytes -= self._held.pop(key).size
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+            self._bytes = 0
+
+
+_KEPT = _Kept()
+
+
+def forget_files() -> None:
+    """Keep no file of a store in memory."""
+    _KEPT.clear()
+
+
+def of_store(io: FileIO) -> FileIO:
+    """Return a file system that spares requests, if it is Arrow's; any other one is returned as it is."""
+    return StoreIO(io.properties) if type(io) is PyArrowFileIO else io
+
+
+def as_stored(io: FileIO, location: str) -> InputFile:
+    """Return a file as the store has it now, not as it is kept in memory."""
+    return PyArrowFileIO.new_input(io, location) if isinstance(io, StoreIO) else io.new_input(location)
+
+
+class StoreIO(PyArrowFileIO):
+    """Arrow's file system, with few requests to a store; files on this machine are read and written as always."""
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        made = super()._initialize_fs(scheme, netloc)
+        has_strategy = S3_RETRY_STRATEGY_IMPL in self.properties  # pickling does not hand it over
+        return _patient(made) if isinstance(made, S3FileSystem) and not has_strategy else made
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file to read."""
+        return self._file(location)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """Return a file to write."""
+        return self._file(location)
+
+    def _file(self, location: str) -> PyArrowFile:
+        scheme, netloc, path = self.parse_location(location, self.properties)
+        if scheme not in _STORES:
+            return super().new_input(location)
+        store = " ".join(str(self.properties.get(name, "")) for name in ("s3.endpoint", "gcs.service.host"))
+        return _StoreFile(location, path, self.fs_by_scheme(scheme, netloc), store)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            PermissionError: the store refuses.
+        """
+        path = location if isinstance(location, str) else location.location
+        file = self._file(path)
+        if isinstance(file, _StoreFile):
+            _KEPT.drop(file.key)
+        super().delete(location)
+
+
+class _StoreFile(PyArrowFile):
+    """A file of a store; a small one is read whole, and kept if its name has a digest."""
+
+    def __init__(self, location: str, path: str, fs: FileSystem, store: str) -> None:
+        super().__init__(location, path, fs)
+        self.key = (store, location)
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Open the file for reading."""
+        kept = _KEPT.get(self.key)
+        if kept is not None:
+            return _stream(kept)
+        opened: Any = super().open(seekable=True)
+        if digest_in(self.location) is None or opened.size() > SMALL_BYTES:
+            return cast(InputStream, opened)
+        with opened:
+            contents: pa.Buffer = opened.read_buffer()
+        _KEPT.put(self.key, contents)
+        return _stream(contents)
+
+    def write_whole(self, contents: Any) -> None:
+        """Write the file with one request if it is small, and keep it."""
+        with self.create(overwrite=True) as stream:
+            stream.write(contents)
+        _KEPT.put(self.key, pa.py_buffer(contents))
+
+
+def _stream(contents: pa.Buffer) -> InputStream:
+    return cast(InputStream, pa.BufferReader(contents))
+
+
+def _patient(made: S3FileSystem) -> FileSystem:
+    """Return a store of S3's protocol that writes small files with one request, and waits for a busy server."""
+    # What pickling hands over: keys only if they were given, so that those of a role are still renewed.
+    given: dict[str, Any] = made.__reduce__()[1][0]
+    plain = tuple(sorted((name, value) for name, value in given.items() if not isinstance(value, dict)))
+    nested = tuple((name, tuple(value.items())) for name, value in sorted(given.items()) if isinstance(value, dict))
+    return _shared(plain, nested)
+
+
+@lru_cache(maxsize=16)
+def _shared(plain: tuple[tuple[str, Any], ...], nested: tuple[tuple[str, Any], ...]) -> FileSystem:
+    """Return one store for equal options, so that tables share its connections."""
+    strategy = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    options = {**dict(plain), **{name: dict(value) for name, value in nested}}
+    return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": strategy})

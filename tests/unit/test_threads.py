@@ -1,0 +1,45 @@
+"""Work on many items in threads: results in order, and the failure of the first item that failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from foldhouse.storage.threads import in_threads
+
+
+def test_results_are_in_the_order_of_the_items() -> None:
+    def slowly(item: int) -> int:
+        time.sleep(0.001 * (item % 3))
+        return item * item
+
+    assert in_threads(slowly, range(50), at_once=4) == [item * item for item in range(50)]
+    assert in_threads(slowly, [], at_once=4) == []
+
+
+def test_the_failure_of_the_first_item_that_failed_is_raised_after_all_others_ran() -> None:
+    done = set()
+
+    def work(item: int) -> int:
+        if item in (3, 7):
+            time.sleep(0.01 if item == 3 else 0)
+            raise ValueError(f"item {item}")
+        done.add(item)
+        return item
+
+    with pytest.raises(ValueError, match="item 3"):
+        in_threads(work, range(20), at_once=3)
+    assert done == set(range(20)) - {3, 7}
+
+
+def test_no_more_threads_work_than_allowed() -> None:
+    names = set()
+
+    def work(item: int) -> None:
+        names.add(threading.current_thread().name)
+        time.sleep(0.001)
+
+    in_threads(work, range(30), at_once=2)
+    assert len(names) <= 2
