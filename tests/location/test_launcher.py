@@ -14,7 +14,7 @@ from dagster._daemon.monitoring.run_monitoring import monitor_started_run
 from foldhouse.dagster import launcher
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.foreground import instance_of
-from foldhouse.errors import ChecksFailed, CommitConflict, ConfigurationError, StorageError
+from foldhouse.errors import CannotStart, ChecksFailed, CommitConflict, ConfigurationError, StorageError
 from tests.conftest import ROOT
 
 PORT, SOCKET = {"host": "127.0.0.1", "port": 4000}, {"host": "localhost", "socket": "/gone"}
@@ -115,6 +115,7 @@ def tries(failure: Exception, instance: dg.DagsterInstance) -> tuple[int, bool]:
     [
         (StorageError("away"), "3", (3, True)),
         (CommitConflict("faster"), "2", (3, True)),
+        (CannotStart("nothing listens there"), "3", (3, True)),
         (StorageError("away"), "1", (2, False)),
         (StorageError("away"), None, (1, False)),
         (ChecksFailed("wrong", ()), "3", (1, False)),

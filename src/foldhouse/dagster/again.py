@@ -16,12 +16,12 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from foldhouse.errors import CommitConflict, ConfigurationError, FoldhouseError, SparkLost, StorageError
+from foldhouse.errors import CannotStart, CommitConflict, ConfigurationError, FoldhouseError, SparkLost, StorageError
 from foldhouse.storage.log import failed
 
 RETRIES = "FOLDHOUSE_RETRIES"
 _FIRST_WAIT_SECONDS = 10
-_AGAIN = (CommitConflict, SparkLost, StorageError)
+_AGAIN = (CannotStart, CommitConflict, SparkLost, StorageError)  # CannotStart: of a Connect server that is away
 
 
 @contextmanager
