@@ -1,5 +1,6 @@
 """The same job, run here and now: what `foldhouse backfill` calls, with progress instead of logs."""
 
+import fcntl
 import importlib
 import os
 import shutil
@@ -24,6 +25,7 @@ from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
 
+_LOCK = ".foldhouse.lock"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -172,10 +174,24 @@ def instance_of(home: Path | None) -> Iterator[dg.DagsterInstance]:
 
 def _opened(home: Path) -> dg.DagsterInstance:
     try:
-        return dg.DagsterInstance.get()
+        with _one_at_a_time(home):
+            return dg.DagsterInstance.get()
     except (dg.DagsterError, YAMLError, OSError) as failure:
         said = str(failure).partition(" Expected:")[0]  # what follows is the schema of the whole file
         raise CannotStart(f"Dagster cannot use {home} as its home: {said}") from failure
+
+
+@contextmanager
+def _one_at_a_time(home: Path) -> Iterator[None]:
+    """Let no two processes create the databases of a new home at once: Dagster cannot open what they leave."""
+    try:
+        lock = (home / _LOCK).open("a")
+    except OSError:  # a home that cannot be written has its databases elsewhere, or Dagster says what is wrong
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
