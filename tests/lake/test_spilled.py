@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import refresh
+from foldhouse.refresh.run import runner
 
 events = fh.stream(
     "s.events", schema={"key": "long", "word": "string", "units": "long", "price": "decimal(12,2)"}, keys="key"
@@ -160,8 +160,8 @@ def test_of_events_that_come_again_the_last_delivery_counts(
         one = dict(chance.choice(rows)) if known else {"id": number, "part": chance.choice("ab")}
         one |= {"key": chance.randrange(30), "at": chance.randrange(500), "units": chance.randrange(100)}
         rows.append(one)
-    monkeypatch.setattr(refresh, "fold_on_spark", None)
-    monkeypatch.setattr(refresh, "fold_in_process", None)
+    monkeypatch.setattr(runner, "fold_on_spark", None)
+    monkeypatch.setattr(runner, "fold_in_process", None)
     for start in (0, 300, 600):
         lake.append(delivered, pa.Table.from_pylist(rows[start : start + 300]))
     lake.refresh(totals)

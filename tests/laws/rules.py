@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh import refresh
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
-from foldhouse.refresh.run import deciding, spilled
+from foldhouse.refresh.run import deciding, runner, spilled
 from foldhouse.refresh.run.in_process import Run, fold_in_process
 from foldhouse.storage.schema import TABLE_PROPERTIES
 
@@ -64,7 +63,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
             forced["combined_rows"] = 3
             name += ", in pieces"
         if seed // len(RULES) // 2 % 2:
-            patch.setattr(refresh, "fold_in_process", _spilled)
+            patch.setattr(runner, "fold_in_process", _spilled)
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
             forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20}
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
@@ -73,7 +72,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed // len(RULES) // 4 % 2:
             forced["direct_rows"] = 0
             name += ", evaluated by Spark"
-        if seed // 2 % 2:
+        if seed % 3 == 1:
             forced["read_alone_rows"] = 0
         if seed % 4 == 2:
             forced |= FULLY

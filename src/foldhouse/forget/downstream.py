@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.errors import UnknownTable, Unsupported
 from foldhouse.heads.head import last_head
-from foldhouse.refresh.refresh import plan
+from foldhouse.refresh.plan import plan
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.catalog import table_names
 from foldhouse.storage.places import places

@@ -12,7 +12,7 @@ from foldhouse.health.status import Statuses
 from foldhouse.lake.as_of import AsOf, in_history
 from foldhouse.lake.opened import OpenLake
 from foldhouse.reading.changelog import changes_between
-from foldhouse.refresh.refresh import plan
+from foldhouse.refresh.plan import plan
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import lineage
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER

@@ -7,13 +7,10 @@ repairs the table. A run that loses a race for the commit starts over from the w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.audit.audit import check_fit
@@ -22,56 +19,32 @@ from foldhouse.errors import (
 )
 from foldhouse.heads.head import Head, last_head, read_head
 from foldhouse.heads.kinds import check_chain
-from foldhouse.heads.paused import check_not_paused, pause_of
+from foldhouse.heads.paused import check_not_paused
 from foldhouse.heads.refresh_state import REFRESH_STATE, refresh_state
 from foldhouse.heads.row_count import row_count
-from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.described import remembered
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_buckets
 from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.checked import hand_to_rebuild, publish_checked, row_checks, staged
 from foldhouse.refresh.publish import publish
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked, rows_to_evaluate
-from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
-from foldhouse.refresh.run.on_spark import fold_on_spark
-from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
-from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions, compiled_over, pinned
-from foldhouse.refresh.target import Target, following, load_for_rebuild, load_or_create, loaded, settled
-from foldhouse.refresh.window.affected import as_frame, has_all_rows, keys_in_full, of_keys, of_state, of_window
-from foldhouse.refresh.window.changed import pieces_between
+from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.refresh.run.in_process import Run
+from foldhouse.refresh.run.runner import fold_evaluations, pieces_read
+from foldhouse.refresh.sources import compiled_over, pinned
+from foldhouse.refresh.target import load_for_rebuild, load_or_create, loaded, settled
+from foldhouse.refresh.work import Work, evaluations_of, work_of
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import rows_of_piece
-from foldhouse.storage.live import ByPartition, Live, Piece, live_of
+from foldhouse.storage.live import ByPartition, Live, live_of
 from foldhouse.storage.properties import write_properties
-from foldhouse.storage.schema import Layout
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
-from foldhouse.values.results import Planned, Refreshed
+from foldhouse.values.results import Refreshed
 from foldhouse.values.stored import number
-from foldhouse.values.tuning import Tuning
-from foldhouse.values.window import Coverage, Position, after_to_json, positions_to_json
-
-
-@dataclass(frozen=True)
-class _Work:
-    """One fold before its commit: the table, its sources and the rows to fold."""
-
-    table: Table
-    compiled: Compiled
-    target: Target
-    stored: Live
-    found: Head
-    sources: tuple[PinnedSource, ...]
-    logic: Logic
-    evaluations: list[Evaluation]
-    coverage: Coverage
-    asked: Coverage | None
-    dropped: frozenset[str] = frozenset()
-    branch: str = MAIN_BRANCH
-    is_full_recompute: bool = False
+from foldhouse.values.window import Coverage, after_to_json, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -137,91 +110,10 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         raise CommitConflict(
             f"{table.name} was created and folded by another process at the same time; starting over is safe"
         )
-    work = _work(workshop, compiled, target, found, sources, asked)
+    work = work_of(workshop, compiled, target, found, sources, asked)
     if work is None:
         return _nothing_new(target.iceberg, table, found, asked, started)
     return _folded_and_committed(workshop, work, started)
-
-
-def plan(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Planned:
-    """Return what a refresh would read, and where it would run; nothing is created, folded or committed.
-
-    Raises:
-        UnknownTable, DefinitionError, DefinitionChanged, SourceReplaced, ForeignCommit, UnknownSnapshot: as `refresh`.
-    """
-    earlier = loaded(workshop.catalog, table)
-    sources = pinned(workshop.catalog, table)
-    compiled = compiled_over(workshop, table, sources)
-    if earlier is None:
-        logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
-        coverage = _added_coverage(table, Head(), asked)
-        whole = of_state(logic, [source.live for source in sources], coverage)
-        return _planned(workshop, table, logic, [whole], Planned(table.name, is_new=True))
-    target, found = Target(earlier, Layout.of(earlier)), read_head(earlier)
-    rows = row_count(earlier, earlier.metadata.current_snapshot_id)
-    work = _work(workshop, compiled, target, found, sources, asked)
-    held = pause_of(earlier)
-    paused = None if held is None else str(held)
-    if work is None:
-        return Planned(table.name, rows=rows, paused=paused)
-    known = work.found.coverage if work.is_full_recompute else found.coverage
-    added = () if work.coverage.is_everything else tuple(work.coverage.minus(known).days())
-    full = work.is_full_recompute
-    planned = Planned(
-        table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows, paused=paused
-    )
-    return _planned(workshop, table, work.logic, work.evaluations, planned)
-
-
-def _planned(
-    workshop: Workshop, table: Table, logic: Logic, evaluations: Sequence[Evaluation], planned: Planned
-) -> Planned:
-    """Return a plan with the sizes of what is read."""
-    read = _read(evaluations)
-    rows = dict.fromkeys((source.name for source in table.sources), 0)
-    for place, piece in read:
-        rows[table.sources[place].name] += rows_of_piece(logic.layouts[place], piece)
-    files = {piece.file.path: piece.file.size_bytes for _, piece in read}
-    runner = _runner(workshop, logic, evaluations, _cost(evaluations, workshop.tuning))
-    return replace(
-        planned,
-        has_news=True,
-        rows_read=rows,
-        files_read=len(files),
-        bytes_read=sum(files.values()),
-        runs=_WHERE[runner],
-    )
-
-
-_WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
-    fold_in_process: "in this process",
-    fold_spilled: "in this process, with a spill to disk",
-    fold_on_spark: "in Spark's tasks",
-}
-
-
-def _work(
-    workshop: Workshop,
-    compiled: Compiled,
-    target: Target,
-    found: Head,
-    sources: tuple[PinnedSource, ...],
-    asked: Coverage | None,
-) -> _Work | None:
-    """Return what a refresh has to fold; `None` if nothing is new."""
-    table = compiled.table
-    before = checked_positions(workshop, target.iceberg, found, sources, compiled)
-    target = following(target, compiled, is_folded=found.is_folded)
-    added = _added_coverage(table, found, asked)
-    if before == [source.position for source in sources] and not added:
-        return None
-    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
-    check_positions(target.iceberg, sources, found)
-    evaluations = _evaluations(logic, sources, found, before, added)
-    stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
-    coverage = found.coverage.union(added)
-    work = _Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
-    return _or_full_recompute(workshop, work)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
@@ -251,11 +143,11 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     last = last_head(target.iceberg)
     coverage = last.coverage if last.is_folded and table.partition_by is not None else Coverage.everything()
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
-    evaluations = _evaluations(logic, sources, Head(), None, coverage)
+    evaluations = evaluations_of(logic, sources, Head(), None, coverage)
     stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id).slices()
     dropped = frozenset(path for one in stored for path in (one.file.path, *one.deletes))
     found = Head()
-    work = _Work(
+    work = Work(
         table, compiled, target, Live(), found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
     )
     rebuilt = _folded_and_committed(workshop, work, started)
@@ -264,63 +156,7 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     return rebuilt
 
 
-def _or_full_recompute(workshop: Workshop, work: _Work) -> _Work:
-    """Return the work as it is, or a full recompute in its place if that costs clearly less.
-
-    The earlier rows of the sources are not needed for a full recompute. Its counts of left out rows start from zero,
-    because it sees all of them.
-    """
-    logic, tuning = work.logic, workshop.tuning
-    if not work.found.is_folded:
-        return work
-    if _rows_of_files(work.evaluations) <= tuning.full_recompute_least_rows:
-        return work
-    whole = of_state(logic, [source.live for source in work.sources], work.coverage)
-    picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
-    table = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id)
-    most = tuning.full_recompute_share * (_rows_of_files([whole]) + table)
-    present = [one for one in work.evaluations if one.weight > 0]
-    needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
-    rows = rows_to_evaluate(logic, needed, picked)
-    if rows <= tuning.full_recompute_least_rows:
-        return work
-    if any(any(one.choices) for one in needed):
-        is_in_tasks = _runner(workshop, logic, needed, _cost(work.evaluations, tuning)) is fold_on_spark
-        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else 1
-    if rows <= most:
-        return work
-    return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
-
-
-def _added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:
-    if table.partition_by is None:
-        asked = Coverage.everything()
-    if asked is None:
-        return Coverage() if found.is_folded else Coverage.everything()
-    if asked.is_everything:
-        return Coverage() if found.coverage.is_everything else asked
-    return asked.minus(found.coverage)
-
-
-def _evaluations(
-    logic: Logic, sources: Sequence[PinnedSource], found: Head, before: list[Position] | None, added: Coverage
-) -> list[Evaluation]:
-    """Return what to fold: the window for covered partitions, and the whole sources for added partitions."""
-    after = [source.live for source in sources]
-    evaluations = []
-    if before is not None:
-        then = [live_of(source.iceberg, position.snapshot_id) for source, position in zip(sources, before, strict=True)]
-        deltas = [
-            pieces_between(source.iceberg, position.snapshot_id, source.position.snapshot_id)
-            for source, position in zip(sources, before, strict=True)
-        ]
-        evaluations += of_window(logic, deltas, then, after, found.coverage)
-    if added:
-        evaluations.append(of_state(logic, after, added))
-    return evaluations
-
-
-def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Refreshed:
+def _folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refreshed:
     """Fold, commit and return the counts. A table with checks is committed to a branch, and published if they pass."""
     write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
     work = replace(work, target=settled(workshop.catalog, work.target))
@@ -341,7 +177,7 @@ def _folded_and_committed(workshop: Workshop, work: _Work, started: float) -> Re
     return replace(_refreshed(workshop, work, folded, snapshot_id, started), checks=results)
 
 
-def _committed(workshop: Workshop, work: _Work, started: float, branch: str) -> tuple[_Folded, int]:
+def _committed(workshop: Workshop, work: Work, started: float, branch: str) -> tuple[_Folded, int]:
     """Fold and commit; return what was folded, and the snapshot id."""
     folded = _folded(workshop, work)
     summary = _summary(workshop, work, folded, started)
@@ -354,7 +190,7 @@ def _folded_before(snapshot: Snapshot) -> _Folded:
     return _Folded([], 0, 0, 0, rows=number(names.TABLE_ROWS, said.get(names.TABLE_ROWS, "0")), deleted_upto=None)
 
 
-def _folded(workshop: Workshop, work: _Work) -> _Folded:
+def _folded(workshop: Workshop, work: Work) -> _Folded:
     """Fold the evaluations into files that no snapshot references yet."""
     results: list[BucketResult] = []
     recomputed = 0
@@ -369,9 +205,9 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
             deleted_upto,
             work.is_full_recompute,
         )
-        results, recomputed = _fold(workshop, Run(work.logic, job, work.evaluations), work.sources)
+        results, recomputed = fold_evaluations(workshop, Run(work.logic, job, work.evaluations), work.sources)
         results += emptied_buckets(job, results) if work.is_full_recompute else []
-    read = _read(work.evaluations)
+    read = pieces_read(work.evaluations)
     iceberg = work.target.iceberg
     before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else 0
     return _Folded(
@@ -384,7 +220,7 @@ def _folded(workshop: Workshop, work: _Work) -> _Folded:
     )
 
 
-def _changes(work: _Work, folded: _Folded) -> FileChanges:
+def _changes(work: Work, folded: _Folded) -> FileChanges:
     """Return the files that the commit adds and removes."""
     return FileChanges(
         added=[data_file for r in folded.results for data_file in r.added],
@@ -394,7 +230,7 @@ def _changes(work: _Work, folded: _Folded) -> FileChanges:
     )
 
 
-def _place(work: _Work) -> dict[str, str]:
+def _place(work: Work) -> dict[str, str]:
     """Return what is folded: the entries of the summary that say it."""
     return {
         names.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
@@ -403,7 +239,7 @@ def _place(work: _Work) -> dict[str, str]:
     }
 
 
-def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -> dict[str, str]:
+def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) -> dict[str, str]:
     """Return the summary of the commit."""
     sequence = work.compiled.plan.sequence
     positions = {source.name: source.position for source in work.sources}
@@ -429,7 +265,7 @@ def _summary(workshop: Workshop, work: _Work, folded: _Folded, started: float) -
     return summary
 
 
-def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: int, started: float) -> Refreshed:
+def _refreshed(workshop: Workshop, work: Work, folded: _Folded, snapshot_id: int, started: float) -> Refreshed:
     """Return the result of a refresh that committed."""
     # Only a table by day needs the new state: a request to the catalog takes tens of milliseconds.
     is_by_day = work.table.partition_by is not None
@@ -453,76 +289,6 @@ def _refreshed(workshop: Workshop, work: _Work, folded: _Folded, snapshot_id: in
         partitions=partition_counts(work.table, after, snapshot_id, folded.results, work.asked),
         seconds=time.monotonic() - started,
     )
-
-
-def _fold(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
-    """Fold, then fold again the buckets that have unresolved keys; return the results and the rows read again."""
-    window = _cost(run.evaluations, workshop.tuning)
-    if (keys := keys_in_full(run.logic, run.evaluations)) is not None:
-        present = [one for one in run.evaluations if one.weight > 0]
-        alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
-        if _runner(workshop, run.logic, present, window) is fold_in_process:
-            return fold_in_process(alone), 0
-    runner = _runner(workshop, run.logic, run.evaluations, window)
-    results = runner(run)
-    unresolved = [r for r in results if r.unresolved is not None]
-    if not unresolved:
-        return results, 0
-    keys = as_frame(pa.concat_tables([r.unresolved for r in unresolved if r.unresolved is not None]))
-    buckets = frozenset(r.bucket for r in unresolved)
-    done = [r for r in results if r.unresolved is None]
-    if has_all_rows(run.logic, run.evaluations):
-        again = replace(run, recompute=Recompute(keys, None, buckets))
-        return [*done, *runner(again)], 0
-    evaluation = of_keys(run.logic, [source.live for source in sources], keys)
-    again = replace(run, recompute=Recompute(keys, evaluation, buckets))
-    scanned = sum(piece.file.rows for _, piece in _read([evaluation]))
-    both = window + _cost([evaluation], workshop.tuning)
-    return [*done, *_runner(workshop, run.logic, run.evaluations, both)(again)], scanned
-
-
-def _runner(
-    workshop: Workshop, logic: Logic, evaluations: Sequence[Evaluation], rows: int
-) -> Callable[[Run], list[BucketResult]]:
-    tuning = workshop.tuning
-    if logic.compiled.is_plain:
-        if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
-            return fold_in_process
-    elif logic.compiled.direct is not None and tuning.direct_rows:
-        # With in_process_rows=0 or less, everything goes to Spark's tasks.
-        most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
-        if rows <= most and can_be_picked(logic, evaluations, most):
-            return fold_in_process
-    elif rows <= tuning.in_process_rows and can_be_picked(logic, evaluations, tuning.evaluated_rows):
-        return fold_in_process
-    most = tuning.in_process_rows * tuning.spilled_rows_factor
-    return fold_spilled if rows <= most and can_be_spilled(logic, evaluations) else fold_on_spark
-
-
-def _read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
-    """Return the pieces that evaluations read, each once, with the place of its source."""
-    found = {
-        (place, piece.file.path, piece.only, piece.without): (place, piece)
-        for evaluation in evaluations
-        for place, pieces in enumerate(evaluation.pieces)
-        for piece in pieces
-    }
-    return list(found.values())
-
-
-def _rows_of_files(evaluations: Sequence[Evaluation]) -> int:
-    """Return the rows of the files that evaluations read, whether deleted or chosen or not."""
-    return sum(piece.file.rows for _, piece in _read(evaluations))
-
-
-def _cost(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:
-    """Estimate the cost of evaluations in folded rows.
-
-    Rows of a source with choices count less, because reading skips most of them.
-    """
-    picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
-    weight = tuning.picked_rows_share
-    return sum(int(p.file.rows * (weight if place in picked else 1)) for place, p in _read(evaluations))
 
 
 def _nothing_new(iceberg: IcebergTable, table: Table, found: Head, asked: Coverage | None, started: float) -> Refreshed:

@@ -1,0 +1,103 @@
+"""Where evaluations are folded: in this process, with a spill, or in Spark's tasks; and folding them there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from foldhouse.refresh.bucket.fold import BucketResult
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked
+from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
+from foldhouse.refresh.run.on_spark import fold_on_spark
+from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
+from foldhouse.refresh.sources import PinnedSource
+from foldhouse.refresh.window.affected import as_frame, has_all_rows, keys_in_full, of_keys
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.live import Piece
+from foldhouse.values.tuning import Tuning
+
+WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
+    fold_in_process: "in this process",
+    fold_spilled: "in this process, with a spill to disk",
+    fold_on_spark: "in Spark's tasks",
+}
+
+
+def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSource]) -> tuple[list[BucketResult], int]:
+    """Fold, then fold again the buckets that have unresolved keys; return the results and the rows read again."""
+    window = cost_of(run.evaluations, workshop.tuning)
+    if (keys := keys_in_full(run.logic, run.evaluations)) is not None:
+        present = [one for one in run.evaluations if one.weight > 0]
+        alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
+        if runner_of(workshop, run.logic, present, window) is fold_in_process:
+            return fold_in_process(alone), 0
+    runner = runner_of(workshop, run.logic, run.evaluations, window)
+    results = runner(run)
+    unresolved = [r for r in results if r.unresolved is not None]
+    if not unresolved:
+        return results, 0
+    keys = as_frame(pa.concat_tables([r.unresolved for r in unresolved if r.unresolved is not None]))
+    buckets = frozenset(r.bucket for r in unresolved)
+    done = [r for r in results if r.unresolved is None]
+    if has_all_rows(run.logic, run.evaluations):
+        again = replace(run, recompute=Recompute(keys, None, buckets))
+        return [*done, *runner(again)], 0
+    evaluation = of_keys(run.logic, [source.live for source in sources], keys)
+    again = replace(run, recompute=Recompute(keys, evaluation, buckets))
+    scanned = sum(piece.file.rows for _, piece in pieces_read([evaluation]))
+    both = window + cost_of([evaluation], workshop.tuning)
+    return [*done, *runner_of(workshop, run.logic, run.evaluations, both)(again)], scanned
+
+
+def runner_of(
+    workshop: Workshop, logic: Logic, evaluations: Sequence[Evaluation], rows: int
+) -> Callable[[Run], list[BucketResult]]:
+    """Return the function that folds evaluations at the least cost.
+
+    Args:
+        workshop: the parts of the lake that a refresh uses.
+        logic: of the table.
+        evaluations: the window; rows that choices select may be read, and are kept for the fold.
+        rows: the cost of the window, see `cost_of`.
+    """
+    tuning = workshop.tuning
+    if logic.compiled.is_plain:
+        if rows <= tuning.in_process_rows * tuning.plain_rows_factor:
+            return fold_in_process
+    elif logic.compiled.direct is not None and tuning.direct_rows:
+        # With in_process_rows=0 or less, everything goes to Spark's tasks.
+        most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
+        if rows <= most and can_be_picked(logic, evaluations, most):
+            return fold_in_process
+    elif rows <= tuning.in_process_rows and can_be_picked(logic, evaluations, tuning.evaluated_rows):
+        return fold_in_process
+    most = tuning.in_process_rows * tuning.spilled_rows_factor
+    return fold_spilled if rows <= most and can_be_spilled(logic, evaluations) else fold_on_spark
+
+
+def pieces_read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
+    """Return the pieces that evaluations read, each once, with the place of its source."""
+    found = {
+        (place, piece.file.path, piece.only, piece.without): (place, piece)
+        for evaluation in evaluations
+        for place, pieces in enumerate(evaluation.pieces)
+        for piece in pieces
+    }
+    return list(found.values())
+
+
+def rows_of_files(evaluations: Sequence[Evaluation]) -> int:
+    """Return the rows of the files that evaluations read, whether deleted or chosen or not."""
+    return sum(piece.file.rows for _, piece in pieces_read(evaluations))
+
+
+def cost_of(evaluations: Sequence[Evaluation], tuning: Tuning) -> int:
+    """Estimate the cost of evaluations in folded rows.
+
+    Rows of a source with choices count less, because reading skips most of them.
+    """
+    picked = {place for e in evaluations for place, choices in enumerate(e.choices) if choices}
+    weight = tuning.picked_rows_share
+    return sum(int(p.file.rows * (weight if place in picked else 1)) for place, p in pieces_read(evaluations))

@@ -1,0 +1,123 @@
+"""What one fold has to do: the window of each source, or everything if that costs less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from foldhouse.heads.head import Head
+from foldhouse.heads.row_count import row_count
+from foldhouse.logic.compiled import Compiled
+from foldhouse.refresh.rows.evaluate import Evaluation, Logic, rows_to_evaluate
+from foldhouse.refresh.run.on_spark import fold_on_spark
+from foldhouse.refresh.run.runner import cost_of, rows_of_files, runner_of
+from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions
+from foldhouse.refresh.target import Target, following
+from foldhouse.refresh.window.affected import keys_in_full, of_state, of_window
+from foldhouse.refresh.window.changed import pieces_between
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.live import Live, live_of
+from foldhouse.values.definition import Table
+from foldhouse.values.window import Coverage, Position
+
+
+@dataclass(frozen=True)
+class Work:
+    """One fold before its commit: the table, its sources and the rows to fold."""
+
+    table: Table
+    compiled: Compiled
+    target: Target
+    stored: Live
+    found: Head
+    sources: tuple[PinnedSource, ...]
+    logic: Logic
+    evaluations: list[Evaluation]
+    coverage: Coverage
+    asked: Coverage | None
+    dropped: frozenset[str] = frozenset()
+    branch: str = MAIN_BRANCH
+    is_full_recompute: bool = False
+
+
+def work_of(
+    workshop: Workshop,
+    compiled: Compiled,
+    target: Target,
+    found: Head,
+    sources: tuple[PinnedSource, ...],
+    asked: Coverage | None,
+) -> Work | None:
+    """Return what a refresh has to fold; `None` if nothing is new."""
+    table = compiled.table
+    before = checked_positions(workshop, target.iceberg, found, sources, compiled)
+    target = following(target, compiled, is_folded=found.is_folded)
+    added = added_coverage(table, found, asked)
+    if before == [source.position for source in sources] and not added:
+        return None
+    logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
+    check_positions(target.iceberg, sources, found)
+    evaluations = evaluations_of(logic, sources, found, before, added)
+    stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
+    coverage = found.coverage.union(added)
+    work = Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
+    return _or_full_recompute(workshop, work)
+
+
+def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
+    """Return the work as it is, or a full recompute in its place if that costs clearly less.
+
+    The earlier rows of the sources are not needed for a full recompute. Its counts of left out rows start from zero,
+    because it sees all of them.
+    """
+    logic, tuning = work.logic, workshop.tuning
+    if not work.found.is_folded:
+        return work
+    if rows_of_files(work.evaluations) <= tuning.full_recompute_least_rows:
+        return work
+    whole = of_state(logic, [source.live for source in work.sources], work.coverage)
+    picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
+    table = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id)
+    most = tuning.full_recompute_share * (rows_of_files([whole]) + table)
+    present = [one for one in work.evaluations if one.weight > 0]
+    needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
+    rows = rows_to_evaluate(logic, needed, picked)
+    if rows <= tuning.full_recompute_least_rows:
+        return work
+    if any(any(one.choices) for one in needed):
+        is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark
+        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else 1
+    if rows <= most:
+        return work
+    return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
+
+
+def added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:
+    """Return the requested partitions that the table does not cover; everything, at the first fold or without days."""
+    if table.partition_by is None:
+        asked = Coverage.everything()
+    if asked is None:
+        return Coverage() if found.is_folded else Coverage.everything()
+    if asked.is_everything:
+        return Coverage() if found.coverage.is_everything else asked
+    return asked.minus(found.coverage)
+
+
+def evaluations_of(
+    logic: Logic, sources: Sequence[PinnedSource], found: Head, before: list[Position] | None, added: Coverage
+) -> list[Evaluation]:
+    """Return what to fold: the window for covered partitions, and the whole sources for added partitions."""
+    after = [source.live for source in sources]
+    evaluations = []
+    if before is not None:
+        then = [live_of(source.iceberg, position.snapshot_id) for source, position in zip(sources, before, strict=True)]
+        deltas = [
+            pieces_between(source.iceberg, position.snapshot_id, source.position.snapshot_id)
+            for source, position in zip(sources, before, strict=True)
+        ]
+        evaluations += of_window(logic, deltas, then, after, found.coverage)
+    if added:
+        evaluations.append(of_state(logic, after, added))
+    return evaluations
