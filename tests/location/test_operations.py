@@ -133,8 +133,10 @@ def test_a_snapshot_is_tagged_and_a_tag_moves_only_if_it_is_told_to(shop: fh.Lak
             "no table o.other is declared; choose from o.above, o.daily, o.sums",
         ),
         ("publish", "publish_rebuild", {"table": "o.sums"}, "foldhouse-rebuild"),
-        ("drop_branch", "drop", {"table": "o.sums"}, "'foldhouse-rebuild' is not a snapshot id, a tag, a branch"),
+        ("drop_branch", "drop", {"table": "o.sums"}, "o.sums has no branch 'foldhouse-rebuild'; it has none"),
+        ("drop_branch", "drop", {"table": "o.sums", "branch": "main"}, "main is the table itself"),
         ("drop_branch", "drop", {"table": "o.sums", "branch": "main", "dry_run": False}, "main is the table itself"),
+        ("tag", "set_tag", {"table": "o.sums", "tag": "1"}, "cannot be the name of a tag"),
         ("tag", "set_tag", {"table": "o.sums", "tag": "1", "dry_run": False}, "cannot be the name of a tag"),
         ("restate", "restate_days", {"table": "o.daily", "first": "x", "last": "y"}, "give days such as 2024-03-04"),
         (

@@ -10,6 +10,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import InvalidCall, UnknownTable
 from foldhouse.lake import Lake
+from foldhouse.storage.tags import check_name
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import REBUILD_BRANCH
 
@@ -121,7 +122,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="publish_rebuild", required_resource_keys=needed)
     def publish_rebuild(context: dg.OpExecutionContext, config: PublishConfig) -> None:
         lake = opened(context)
-        rows = len(lake.to_arrow(config.table, as_of=REBUILD_BRANCH))
+        rows = lake.count(config.table, as_of=REBUILD_BRANCH)
         plan = {"table": config.table, "rows now": str(lake.count(config.table)), "rows afterwards": str(rows)}
         _say(context, {**plan, "consumers": ", ".join(lake.consumers(config.table))}, dry_run=config.dry_run)
         if not config.dry_run:
@@ -130,9 +131,10 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="drop", required_resource_keys=needed)
     def drop(context: dg.OpExecutionContext, config: DropConfig) -> None:
         lake = opened(context)
-        plan = {"table": config.table, "branch": config.branch}
-        rows = lake.to_arrow(config.table, as_of=config.branch).num_rows
-        plan |= {"rows of the branch": str(rows), "rows of the table": str(lake.count(config.table))}
+        lake.drop_branch(config.table, config.branch, dry_run=True)
+        rows = lake.count(config.table, as_of=config.branch)
+        plan = {"table": config.table, "branch": config.branch, "rows of the branch": str(rows)}
+        plan |= {"rows of the table": str(lake.count(config.table))}
         _say(context, plan, dry_run=config.dry_run)
         if not config.dry_run:
             _observe(context, config.table, lake.drop_branch(config.table, config.branch), "drop", branch=config.branch)
@@ -140,8 +142,9 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="set_tag", required_resource_keys=needed)
     def set_tag(context: dg.OpExecutionContext, config: TagConfig) -> None:
         lake = opened(context)
+        check_name(config.tag)
         held = next((str(one.snapshot_id) for one in lake.tags(config.table) if one.name == config.tag), "none")
-        rows = lake.to_arrow(config.table, as_of=config.at or None).num_rows
+        rows = lake.count(config.table, as_of=config.at or None)
         plan = {"table": config.table, "tag": config.tag, "at": config.at or "the head", "rows": str(rows)}
         _say(context, {**plan, "snapshot that has the tag": held}, dry_run=config.dry_run)
         if not config.dry_run:

@@ -143,10 +143,14 @@ class Reading(OpenLake):
         return None if snapshot is None else infos([snapshot], heads(iceberg.metadata)[-1:])[0]
 
     @told
-    def count(self, table: Source | str) -> int:
-        """Return the number of rows in the head."""
+    def count(self, table: Source | str, *, as_of: AsOf = None) -> int:
+        """Return the number of rows, now or as of an earlier moment, without reading them.
+
+        Raises:
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+        """
         iceberg = self.load(table)
-        return row_count(iceberg, iceberg.metadata.current_snapshot_id)
+        return row_count(iceberg, snapshot_id_at(iceberg, as_of))
 
     @told
     def days(self, table: Source | str) -> list[date]:

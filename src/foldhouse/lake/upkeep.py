@@ -12,7 +12,7 @@ from foldhouse.errors import InvalidData, UnknownSnapshot
 from foldhouse.forget.forget import forget, plan_of, planned
 from foldhouse.lake.as_of import AsOf, snapshot_id_at
 from foldhouse.lake.opened import OpenLake
-from foldhouse.storage.branch import drop
+from foldhouse.storage.branch import check_can_be_dropped, drop
 from foldhouse.storage.clock import ahead_ms, clock_ms, mend
 from foldhouse.storage.races import until_won
 from foldhouse.storage.tags import Tag, drop_tag, set_tag, tags_of
@@ -79,15 +79,22 @@ class Upkeep(OpenLake):
         return until_won(lambda: drop_tag(self.catalog, self.load(table), tag))
 
     @told
-    def drop_branch(self, table: Source | str, branch: str) -> int:
+    def drop_branch(self, table: Source | str, branch: str, *, dry_run: bool = False) -> int:
         """Drop a branch, such as `foldhouse-rebuild` or `foldhouse-audit`; return the id of the snapshot it was at.
 
         The snapshot stays until an expiry removes it. An audit that runs at that moment fails, and can be run again.
+
+        Args:
+            table: a table or stream.
+            branch: its name.
+            dry_run: only check that the branch can be dropped, and change nothing.
 
         Raises:
             UnknownSnapshot: the table has no such branch.
             InvalidCall: it is `main`, or the name is that of a tag.
         """
+        if dry_run:
+            return check_can_be_dropped(self.load(table), branch)
         return until_won(lambda: drop(self.catalog, self.load(table), branch))
 
     @told

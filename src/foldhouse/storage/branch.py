@@ -85,13 +85,12 @@ def rename(catalog: Catalog, iceberg: IcebergTable, branch: str, to: str) -> Non
     )
 
 
-def drop(catalog: Catalog, iceberg: IcebergTable, branch: str) -> int:
-    """Drop a branch; return the id of its snapshot, which stays until an expiry removes it.
+def check_can_be_dropped(iceberg: IcebergTable, branch: str) -> int:
+    """Return the id of the snapshot of a branch that can be dropped.
 
     Raises:
         InvalidCall: it is `main`, or a tag.
         UnknownSnapshot: there is no such branch.
-        CommitConflict: another process moved or dropped the branch at the same time.
     """
     refs = iceberg.metadata.refs
     table, held = ".".join(iceberg.name()), refs.get(branch)
@@ -105,6 +104,17 @@ def drop(catalog: Catalog, iceberg: IcebergTable, branch: str) -> int:
         raise InvalidCall(
             f"{branch} is a tag of {table}, not a branch; `foldhouse tag {table} {branch} --delete` drops it"
         )
+    return held.snapshot_id
+
+
+def drop(catalog: Catalog, iceberg: IcebergTable, branch: str) -> int:
+    """Drop a branch; return the id of its snapshot, which stays until an expiry removes it.
+
+    Raises:
+        InvalidCall, UnknownSnapshot: see `check_can_be_dropped`.
+        CommitConflict: another process moved or dropped the branch at the same time.
+    """
+    snapshot_id = check_can_be_dropped(iceberg, branch)
     swap(
         catalog,
         iceberg,
@@ -113,4 +123,4 @@ def drop(catalog: Catalog, iceberg: IcebergTable, branch: str) -> int:
         lambda now: branch not in now.metadata.refs,
         f"the removal of branch {branch}",
     )
-    return held.snapshot_id
+    return snapshot_id

@@ -13,7 +13,10 @@ B = TypeVar("B")
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], at_once: int | None = None) -> list[B]:
-    """Return the results in the order of the items; the first error is raised after all items were worked on.
+    """Return the results in the order of the items; after an error, no further item begins.
+
+    If several fail, the error of the first of them is raised, once all that began have ended.
+
 
     Args:
         work: what is done with an item.
@@ -29,13 +32,13 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], at_once: int | None =
     is_stopped = threading.Event()
 
     def run() -> None:
-        for place in places:
-            if is_stopped.is_set():
-                return
+        # Asked before an item is taken: each item that was taken is worked on, so the first failure is always the same.
+        while not is_stopped.is_set() and (place := next(places, None)) is not None:
             try:
                 results[place] = work(items[place])
             except BaseException as failure:  # raised below, in the order of the items
                 failures[place] = failure
+                is_stopped.set()
 
     workers = min(at_once or os.cpu_count() or 1, len(items))
     with ThreadPoolExecutor(max_workers=workers) as threads:
