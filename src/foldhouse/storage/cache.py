@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -20,16 +20,16 @@ class WeightedCache(Generic[V]):
 
     def __init__(self, most: int, weigh: Callable[[V], int]) -> None:
         self._most, self._weigh = most, weigh
-        self._held: OrderedDict[str, V] = OrderedDict()
+        self._held: OrderedDict[Hashable, V] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
 
-    def peek(self, key: str) -> V | None:
+    def peek(self, key: Hashable) -> V | None:
         """Return a value if it is kept; this does not count as a use."""
         with self._lock:
             return self._held.get(key)
 
-    def of(self, key: str, make: Callable[[], V]) -> V:
+    def of(self, key: Hashable, make: Callable[[], V]) -> V:
         """Return the value of a key, and make it if it is not kept."""
         with self._lock:
             if key in self._held:

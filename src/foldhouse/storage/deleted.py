@@ -21,14 +21,14 @@ def deleted_by_file(layout: Layout, delete_files: Iterable[str]) -> dict[str, np
     for delete_file in delete_files:
         for path, positions in _of(layout, delete_file).items():
             found.setdefault(path, []).append(positions)
-    return {path: _together(parts) for path, parts in found.items()}
+    return {path: together(parts) for path, parts in found.items()}
 
 
 def deleted_positions(layout: Layout, delete_files: Sequence[str], path: str) -> np.ndarray:
     """Return the positions of `path` that any of `delete_files` deletes: sorted int64, each once."""
     of_path = [_of(layout, delete_file).get(path) for delete_file in delete_files]
     parts = [positions for positions in of_path if positions is not None]
-    return _together(parts) if parts else np.empty(0, np.int64)
+    return together(parts) if parts else np.empty(0, np.int64)
 
 
 def live_rows(layout: Layout, slices: Iterable[Slice]) -> int:
@@ -39,8 +39,8 @@ def live_rows(layout: Layout, slices: Iterable[Slice]) -> int:
     )
 
 
-def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Merge the sorted positions of some delete files into one sorted array, each position once."""
+def together(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Merge sorted positions, such as those of some delete files, into one sorted array, each position once."""
     return parts[0] if len(parts) == 1 else _distinct(np.concatenate(parts))
 
 
@@ -101,10 +101,21 @@ def _read_deletes(layout: Layout, path: str) -> dict[str, np.ndarray]:
 
 def rows_of_piece(layout: Layout, piece: Piece) -> int:
     """Return how many rows a piece has; this reads delete files, but no data files."""
+    if piece.is_whole:
+        return piece.file.rows
+    label = (piece.file.path, piece.file.rows, piece.only, piece.without)
+    return _COUNTS.of(label, lambda: _count(layout, piece))
+
+
+def _count(layout: Layout, piece: Piece) -> int:
     if piece.only is None:  # without the array of all positions
         return piece.file.rows - len(deleted_positions(layout, piece.without, piece.file.path))
     selected = selected_positions(layout, piece)
     return piece.file.rows if selected is None else len(selected)
+
+
+# Numbers of rows that are kept: planning asks for the same one several times.
+_COUNTS: WeightedCache[int] = WeightedCache(65_536, lambda _: 1)
 
 
 def selected_positions(layout: Layout, piece: Piece) -> np.ndarray | None:

@@ -191,16 +191,32 @@ class OpenedFile:
             columns: top-level columns of the layout.
             row_groups: numbers of the row groups; all by default.
         """
-        wanted = layout.selected(tuple(columns))
-        ids = {field.field_id for field in wanted.fields}
-        names = [field.name for field in self.schema.fields if field.field_id in ids]
         groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
+        return projected(self._as_stored(layout, columns, groups), self.schema, layout.selected(tuple(columns)))
+
+    def _as_stored(
+        self, layout: Layout, columns: Sequence[str], groups: Sequence[int], in_dictionaries: Sequence[str] = ()
+    ) -> pa.Table:
+        """Read some columns of some row groups with the names and types that they have in the file."""
+        ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
+        names = [field.name for field in self.schema.fields if field.field_id in ids]
         with reading(self.path), layout.io.new_input(self.path).open() as source:
-            parquet = opened(source, self.footer)
+            parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
         if names:
             check_rows(self.path, rows.num_rows, sum(self.footer.row_group(i).num_rows for i in groups))
-        return projected(rows, self.schema, wanted)
+        return rows
+
+    @cached_property
+    def _texts_in_dictionaries(self) -> list[str]:
+        """The names, in the file, of columns of text that have a dictionary; only the first row group is looked at."""
+        if not self.footer.num_row_groups:
+            return []
+        first = self.footer.row_group(0)
+        columns = [first.column(place) for place in range(self.footer.num_columns)]
+        has_dictionary = {one.path_in_schema for one in columns if "RLE_DICTIONARY" in one.encodings}
+        texts = [field.name for field in self.schema.fields if isinstance(field.field_type, StringType)]
+        return [name for name in texts if name in has_dictionary]
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -276,10 +292,16 @@ class OpenedFile:
         starts = self._starts
         sizes = np.diff(starts)
         groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
-        rows = self.read(layout, columns, groups.tolist())
+        texts = self._texts_in_dictionaries
+        stored = self._as_stored(layout, columns, groups.tolist(), texts)
         before = np.concatenate([[0], np.cumsum(sizes[groups])])[:-1]
         within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
-        return rows.take(pa.array(before[within] + positions - starts[groups[within]])), positions
+        # Taken before they are converted: a dictionary is looked up for the wanted rows only.
+        rows = stored.take(pa.array(before[within] + positions - starts[groups[within]]))
+        for place, name in enumerate(rows.column_names):
+            if name in texts:
+                rows = rows.set_column(place, rows.schema.field(name).with_type(pa.string()), rows[name].cast("string"))
+        return projected(rows, self.schema, layout.selected(tuple(columns))), positions
 
 
 def open_file(layout: Layout, path: str) -> OpenedFile:

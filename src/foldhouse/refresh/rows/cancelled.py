@@ -12,6 +12,7 @@ import polars as pl
 
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.rows.evaluate import Logic, rows_of
+from foldhouse.refresh.rows.values import values_of
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.threads import in_threads
@@ -20,14 +21,30 @@ _ZERO = "__is_negative_zero_"
 
 
 def rows_changed(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
-    """Return how many rows of a source were added or removed; of many, equal ones do not count."""
-    return changed_rows(logic, place, delta).height if has_equals(logic, place, delta) else _rows(logic, place, delta)
+    """Return how many rows of a source were added or removed; of files that were written again, no equal ones."""
+    if not has_equals(logic, place, delta):
+        return _rows(logic, place, delta)
+    return _cancelled(logic, place, delta).height + _rows(logic, place, _in_kept_files(delta))
 
 
 def has_equals(logic: Logic, place: int, delta: Sequence[Piece]) -> bool:
-    """Whether so many rows were both added and removed that a file was probably written again."""
-    is_mixed = len({piece.weight for piece in delta}) > 1
-    return is_mixed and _rows(logic, place, delta) >= logic.tuning.cancelled_least_rows
+    """Whether so many rows are in added and in removed files that a file was probably written again."""
+    files = _files(delta)
+    is_mixed = len({piece.weight for piece in files}) > 1
+    return is_mixed and _rows(logic, place, files) >= logic.tuning.cancelled_least_rows
+
+
+def _files(delta: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces of files that were added or removed."""
+    return [piece for piece in delta if piece.only is None]
+
+
+def _in_kept_files(delta: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces of rows that were deleted in a file that stayed, or came back there.
+
+    They hardly ever are equal to added rows, and reading them decodes most of a large file.
+    """
+    return [piece for piece in delta if piece.only is not None]
 
 
 def _rows(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
@@ -35,7 +52,9 @@ def _rows(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
 
 
 def changed_rows(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame:
-    """Return the added and removed rows of a source in the columns that can change the table; of many, no equal ones.
+    """Return the added and removed rows of a source in the columns that can change the table.
+
+    Of files that were written again, equal rows are left out.
 
     Args:
         logic: the logic of the table.
@@ -45,10 +64,24 @@ def changed_rows(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFra
     needed = list(logic.compiled.needed[place])
     if not has_equals(logic, place, delta):
         return rows_of(logic, place, delta, ()).select(needed)
+    kept = rows_of(logic, place, _in_kept_files(delta), ()).select(needed)
+    return pl.concat([_cancelled(logic, place, delta), kept])
+
+
+def changed_values(logic: Logic, place: int, delta: Sequence[Piece], columns: tuple[str, ...]) -> pl.DataFrame:
+    """Return the distinct values of some columns in the rows of `changed_rows`."""
+    if not has_equals(logic, place, delta) or not set(columns) <= set(logic.compiled.needed[place]):
+        return values_of(logic, place, delta, columns)
+    kept = values_of(logic, place, _in_kept_files(delta), columns)
+    return pl.concat([_cancelled(logic, place, delta).select(columns), kept]).unique()
+
+
+def _cancelled(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame:
+    """Return the rows of added and removed files, without those that are in both."""
     label = (place, tuple(map(id, delta)))
     if label not in logic.changed:
         by_partition: dict[object, list[Piece]] = {}
-        for piece in delta:
+        for piece in _files(delta):
             by_partition.setdefault(piece.file.partition, []).append(piece)
         parts = in_threads(lambda pieces: _of_partition(logic, place, pieces), list(by_partition.values()))
         logic.changed[label] = (list(delta), pl.concat(parts))

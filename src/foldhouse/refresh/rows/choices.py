@@ -11,7 +11,7 @@ import polars as pl
 
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.number_set import NumberSet
-from foldhouse.storage.deleted import deleted_positions
+from foldhouse.storage.deleted import deleted_positions, together
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
@@ -91,13 +91,13 @@ def picked(
     assert isinstance(keys, pl.DataFrame)
     positions = _selected(keys, choices)
     further = positions[:0] if further is None else further
-    both = np.union1d(positions, further) if len(further) else positions
-    if set(columns) <= set(compared):
-        rows = keys[both].select(columns)
-    else:
-        found = pl.from_arrow(file.read_at(layout, columns, both)[0].select(list(columns)))
-        assert isinstance(found, pl.DataFrame)
-        rows = found
+    both = together([positions, further]) if len(further) else positions
+    found = {name: keys[name][both] for name in compared}
+    if others := [name for name in columns if name not in compared]:
+        read = pl.from_arrow(file.read_at(layout, others, both)[0])
+        assert isinstance(read, pl.DataFrame)
+        found |= read.to_dict()
+    rows = pl.DataFrame([found[name] for name in columns])
     if not len(further):
         return Picked(positions, rows), Picked(further, rows.clear())
     chosen_rows, further_rows = (Picked(some, rows[np.searchsorted(both, some)]) for some in (positions, further))

@@ -96,6 +96,10 @@ class Logic:
         return {}
 
     @cached_property
+    def _picked(self) -> dict[tuple[int, Piece, Choices], pl.DataFrame]:
+        return {}
+
+    @cached_property
     def changed(self) -> dict[tuple[int, tuple[int, ...]], tuple[list[Piece], pl.DataFrame]]:
         """Place and ids of pieces -> the pieces, and the rows that differ; see `foldhouse.refresh.rows.cancelled`."""
         return {}
@@ -173,7 +177,15 @@ class Logic:
             self._known[label], beside = picked(layout, piece.file, columns, choices, further)
             if further is not None:
                 self._read_beside[place, path] = beside
-        return self._known[label].of_piece(layout, piece)
+        weightless = (place, Piece(piece.file, 1, piece.only, piece.without), choices)
+        if weightless not in self._picked:
+            self._picked[weightless] = self._known[label].of_piece(layout, piece)
+        return self._picked[weightless]
+
+    def forget_picked(self) -> None:
+        """Keep no picked rows: they are too many."""
+        self._known.clear()
+        self._picked.clear()
 
 
 def empty_rows(plan: FoldPlan) -> pl.DataFrame:
@@ -268,7 +280,7 @@ def _rows_selected(logic: Logic, evaluation: Evaluation, place: int, most: int) 
             frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
             looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
             if found > most:
-                logic._known.clear()
+                logic.forget_picked()
                 break
         share = found / looked if looked else 0
         estimate = found if found <= most else int(share * sum(piece.file.rows for piece in pieces))
@@ -289,7 +301,7 @@ def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choi
     for some in _at_once(pieces):
         found += in_threads(lambda piece: logic.pick(place, piece, choices), some)
         if sum(frame.height for frame in found) > most:
-            logic._known.clear()
+            logic.forget_picked()
             return None
     return _with_all_columns(logic, place, found)
 

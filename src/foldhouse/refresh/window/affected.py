@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.shape import Branch
-from foldhouse.refresh.rows.cancelled import changed_rows, has_equals, rows_changed
-from foldhouse.refresh.rows.choices import Choice, chosen, picked
+from foldhouse.refresh.rows.cancelled import changed_rows, changed_values, rows_changed
+from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
+from foldhouse.refresh.rows.values import values_in_files, values_of
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Live, LivePieces, Piece
-from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
 
@@ -263,7 +262,7 @@ def _tree_choices(
     for branch in reversed(shape.branches):
         if branch.place in reached:
             at = shape.source(branch.place)
-            keys = _values_in_files(logic, at, states, branch.columns, _selecting(reached[branch.place]))
+            keys = values_in_files(logic, at, states, branch.columns, _selecting(reached[branch.place]))
             reached.setdefault(branch.parent, []).append(_other_side(branch, keys))
     return _joining(logic, _selecting(reached[shape.root]), states, besides)
 
@@ -341,48 +340,13 @@ def _changed(
     """Return the values of some columns in the changed rows of a source, and in all deliveries of the same events."""
     ids = event_id_of(logic, place)
     if not ids:
-        return Choice(columns, _changed_values(logic, place, delta, columns))
-    events = Choice(ids, _values(logic, place, delta, ids))
+        return Choice(columns, changed_values(logic, place, delta, columns))
+    events = Choice(ids, values_of(logic, place, delta, ids))
     if set(columns) <= set(ids):
         return Choice(columns, events.keys.select(columns).unique())
     deliveries = [admitted(logic, place, state[place], (events,)) for state in states.values()]
-    found = [_values(logic, place, pieces, columns, (events,)) for pieces in deliveries]
+    found = [values_of(logic, place, pieces, columns, (events,)) for pieces in deliveries]
     return Choice(columns, pl.concat(found).unique())
-
-
-def _changed_values(logic: Logic, place: int, delta: list[Piece], columns: tuple[str, ...]) -> pl.DataFrame:
-    """Return the distinct values of some columns in the rows that differ."""
-    if not has_equals(logic, place, delta) or not set(columns) <= set(logic.compiled.needed[place]):
-        return _values(logic, place, delta, columns)
-    return changed_rows(logic, place, delta).select(columns).unique()
-
-
-def _values(
-    logic: Logic, place: int, pieces: Sequence[Piece], columns: tuple[str, ...], choices: tuple[Choice, ...] = ()
-) -> pl.DataFrame:
-    """Return the distinct values of some columns in the rows of pieces that the choices select."""
-    layout = logic.layouts[place]
-    needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
-    found = [pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})]
-
-    def values(piece: Piece) -> pl.DataFrame:
-        rows = pl.from_arrow(read_piece(layout, piece, needed).select(needed))
-        assert isinstance(rows, pl.DataFrame)
-        return chosen(rows, choices).select(columns).unique()
-
-    return pl.concat([*found, *in_threads(values, pieces)]).unique()
-
-
-def _values_in_files(
-    logic: Logic, place: int, states: Sequence[States], columns: tuple[str, ...], choices: tuple[Choice, ...]
-) -> pl.DataFrame:
-    """Return the distinct values of some columns in the rows that choices select, among them perhaps deleted rows."""
-    layout = logic.layouts[place]
-    pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
-    files = list({piece.file.path: piece.file for piece in pieces}.values())
-    found = in_threads(lambda file: picked(layout, file, list(columns), choices)[0].rows.unique(), files)
-    empty = pl.DataFrame(schema={name: polars_type(layout.arrow.field(name).type) for name in columns})
-    return pl.concat([empty, *found]).unique()
 
 
 def as_frame(keys: pa.Table) -> pl.DataFrame:

@@ -1,0 +1,52 @@
+"""The distinct values of some columns of a source: only these columns are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from foldhouse.kernel.plan import polars_type
+from foldhouse.refresh.rows.choices import Choices, chosen, picked
+from foldhouse.refresh.rows.evaluate import Logic, admitted
+from foldhouse.storage.files import read_piece
+from foldhouse.storage.live import Piece
+from foldhouse.storage.threads import in_threads
+
+
+def values_of(
+    logic: Logic, place: int, pieces: Sequence[Piece], columns: tuple[str, ...], choices: Choices = ()
+) -> pl.DataFrame:
+    """Return the distinct values of some columns in the rows of pieces that the choices select."""
+    needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
+
+    def values(piece: Piece) -> pl.DataFrame:
+        rows = pl.from_arrow(read_piece(logic.layouts[place], piece, needed).select(needed))
+        assert isinstance(rows, pl.DataFrame)
+        return chosen(rows, choices).select(columns).unique()
+
+    return pl.concat([_no_values(logic, place, columns), *in_threads(values, pieces)]).unique()
+
+
+def values_in_files(
+    logic: Logic, place: int, states: Sequence[tuple[Sequence[Piece], ...]], columns: tuple[str, ...], choices: Choices
+) -> pl.DataFrame:
+    """Return the distinct values of some columns in the rows that choices select, among them perhaps deleted rows.
+
+    Args:
+        logic: the logic of the table.
+        place: of the source.
+        states: the states of all sources to look through.
+        columns: of the source.
+        choices: one or more.
+    """
+    layout = logic.layouts[place]
+    pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
+    files = list({piece.file.path: piece.file for piece in pieces}.values())
+    found = in_threads(lambda file: picked(layout, file, list(columns), choices)[0].rows.unique(), files)
+    return pl.concat([_no_values(logic, place, columns), *found]).unique()
+
+
+def _no_values(logic: Logic, place: int, columns: tuple[str, ...]) -> pl.DataFrame:
+    arrow = logic.layouts[place].arrow
+    return pl.DataFrame(schema={name: polars_type(arrow.field(name).type) for name in columns})
