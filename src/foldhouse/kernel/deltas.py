@@ -79,9 +79,10 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
         return _of_many(plan, rows, aggregated, edges)
     several = rows.select(plan.key_names).is_duplicated()
     events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
-    single = rows.filter(~several).select(*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events)
+    columns = [*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events]
     if not several.any():
-        return single
+        return rows.select(columns)
+    single = rows.filter(~several).select(columns)
     return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
 
 

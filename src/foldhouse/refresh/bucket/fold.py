@@ -227,12 +227,20 @@ def _combined(
             state = state if pieces == 1 else state.filter(_piece(job.plan, pieces) == number)
             found.append(compare_summed(job.plan, state, sums))
             continue
-        keys = {str(bucket): one.drop(BUCKET) for (bucket,), one in kept.partition_by(BUCKET, as_dict=True).items()}
+        keys = _by_name(kept)
         again = None if full is None else full.drop(BUCKET)
         state = _state_of(job, {b: one for b, one in stored.items() if b in keys}, first, keys, sums, again)
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
+
+
+def _by_name(places: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return bucket -> its keys."""
+    if places.height and places[BUCKET].n_unique() == 1:
+        return {places[BUCKET][0]: places.drop(BUCKET)}
+    parts = places.partition_by(BUCKET, as_dict=True, include_key=False)
+    return {str(bucket): keys for (bucket,), keys in parts.items()}
 
 
 def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
@@ -291,7 +299,7 @@ def _state_of(
 def _unresolved(blocked: pl.DataFrame) -> list[BucketResult]:
     """Return a result for each bucket with a key that must be recomputed; nothing of these buckets is written."""
     return [
-        BucketResult(str(bucket), unresolved=keys.drop(BUCKET).to_arrow())
+        BucketResult(str(bucket), unresolved=keys.drop(BUCKET).unique().to_arrow())
         for (bucket,), keys in blocked.partition_by(BUCKET, as_dict=True).items()
     ]
 
@@ -312,9 +320,15 @@ def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
 
 
 def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None) -> pl.DataFrame:
-    """Return each key once, with its bucket."""
-    frames = [f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None]
-    return pl.concat(frames).unique(subset=job.plan.key_names, keep="any")
+    """Return each key once, with its bucket; of one bucket without files, the keys may come again.
+
+    Nothing is looked up by the keys of such a bucket, and finding each key once costs as much as folding it.
+    """
+    keys = pl.concat([f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None])
+    buckets = keys[BUCKET].unique()
+    if len(buckets) == 1 and partition_of(buckets[0]) not in job.slices:
+        return keys
+    return keys.unique(subset=job.plan.key_names, keep="any")
 
 
 def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:

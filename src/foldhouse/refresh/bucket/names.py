@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -22,21 +23,48 @@ _ROWS_A_TEXT = 8
 """Texts of all possible partitions are made first if there are so many times as many rows; else a text for each row."""
 
 
-def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add the column `__bucket`: the row's Iceberg partition as JSON.
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """The bucket of each row of a frame: the row's Iceberg partition as JSON.
 
     It is `NULL_KEY` or `NULL_SEQUENCE` if a key or a part of the sequence is null.
+
+    Args:
+        texts: the names of buckets, each once; some may have no row.
+        numbers: per row, the place of its bucket in `texts`, as int64.
     """
-    bucket = pl.lit(_partition_texts(_partition_values(layout, rows), rows.height))
+
+    texts: pl.Series
+    numbers: np.ndarray = field(repr=False)
+
+    @property
+    def of_rows(self) -> pl.Series:
+        """The name of each row's bucket."""
+        return self.texts.gather(self.numbers)
+
+
+def buckets_of(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> Buckets:
+    """Return the bucket of each row."""
+    texts, numbers = _partition_texts(_partition_values(layout, rows), rows.height)
     parts = [sequence_column(i) for i in range(len(plan.sequence))]
     if lacking := [name for name in parts if rows[name].null_count()]:
         is_event = ~pl.col(KEY_ONLY) if KEY_ONLY in rows.columns else pl.lit(True)
-        is_unordered = pl.any_horizontal(pl.col(name).is_null() for name in lacking) & is_event
-        bucket = pl.when(is_unordered).then(pl.lit(NULL_SEQUENCE)).otherwise(bucket)
+        is_unordered = rows.select(pl.any_horizontal(pl.col(name).is_null() for name in lacking) & is_event)
+        texts, numbers = _with_text(texts, numbers, NULL_SEQUENCE, is_unordered.to_series())
     if lacking := [name for name in plan.key_names if rows[name].null_count()]:
-        has_null = pl.any_horizontal(pl.col(name).is_null() for name in lacking)
-        bucket = pl.when(has_null).then(pl.lit(NULL_KEY)).otherwise(bucket)
-    return rows.with_columns(bucket.alias(BUCKET))
+        has_null = rows.select(pl.any_horizontal(pl.col(name).is_null() for name in lacking))
+        texts, numbers = _with_text(texts, numbers, NULL_KEY, has_null.to_series())
+    return Buckets(texts, numbers.to_numpy())
+
+
+def with_bucket(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the column `__bucket`; see `Buckets`."""
+    return rows.with_columns(buckets_of(layout, plan, rows).of_rows.alias(BUCKET))
+
+
+def _with_text(texts: pl.Series, numbers: pl.Series, text: str, chosen: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Add a text that belongs to no partition, and give it to the chosen rows."""
+    return pl.concat([texts, pl.Series([text])]), numbers.set(chosen, len(texts))
 
 
 def partition_of(bucket: str) -> Partition:
@@ -57,18 +85,20 @@ def _partition_values(layout: Layout, rows: pl.DataFrame) -> list[pl.Series]:
     return values
 
 
-def _partition_texts(values: Sequence[pl.Series], rows: int) -> pl.Series:
-    """Return the partition of each row as JSON; null if a value is."""
+def _partition_texts(values: Sequence[pl.Series], rows: int) -> tuple[pl.Series, pl.Series]:
+    """Return texts of partitions as JSON, and per row the place of its own; null if a value is."""
     if not values:
-        return pl.repeat("[]", rows, eager=True)
+        return pl.Series(["[]"]), pl.Series(np.zeros(rows, np.int64))
     if all(one.dtype.is_integer() for one in values):
         ranges = [range(*_ends(one)) for one in values]
         if math.prod(one.stop - one.start for one in ranges) * _ROWS_A_TEXT <= rows:
             # A row's text is looked up by number: building a text for each row takes ten times as long.
             texts = pl.Series([f"[{','.join(map(str, one))}]" for one in product(*ranges)])
-            return texts.gather(_numbers(values, ranges))
+            return texts, _numbers(values, ranges)
     inside = pl.concat_str([one.cast(pl.String).alias(str(place)) for place, one in enumerate(values)], separator=",")
-    return pl.select(pl.concat_str([pl.lit("["), inside, pl.lit("]")])).to_series()
+    each = pl.select(pl.concat_str([pl.lit("["), inside, pl.lit("]")])).to_series()
+    texts = each.drop_nulls().unique()
+    return texts, each.replace_strict(texts, np.arange(len(texts)), default=None, return_dtype=pl.Int64)
 
 
 def _ends(values: pl.Series) -> tuple[int, int]:

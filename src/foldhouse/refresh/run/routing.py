@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
-from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, buckets_of
 from foldhouse.refresh.rows.choices import Choice, not_chosen
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
@@ -29,7 +29,7 @@ from foldhouse.values.tuning import Tuning
 BLOBS = "task int, group int, subgroup int, recomputed boolean, blob binary"
 """The columns that a routing task yields, as a Spark schema."""
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
-_GROUP, _SUBGROUP = "__group", "__subgroup"
+_SUBGROUP = "__subgroup"
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,8 @@ def divided(route: Route, rows: pl.DataFrame) -> Iterator[list[Part]]:
     size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
         typed = chunk if SIGNED in chunk.columns else typed_rows(route.plan, chunk, recomputed=route.recomputed)
-        found = with_bucket(route.layout, route.plan, typed)
-        if route.buckets:
-            found = found.filter(pl.col(BUCKET).is_in(list(route.buckets)))
-        if route.task is not None:
-            own = [name for name in found[BUCKET].unique() if route.placement.task(name) == route.task]
-            found = found.filter(pl.col(BUCKET).is_in(own))
-        if not found.is_empty():
-            yield _parts(route, found)
+        if parts := _parts(route, typed):
+            yield parts
 
 
 def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) -> pl.DataFrame:
@@ -199,12 +193,31 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 
 
 def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
-    names = rows[BUCKET].unique()
-    groups = pl.Series([route.placement.group(name) for name in names], dtype=pl.Int32)
-    group = pl.col(BUCKET).replace_strict(names, groups, return_dtype=pl.Int32)
-    placed = rows.with_columns(group.alias(_GROUP), route.placement.subgroup(route.plan).alias(_SUBGROUP))
-    found = placed.partition_by(_GROUP, _SUBGROUP, include_key=False, as_dict=True)
-    return [Part(group, subgroup, route.recomputed, part) for (group, subgroup), part in found.items()]
+    """Divide rows among the subgroups of groups; the rows of a part stay in their order."""
+    buckets = buckets_of(route.layout, route.plan, rows)
+    group_of = np.full(len(buckets.texts), -1, np.int64)  # -1 for a bucket that is left out
+    for number in np.flatnonzero(np.bincount(buckets.numbers, minlength=len(buckets.texts))).tolist():
+        if _is_wanted(route, name := buckets.texts[number]):
+            group_of[number] = route.placement.group(name)
+    groups, count = group_of[buckets.numbers], route.placement.subgroups
+    rows = rows.with_columns(buckets.of_rows.alias(BUCKET), route.placement.subgroup(route.plan).alias(_SUBGROUP))
+    numbers = np.where(groups < 0, -1, groups * count + rows[_SUBGROUP].to_numpy())
+    # Narrow numbers are sorted by their digits, in linear time.
+    order = np.argsort(numbers.astype(np.min_scalar_type(-max(1, len(route.placement.tasks) * count))), kind="stable")
+    ordered, sorted_rows = numbers[order], rows.drop(_SUBGROUP)[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    ends = [*starts[1:].tolist(), len(ordered)]
+    return [
+        Part(int(ordered[start]) // count, int(ordered[start]) % count, route.recomputed, sorted_rows[start:end])
+        for start, end in zip(starts.tolist(), ends, strict=True)
+    ]
+
+
+def _is_wanted(route: Route, bucket: str) -> bool:
+    """Whether a route divides the rows of a bucket."""
+    if route.buckets and bucket not in route.buckets:
+        return False
+    return route.task is None or route.placement.task(bucket) == route.task
 
 
 def _blobs(route: Route, parts: Sequence[Part]) -> pa.RecordBatch:
