@@ -128,5 +128,5 @@ def _data_files(
 def rows_of_file(layout: Layout, rows: pa.Table, most_bytes: int) -> int:
     """Return how many rows of a bucket go into one file, so that no file exceeds the size and all are about equal."""
     most = min(most_bytes, write_properties(dict(layout.properties)).target_bytes or most_bytes)
-    files = max(1, math.ceil(rows.nbytes / most))
-    return math.ceil(rows.num_rows / files)
+    files = max(1, math.ceil(int(rows.nbytes) / most))
+    return math.ceil(int(rows.num_rows) / files)
