@@ -248,3 +248,23 @@ def test_parsed_manifests_are_kept_up_to_a_number_of_files() -> None:
     assert cache.peek("b") == "12345"
     assert cache.of("large", lambda: "1" * 11) == "1" * 11
     assert cache.peek("large") is None
+
+
+def test_what_is_kept_of_a_written_manifest_is_what_reading_it_gives(lake: fh.Lake, table: Any) -> None:
+    first = pa.table(
+        {"day": pa.array([0, 1, 2], pa.int32()).cast(pa.date32()), "n": pa.array([5, None, 7], pa.int32())}
+    )
+    lake.append(by_day, first)
+    (day,) = first["day"].slice(1, 1).to_pylist()
+    lake.replace(by_day, pa.table({"day": [day, day], "n": pa.array([1, 2], pa.int32())}), partitions=[day])
+    lake.append(by_day, first.slice(2))
+    for one in head(table()).manifests:
+        known, read = one.known(), one._parsed()
+        assert known is not None
+        assert described(known) == described(read)
+    assert len({sequence for one in head(table()).manifests for _, sequence in described(one.parsed())}) == 3
+
+
+def described(parsed: listed.Parsed) -> list[tuple[dict[str, Any], int]]:
+    facts = [(vars(file), sequence) for files in parsed.data.values() for file, sequence in files]
+    return [({**one, "lower": dict(one["lower"]), "upper": dict(one["upper"])}, at) for one, at in facts]

@@ -36,13 +36,17 @@ class WeightedCache(Generic[V]):
                 self._held.move_to_end(key)
                 return self._held[key]
         found = make()  # without the lock, so that threads make different values at once
+        self.put(key, found)
+        return found
+
+    def put(self, key: str, value: V) -> None:
+        """Keep the value of a key, unless it is kept already."""
         with self._lock:
             if key not in self._held:
-                self._held[key] = found
-                self._weight += self._weigh(found)
+                self._held[key] = value
+                self._weight += self._weigh(value)
             while self._weight > self._most:
                 self._weight -= self._weigh(self._held.popitem(last=False)[1])
-        return found
 
     def clear(self) -> None:
         """Keep nothing."""

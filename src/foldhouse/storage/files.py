@@ -17,26 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    pyarrow_to_schema,
-)
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from foldhouse.errors import DefinitionError
 from foldhouse.storage.deleted import deleted_positions, selected_positions
-from foldhouse.storage.encoding import encodings_of
+from foldhouse.storage.encoding import Encodings, encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading, small_file
 from foldhouse.storage.project import projected
 from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.statistics import statistics_of
 from foldhouse.storage.threads import in_threads
 from foldhouse.values.metadata_names import FILE_SEAL
 
@@ -44,22 +39,53 @@ from foldhouse.values.metadata_names import FILE_SEAL
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
 _POS = NestedField(2147483545, "pos", LongType(), required=True)
 DELETE_SCHEMA = Schema(_PATH, _POS)
+_DELETE_SCHEMA_JSON = DELETE_SCHEMA.model_dump_json()
 _ROW_GROUP_ROWS = 64 * 1024
+_ALIKE_ROWS = 4_096
+"""Files of up to so many rows share their encodings with others that are written with them."""
 
 
-def write_data_file(layout: Layout, partition: Partition, rows: pa.Table) -> DataFile:
+def write_data_file(
+    layout: Layout, partition: Partition, rows: pa.Table, encodings: Encodings | None = None
+) -> DataFile:
     """Write rows of one partition as one Parquet file with field ids and column statistics.
 
     Args:
         layout: of the table the file is for.
         partition: the partition all rows belong to; it is not checked here.
         rows: the table's columns by name, in any order.
+        encodings: how the columns are encoded; chosen by the rows if not given.
 
     Returns:
         The file's description for the commit. Until a commit references the file, no reader sees it.
     """
-    arranged = rows.select(layout.arrow.names).cast(layout.arrow)
-    return _write(layout, layout.schema, arranged, partition, DataFileContent.DATA)
+    arranged = rows
+    if not rows.schema.equals(layout.arrow, check_metadata=True):
+        arranged = rows.select(layout.arrow.names).cast(layout.arrow)
+    return _write(layout, layout.schema_json, arranged, partition, DataFileContent.DATA, encodings)
+
+
+def write_data_files(layout: Layout, parts: Sequence[tuple[Partition, pa.Table]], at_once: int = 1) -> list[DataFile]:
+    """Write rows as many files, in the order of the parts; small files are all encoded as the largest of them.
+
+    Choosing the encodings of a small file takes about as long as encoding it.
+
+    Args:
+        layout: of the table the files are for.
+        parts: the partition and the rows of each file; see `write_data_file`.
+        at_once: the number of threads.
+    """
+    small = [rows for _, rows in parts if rows.num_rows <= _ALIKE_ROWS]
+    shared = None
+    if len(small) > 1:
+        largest = max(small, key=lambda rows: rows.num_rows)
+        shared = encodings_of(largest.select(layout.arrow.names).cast(layout.arrow))
+
+    def write(part: tuple[Partition, pa.Table]) -> DataFile:
+        partition, rows = part
+        return write_data_file(layout, partition, rows, shared if rows.num_rows <= _ALIKE_ROWS else None)
+
+    return [write(part) for part in parts] if at_once == 1 else in_threads(write, parts, at_once)
 
 
 def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterable[tuple[str, np.ndarray]]) -> DataFile:
@@ -82,7 +108,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     ]
     written = _write(
         layout,
-        DELETE_SCHEMA,
+        _DELETE_SCHEMA_JSON,
         pa.table([paths, places], schema=pa.schema(fields)),
         partition,
         DataFileContent.POSITION_DELETES,
@@ -93,7 +119,14 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     return written
 
 
-def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition, content: DataFileContent) -> DataFile:
+def _write(
+    layout: Layout,
+    schema_json: str,
+    rows: pa.Table,
+    partition: Partition,
+    content: DataFileContent,
+    encodings: Encodings | None = None,
+) -> DataFile:
     folder = "/".join(
         # The names that Iceberg's own writers give to folders.
         f"{quote_plus(one.name, safe='')}={quote_plus(one.transform.to_human_string(kind, value), safe='')}"
@@ -101,7 +134,7 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
     )
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
-    contents, footer = _encoded(rows, seal, write_properties(dict(layout.properties)))
+    contents, footer = _encoded(rows, seal, write_properties(dict(layout.properties)), encodings)
     ending = footer_of(kind, memoryview(contents))
     assert ending is not None
     name = f"{kind}{sealed(seal, ending)}.parquet"
@@ -117,16 +150,18 @@ def _write(layout: Layout, schema: Schema, rows: pa.Table, partition: Partition,
         spec_id=layout.spec.spec_id,
         equality_ids=None,
         key_metadata=None,
-        **_statistics(layout, schema, footer),
+        **statistics_of(schema_json, layout.properties, footer),
     )
     # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     described.spec_id = layout.spec.spec_id
     return described
 
 
-def _encoded(rows: pa.Table, seal: str, said: WriteProperties) -> tuple[pa.Buffer, pq.FileMetaData]:
+def _encoded(
+    rows: pa.Table, seal: str, said: WriteProperties, encodings: Encodings | None
+) -> tuple[pa.Buffer, pq.FileMetaData]:
     """Return rows as the bytes of a Parquet file, and its footer; the file's name depends on these bytes."""
-    encodings = encodings_of(rows)
+    encodings = encodings or encodings_of(rows)
     options = {
         "use_dictionary": list(encodings.dictionary),
         "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
@@ -147,30 +182,6 @@ def _row_group_rows(rows: pa.Table, most_bytes: int | None) -> int:
     if most_bytes is None or not rows.num_rows:
         return _ROW_GROUP_ROWS
     return max(1, int(rows.num_rows * min(1.0, most_bytes / max(rows.nbytes, 1))))
-
-
-def _statistics(layout: Layout, schema: Schema, footer: pq.FileMetaData) -> dict[str, Any]:
-    def measured(properties: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-        columns, mapping = _statistics_plan(schema.model_dump_json(), properties)
-        return data_file_statistics_from_parquet_metadata(footer, columns, mapping).to_serialized_dict()
-
-    try:
-        return measured(layout.properties)
-    except UnicodeEncodeError:
-        # pyiceberg rounds a truncated text up from U+D7FF into the surrogates; whole texts need no rounding
-        return measured((*layout.properties, ("write.metadata.metrics.default", "full")))
-    except ValueError as failure:
-        raise DefinitionError(
-            f"a table property under write.metadata.metrics is not valid: {failure}. Nothing was committed; "
-            "set the property to none, counts, truncate(16) or full, or remove it"
-        ) from failure
-
-
-@lru_cache(maxsize=64)
-def _statistics_plan(schema_json: str, properties: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
-    """Return which statistics to collect for which column; the same for all files of a schema."""
-    schema = Schema.model_validate_json(schema_json)
-    return compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
 
 
 @dataclass(frozen=True)
@@ -376,17 +387,28 @@ def read_pieces(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str])
         Tables with the Arrow types of the layout, without field ids. Small files share a table; no table is empty.
     """
     target = pa.schema([layout.arrow.field(name).remove_metadata() for name in columns])
-    groups = _groups(pieces)
-    # The largest first, so that none of them is read alone at the end.
-    order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
-    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order)
-    found = dict(zip(order, read, strict=True))
-    tables = [rows.select(columns).cast(target) for place in range(len(groups)) for rows in found[place]]
+    read = read_together(layout, group_pieces(pieces), columns)
+    tables = [rows.select(columns).cast(target) for found in read for rows in found]
     # No empty chunk: a DataFrame that Spark creates from the table would end at it.
     return [rows for rows in tables if rows.num_rows]
 
 
-def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def read_together(layout: Layout, groups: Sequence[Sequence[Piece]], columns: Sequence[str]) -> list[list[pa.Table]]:
+    """Read groups of pieces, several at a time; return the tables of each group, whose rows follow the pieces.
+
+    Args:
+        layout: of the table; see `read_piece`.
+        groups: from `group_pieces`.
+        columns: top-level columns to read.
+    """
+    # The largest first, so that none of them is read alone at the end.
+    order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order)
+    found = dict(zip(order, read, strict=True))
+    return [found[place] for place in range(len(groups))]
+
+
+def group_pieces(pieces: Sequence[Piece]) -> list[list[Piece]]:
     """Divide pieces into groups that are read together: neighbours that are whole small files, else one piece."""
     groups: list[list[Piece]] = []
     for piece in pieces:

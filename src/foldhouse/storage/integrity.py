@@ -13,7 +13,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from uuid import uuid4
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -124,12 +124,12 @@ class _Contents(io.BytesIO):
         self.close()
 
 
-@runtime_checkable
-class WholeFile(Protocol):
-    """An output file that takes its contents at once."""
+class WholeFile:
+    """An output file that takes its contents at once; a base class, because asking for a protocol is slow."""
 
     def write_whole(self, contents: Any) -> None:
         """Write the file."""
+        raise NotImplementedError
 
 
 def write_whole(to: FileIO, path: str, contents: Any) -> None:

@@ -7,7 +7,7 @@ not read. Manifests never change, so parsed ones are kept, up to a number of fil
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -156,15 +156,30 @@ class ListedManifest:
         return _PARSED.peek(self.path)
 
     def _parsed(self) -> Parsed:
-        found = Parsed({}, {})
-        for entry in live_entries(self.io, self.file):
-            one, sequence = entry.data_file, entry.sequence_number or 0
-            values = partition_values(one)
-            if one.content == DataFileContent.DATA:
-                found.data.setdefault(values, []).append((file_ref(one), sequence))
-            else:
-                found.deletes.setdefault(values, []).append(_delete_file(self.table, one, sequence))
-        return found
+        entries = live_entries(self.io, self.file)
+        return _facts(self.table, ((entry.data_file, entry.sequence_number or 0) for entry in entries))
+
+
+def keep_written(table: str, path: str, files: Iterable[tuple[DataFile, int]]) -> None:
+    """Keep the facts of a manifest that was just written, so that this process does not parse it.
+
+    Args:
+        table: the name of the table, for messages.
+        path: of the manifest.
+        files: its live files, each with the sequence number of its commit.
+    """
+    _PARSED.put(path, _facts(table, files))
+
+
+def _facts(table: str, files: Iterable[tuple[DataFile, int]]) -> Parsed:
+    found = Parsed({}, {})
+    for one, sequence in files:
+        values = partition_values(one)
+        if one.content == DataFileContent.DATA:
+            found.data.setdefault(values, []).append((file_ref(one), sequence))
+        else:
+            found.deletes.setdefault(values, []).append(_delete_file(table, one, sequence))
+    return found
 
 
 def listed(iceberg: IcebergTable, snapshot: Snapshot) -> tuple[ListedManifest, ...]:

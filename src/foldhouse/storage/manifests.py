@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     DEFAULT_READ_VERSION,
@@ -31,7 +32,7 @@ from foldhouse.errors import CommitConflict
 from foldhouse.storage.avro import live_entries
 from foldhouse.storage.file_ref import partition_values
 from foldhouse.storage.integrity import SealedFile
-from foldhouse.storage.listed import ListedManifest, Wanted
+from foldhouse.storage.listed import ListedManifest, Wanted, keep_written
 from foldhouse.storage.live import live_of
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import WriteProperties, write_properties
@@ -216,7 +217,15 @@ class Manifests:
         with writer_of(spec, schema_of_spec(self._iceberg, spec), output, self._snapshot_id, CODEC) as writer:
             for entry in entries:
                 writer.add_entry(entry)
+        if kind.content == ManifestContent.DATA:  # parsing refuses equality deletes, and may not be left out for them
+            live = (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+            keep_written(".".join(self._iceberg.name()), output.location, map(self._of_entry, live))
         return writer.to_manifest_file()
+
+    def _of_entry(self, entry: ManifestEntry) -> tuple[DataFile, int]:
+        """Return the file of an entry, with its sequence number: a new file gets that of the commit."""
+        sequence = entry.sequence_number
+        return entry.data_file, self._iceberg.metadata.next_sequence_number() if sequence is None else sequence
 
 
 def schema_of_spec(iceberg: IcebergTable, spec: PartitionSpec) -> Schema:
@@ -231,6 +240,23 @@ def schema_of_spec(iceberg: IcebergTable, spec: PartitionSpec) -> Schema:
         older[i].model_copy(update={"name": f"{older[i].name}_{i}"} if older[i].name in names else {}) for i in gone
     ]
     return Schema(*current.fields, *fields, schema_id=current.schema_id) if fields else current
+
+
+class _Encoder(BinaryEncoder):
+    """Encodes into memory; pyiceberg writes each byte of a number to a stream."""
+
+    def __init__(self) -> None:
+        self.contents = bytearray()
+
+    def write(self, b: bytes) -> None:
+        self.contents += b
+
+    def write_int(self, integer: int) -> None:
+        left = (integer << 1) ^ (integer >> 63)
+        while left & ~0x7F:
+            self.contents.append((left & 0x7F) | 0x80)
+            left >>= 7
+        self.contents.append(left)
 
 
 class _OneBlock(AvroOutputFile[ManifestEntry]):
@@ -248,8 +274,20 @@ class _OneBlock(AvroOutputFile[ManifestEntry]):
         self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None
     ) -> None:
         if exctype is None:
-            super().write_block(self._entries)
+            self._write_entries()
         super().__exit__(exctype, excinst, exctb)
+
+    def _write_entries(self) -> None:
+        block = _Encoder()
+        for entry in self._entries:
+            self.writer.write(block, entry)
+        codec = self.compression_codec()
+        assert codec is not None
+        contents, size = codec.compress(bytes(block.contents))
+        self.encoder.write_int(len(self._entries))
+        self.encoder.write_int(size)
+        self.encoder.write(contents)
+        self.encoder.write(self.sync_bytes)
 
 
 class _DataManifestWriter(ManifestWriterV2):

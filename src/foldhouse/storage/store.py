@@ -15,9 +15,9 @@ from typing import Any, cast
 import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
 
-from foldhouse.storage.integrity import digest_in
+from foldhouse.storage.integrity import WholeFile, digest_in
 
 SMALL_BYTES = 1 << 20
 """Files of up to this size are read whole and kept."""
@@ -99,8 +99,10 @@ class StoreIO(PyArrowFileIO):
 
     def _file(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
-        if scheme not in _STORES:
-            return super().new_input(location)
+        if scheme not in _STORES:  # as pyiceberg does, without parsing the location again
+            return PyArrowFile(
+                location, path, self.fs_by_scheme(scheme, netloc), int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE))
+            )
         store = " ".join(str(self.properties.get(name, "")) for name in ("s3.endpoint", "gcs.service.host"))
         return _StoreFile(location, path, self.fs_by_scheme(scheme, netloc), store)
 
@@ -118,7 +120,7 @@ class StoreIO(PyArrowFileIO):
         super().delete(location)
 
 
-class _StoreFile(PyArrowFile):
+class _StoreFile(PyArrowFile, WholeFile):
     """A file of a store; a small one is read whole, and kept if its name has a digest."""
 
     def __init__(self, location: str, path: str, fs: FileSystem, store: str) -> None:

@@ -29,12 +29,11 @@ from foldhouse.storage import described
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import read_piece, write_data_files
 from foldhouse.storage.live import Partition, Slice, live_of, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
-from foldhouse.storage.threads import in_threads
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.values.definition import Stream
@@ -200,7 +199,7 @@ def replace_partitions(
         return Appended(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
     batches = {day: batches_in(iceberg, held.get(day, [])) for day in changed}
     parts = {day: stamped(layout, new[day], batches[day], tuning) for day in changed if day in new}
-    added = [write_data_file(layout, _partition(day), rows) for day, rows in parts.items()]
+    added = write_data_files(layout, [(_partition(day), rows) for day, rows in parts.items()])
     gone = [one for day in changed for one in held.get(day, [])]
     # `stamped` puts one id on each row, so the summary keeps the ids for which there is no row.
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
@@ -323,9 +322,7 @@ def _written(
         for size in [-(-rows.num_rows // max(files, -(-rows.nbytes // most) if most else 1))]
         for begin in range(0, rows.num_rows, size)
     ]
-    if at_once == 1:
-        return [write_data_file(layout, partition, rows) for partition, rows in parts]
-    return in_threads(lambda part: write_data_file(layout, *part), parts, at_once)
+    return write_data_files(layout, parts, at_once)
 
 
 def _files(rows: int, at_once: int, tuning: Tuning) -> int:

@@ -31,6 +31,7 @@ from foldhouse.kernel.combine import (
 from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
+from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, partition_of
 from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
@@ -156,14 +157,31 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
-    new = _by_bucket(job, combined.rows, places, list(stored))
+    left, done = _written_together(job, combined.rows, places, stored)
+    new = _by_bucket(job, left, places, list(stored))
     nothing = combined.rows.clear()
     for bucket, one in stored.items():
         gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
-        outcome = _written(job, bucket, one, new.pop(bucket, nothing), gone)
+        outcome = done.get(bucket) or _written(job, bucket, one, new.pop(bucket, nothing), gone)
         results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
+
+
+def _written_together(
+    job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, stored: Mapping[str, StoredRows]
+) -> tuple[pl.DataFrame, dict[str, BucketResult]]:
+    """Write the small buckets that have no files yet; return the rows of the other buckets, and the results."""
+    fresh = [bucket for bucket, one in stored.items() if not one.slices]
+    if not are_small(len(fresh), rows.height):
+        return rows, {}
+    placed = by_keys(rows, places, job.plan.key_names, "left")
+    is_fresh = pl.col(BUCKET).is_in(fresh).fill_null(False)
+    written = write_fresh(job.plan, job.layout, placed.filter(is_fresh), job.tuning.written_file_bytes)
+    results = {
+        bucket: BucketResult(bucket, added=files, rows_written=count) for bucket, (count, files) in written.items()
+    }
+    return placed.filter(~is_fresh).drop(BUCKET), results
 
 
 def emptied_buckets(job: BucketJob, results: Sequence[BucketResult]) -> list[BucketResult]:

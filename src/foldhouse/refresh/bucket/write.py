@@ -5,11 +5,13 @@ A task that is retried or run twice leaves files that no commit references; it n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import FILE, ROW_POSITION
@@ -117,8 +119,14 @@ def _data_files(
     if rows.is_empty():
         return ()
     ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
-    most = min(most_bytes, write_properties(dict(layout.properties)).target_bytes or most_bytes)
-    size = -(-ordered.num_rows // -(-ordered.nbytes // most))
+    size = rows_of_file(layout, ordered, most_bytes)
     return tuple(
         write_data_file(layout, partition, ordered.slice(start, size)) for start in range(0, ordered.num_rows, size)
     )
+
+
+def rows_of_file(layout: Layout, rows: pa.Table, most_bytes: int) -> int:
+    """Return how many rows of a bucket go into one file, so that no file exceeds the size and all are about equal."""
+    most = min(most_bytes, write_properties(dict(layout.properties)).target_bytes or most_bytes)
+    files = max(1, math.ceil(int(rows.nbytes) / most))
+    return math.ceil(int(rows.num_rows) / files)

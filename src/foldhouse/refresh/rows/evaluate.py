@@ -29,7 +29,7 @@ from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.deleted import rows_of_piece, selected_positions
-from foldhouse.storage.files import read_piece
+from foldhouse.storage.files import group_pieces, read_together
 from foldhouse.storage.live import Piece
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
@@ -155,13 +155,23 @@ class Logic:
         for path, parts in by_path.items():
             self._removed[place, path] = np.unique(np.concatenate(parts))
 
-    def read(self, place: int, piece: Piece) -> pa.Table:
-        """Return the needed columns of a piece; a piece of both the earlier and the present state is read once."""
-        columns = list(self.compiled.needed[place])
-        weightless = (place, Piece(piece.file, 1, piece.only, piece.without))
-        if weightless not in self._whole:
-            self._whole[weightless] = read_piece(self.layouts[place], piece, columns).select(columns)
-        return self._whole[weightless]
+    def read(self, place: int, pieces: Sequence[Piece]) -> list[pa.Table]:
+        """Return the needed columns of pieces, in their order; small files share a table.
+
+        A piece of both the earlier and the present state is read once.
+        """
+        columns, known = list(self.compiled.needed[place]), self._whole
+        weightless = [(place, Piece(one.file, 1, one.only, one.without)) for one in pieces]
+        groups = group_pieces([one for _, one in weightless if (place, one) not in known])
+        found: list[pa.Table] = []
+        for group, tables in zip(groups, read_together(self.layouts[place], groups, columns), strict=True):
+            found.append(pa.concat_tables([rows.select(columns) for rows in tables]))
+            begin = 0
+            for piece in group:  # of several, each is a whole file
+                rows = piece.file.rows if len(group) > 1 else found[-1].num_rows
+                known[place, piece] = found[-1].slice(begin, rows)
+                begin += rows
+        return found if sum(map(len, groups)) == len(pieces) else [known[one] for one in weightless]
 
     def already_read(self, place: int, piece: Piece) -> pl.DataFrame | None:
         """Return the needed columns of an expected piece if they were read along with picked rows."""
@@ -312,7 +322,7 @@ def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices)
     if choices:
         return _with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
     known = {piece: found for piece in pieces if (found := logic.already_read(place, piece)) is not None}
-    tables = in_threads(lambda piece: logic.read(place, piece), [piece for piece in pieces if piece not in known])
+    tables = logic.read(place, [piece for piece in pieces if piece not in known])
     # One conversion for all files: each costs about as much as reading a small file.
     rows = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame()
     assert isinstance(rows, pl.DataFrame)
