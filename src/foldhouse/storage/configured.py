@@ -34,11 +34,16 @@ def check_is_folder(path: str | Path) -> None:
     Raises:
         ConfigurationError: it is an address.
     """
-    if _ADDRESS.match(str(path)):
+    if is_address(path):
         raise ConfigurationError(
             f"{path} is an address, and a local lake is a folder on this machine. For tables in a store, configure a "
             f"catalog ({WHERE}) and open it by its name: fh.Lake.open(NAME), or --catalog NAME"
         )
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether a path is an address such as `s3://bucket/lake`, also as `Path` spells it."""
+    return _ADDRESS.match(str(path)) is not None
 
 
 def configuration_of(name: str) -> Mapping[str, Any]:

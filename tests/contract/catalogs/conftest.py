@@ -50,6 +50,11 @@ class Servers:
             pytest.skip(str(self._running[name]))
         return self._running[name]
 
+    def store(self) -> dict[str, str]:
+        """The properties of S3."""
+        given: dict[str, str] = self._started("s3")
+        return given
+
     def configuration(self, name: str, root: Path) -> dict[str, str]:
         """The configuration of a new and empty catalog."""
         is_rest, is_s3 = name.startswith("REST"), name.endswith("S3")
