@@ -19,7 +19,7 @@ from foldhouse.landing.lines import LineReader
 from foldhouse.landing.opened import refused
 from foldhouse.landing.place import Place, place_of
 from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, BadLines
-from foldhouse.storage.configured import is_address
+from foldhouse.storage.configuration import is_address
 
 # Matches `2011-12-09.csv` and `2011-12-09.csv.gz`.
 _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")

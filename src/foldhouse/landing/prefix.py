@@ -17,7 +17,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from foldhouse.errors import ConfigurationError, LandingError, StorageError
 from foldhouse.landing.limits import MIB
 from foldhouse.landing.opened import Opened, refused
-from foldhouse.storage.configured import WHERE, configuration_of
+from foldhouse.storage.configuration import WHERE, configuration_of
 from foldhouse.storage.secrets import without_secrets
 from foldhouse.storage.store import STORES, StoreIO
 

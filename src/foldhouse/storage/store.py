@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from functools import lru_cache
-from typing import Any, cast
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
@@ -89,9 +89,16 @@ def forget_files() -> None:
     _KEPT.clear()
 
 
-def of_store(io: FileIO) -> FileIO:
-    """Return a file system that spares requests, if it is Arrow's; any other one is returned as it is."""
-    return StoreIO(io.properties) if type(io) is PyArrowFileIO else io
+class Renewing(Protocol):
+    """Credentials that are renewed in time."""
+
+    def values(self) -> dict[str, str]:
+        """Return the secret properties: the same object until they are renewed."""
+
+
+def of_store(io: FileIO, credentials: Renewing | None = None) -> FileIO:
+    """Return a file system that spares requests and renews its credentials, if it is Arrow's; another one as it is."""
+    return StoreIO(io.properties, credentials) if type(io) is PyArrowFileIO else io
 
 
 def as_stored(io: FileIO, location: str) -> InputFile:
@@ -102,12 +109,31 @@ def as_stored(io: FileIO, location: str) -> InputFile:
 class StoreIO(PyArrowFileIO):
     """Arrow's file system, with few requests to a store; files on this machine are read and written as always."""
 
-    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+    def __init__(self, properties: Properties = EMPTY_DICT, credentials: Renewing | None = None) -> None:
         super().__init__(_with_environment(properties))
+        self.credentials = credentials
+        self._values = credentials.values() if credentials is not None else None
+        self.fs_by_scheme = self._current
+
+    def _current(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        """Return the file system of a store, with the credentials that hold now."""
+        values = self.credentials.values() if self.credentials is not None else None
+        if values is not self._values:
+            self._values = values
+            self.properties = {**self.properties, **(values or {})}
+            self._made.cache_clear()
+        return self._made(scheme, netloc)
+
+    @cached_property
+    def _made(self) -> Any:
+        return lru_cache(self._initialize_fs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a file system of a store has credentials, and is not sent to another process")
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme in _OF_S3:
-            _check_profile(self.properties)
+            check_profile(self.properties)
         made = super()._initialize_fs(scheme, netloc)
         has_strategy = S3_RETRY_STRATEGY_IMPL in self.properties  # pickling does not hand it over
         return _patient(made) if isinstance(made, S3FileSystem) and not has_strategy else made
@@ -180,7 +206,7 @@ def _with_environment(properties: Properties) -> Properties:
     return {S3_REGION: region, **properties, S3_ENDPOINT: address}
 
 
-def _check_profile(properties: Properties) -> None:
+def check_profile(properties: Properties) -> None:
     """Refuse a profile that Arrow would ignore: it would use the credentials of another account."""
     named = next((name for name in (S3_PROFILE_NAME, AWS_PROFILE_NAME) if properties.get(name)), None)
     if named is None or properties.get(S3_ACCESS_KEY_ID) or properties[named] == os.environ.get("AWS_PROFILE"):

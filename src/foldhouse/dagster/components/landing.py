@@ -14,7 +14,7 @@ from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
-from foldhouse.storage.configured import is_address
+from foldhouse.storage.configuration import is_address
 from foldhouse.values.definition import Stream
 
 
