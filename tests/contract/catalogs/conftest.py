@@ -40,6 +40,7 @@ class Servers:
             make = {
                 "postgres": catalog_servers.postgres,
                 "s3": catalog_servers.s3,
+                "nessie": lambda: catalog_servers.nessie(self.store()),
                 "rest": lambda: catalog_servers.rest(self._folder),
             }[name]
             try:
@@ -54,6 +55,10 @@ class Servers:
         """The properties of S3."""
         given: dict[str, str] = self._started("s3")
         return given
+
+    def nessie(self) -> dict[str, str]:
+        """The configuration of Nessie's REST catalog."""
+        return {"type": "rest", "uri": self._started("nessie"), "warehouse": "w", **self.store()}
 
     def configuration(self, name: str, root: Path) -> dict[str, str]:
         """The configuration of a new and empty catalog."""
