@@ -195,6 +195,8 @@ class OpenedFile:
         ids = {field.field_id for field in wanted.fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
         groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
+        if not groups:  # opening a file of a store costs a request
+            return projected(self.footer.schema.to_arrow_schema().empty_table().select(names), self.schema, wanted)
         with reading(self.path), layout.io.new_input(self.path).open() as source:
             parquet = opened(source, self.footer)
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
