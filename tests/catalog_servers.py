@@ -26,6 +26,12 @@ HERE = Path(__file__).parent / "servers"
 JARS = Path(__file__).parents[1] / ".servers" / "jars"
 NESSIE = JARS.parent / "nessie" / "nessie-quarkus-0.99.0-runner.jar"
 NESSIE_SHA256 = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
+S3A = JARS.parent / "s3a"
+S3A_SHA256 = {
+    "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+    "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
+    "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+}
 SUMS = HERE / "jars.sha256"
 ACCESS_KEY, SECRET_KEY = "foldhouse-tests", "a-secret-that-no-text-may-contain"
 BUCKET = "warehouse"
@@ -244,12 +250,36 @@ def _check_jars() -> None:
         raise Missing(f"{JARS} does not hold the jars of tests/servers/jars.sha256; delete it, and run `make servers`")
 
 
+def s3a() -> list[Path]:
+    """Return the jars of Spark's connector for S3."""
+    if not S3A.is_dir():
+        raise Missing(
+            "the jars of s3a are not here; `.venv/bin/python tests/catalog_servers.py s3a` fetches them (690 MB)"
+        )
+    held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in S3A.glob("*.jar")}
+    if held != S3A_SHA256:
+        raise Missing(f"{S3A} does not hold the jars that are pinned; delete it, and fetch them again")
+    return sorted(S3A.glob("*.jar"))
+
+
+def fetch_s3a() -> None:
+    """Fetch the jars of Spark's connector for S3 with Maven; their test compares them with their pins."""
+    for name in (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:bundle:2.35.4",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    ):
+        _copy_jar(name, S3A)
+
+
+def _copy_jar(artifact: str, folder: Path) -> None:
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+    subprocess.run(["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], check=True)
+
+
 def fetch_nessie() -> None:
     """Fetch Nessie's jar (240 MB) with Maven; its test compares it with its pin."""
-    artifact = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-    command = ["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={NESSIE.parent}"]
-    subprocess.run(command, check=True)
+    _copy_jar("org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner", NESSIE.parent)
 
 
 def fetch() -> None:
@@ -263,4 +293,4 @@ def fetch() -> None:
 
 
 if __name__ == "__main__":
-    fetch_nessie() if sys.argv[1:] == ["nessie"] else fetch()
+    {"nessie": fetch_nessie, "s3a": fetch_s3a}.get("".join(sys.argv[1:]), fetch)()

@@ -56,6 +56,13 @@ class Servers:
         given: dict[str, str] = self._started("s3")
         return given
 
+    def s3a(self) -> list[Path]:
+        """The jars of Spark's connector for S3."""
+        try:
+            return catalog_servers.s3a()
+        except catalog_servers.Missing as missing:
+            pytest.skip(str(missing))
+
     def nessie(self) -> dict[str, str]:
         """The configuration of Nessie's REST catalog."""
         return {"type": "rest", "uri": self._started("nessie"), "warehouse": "w", **self.store()}
