@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 
 import dagster as dg
 
@@ -18,7 +17,7 @@ class LandingFolder:
     """A folder with one file a day, `YYYY-MM-DD.csv` or `.csv.gz`.
 
     Args:
-        path: the folder; by default $FOLDHOUSE_LANDING.
+        path: the folder, or `s3://bucket/prefix`; by default $FOLDHOUSE_LANDING.
     """
 
     path: str = ""
@@ -29,7 +28,7 @@ class LandingFolder:
         Raises:
             LandingError: neither `path` nor $FOLDHOUSE_LANDING names a folder.
         """
-        return Landing(Path(self.path), format) if self.path else Landing.from_environment(format)
+        return Landing(self.path, format) if self.path else Landing.from_environment(format)
 
 
 def landing_resource(folder: LandingFolder | None = None) -> dg.ResourceDefinition:

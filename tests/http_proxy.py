@@ -72,6 +72,16 @@ class HttpProxy:
         self._http.shutdown()
         self._http.server_close()
 
+    def ask(self, request: Request) -> Answer:
+        """Return what the server answers to a request."""
+        upstream = http.client.HTTPConnection(*self.server, timeout=60)
+        given = {name: value for name, value in request.headers.items() if name not in _HOP}
+        upstream.request(request.method, request.path, body=request.body or None, headers=given)
+        answered = upstream.getresponse()
+        found = Answer(answered.status, dict(answered.getheaders()), answered.read())
+        upstream.close()
+        return found
+
     def taken(self) -> list[Request]:
         """Return the requests since the last call."""
         with self.lock:

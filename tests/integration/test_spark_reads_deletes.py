@@ -16,7 +16,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import foldhouse as fh
-from foldhouse.spark.source import _OPENED, _opens, frame_of
+from foldhouse.spark.connectors import _KNOWN
+from foldhouse.spark.source import _opens, frame_of
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.file_ref import FileRef
@@ -208,7 +209,7 @@ def test_what_spark_says_of_a_store_without_a_connector_is_told_from_other_failu
 ) -> None:
     schema = spark_schema(layout.schema, ["n"])
     assert {path: _opens(spark, schema, path) for path in OPENS} == OPENS
-    assert _OPENED[spark].items() >= {"nowhere": False, "gs": False, "webhdfs": True}.items()
+    assert _KNOWN[spark].items() >= {"nowhere": False, "gs": False, "webhdfs": True}.items()
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,13 @@ def test_a_catalog_without_history_is_refused_at_the_second_commit(lake: fh.Lake
         forgetful.append(events, [{"key": 2, "n": 2}])
     assert "f.events" in str(refused.value)
     assert lake.count(events) == 2
+    totals = fh.table("f.totals", source=events, keys="key", fold=fh.fold(n=fh.total("n")))
+    calls = (lambda: forgetful.append(events, [{"key": 3, "n": 3}]), lambda: forgetful.refresh(totals))
+    for call in calls:
+        with pytest.raises(fh.Unsupported, match=r"keeps no history.*Nothing was written this time"):
+            call()
+    assert lake.count(events) == 2
+    assert lake.tables() == ["f.events"]
 
 
 def test_a_catalog_that_expired_the_snapshot_below_is_not_refused(lake: fh.Lake) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, SparkLost, StorageError, UnknownTable
 from foldhouse.spark import failures
+from foldhouse.storage.credentials import held_secrets
 from foldhouse.storage.secrets import without_secrets
 from foldhouse.storage.sqlite import failure_of_catalog
 
@@ -75,9 +76,10 @@ def hiding_secrets(configuration: Mapping[str, Any]) -> Iterator[None]:
         yield
     except FoldhouseError as failure:
         said = [str(failure), *(f"{one}" for one in _behind(failure))]
-        if all(without_secrets(one, configuration) == one for one in said):
+        secret = {**configuration, "held": held_secrets()}
+        if all(without_secrets(one, secret) == one for one in said):
             raise
-        failure.args = tuple(without_secrets(str(one), configuration) for one in failure.args)
+        failure.args = tuple(without_secrets(str(one), secret) for one in failure.args)
         failure.__cause__ = failure.__context__ = None
         raise failure from None
 

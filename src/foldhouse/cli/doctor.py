@@ -21,7 +21,7 @@ from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.storage.catalog import CATALOG_NAME
-from foldhouse.storage.configured import check_is_folder
+from foldhouse.storage.configuration import check_is_folder
 from foldhouse.storage.lost import check_catalog
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from foldhouse.errors import ConfigurationError, UnknownLake, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.catalog import CATALOG_NAME
-from foldhouse.storage.configured import check_is_folder
+from foldhouse.storage.configuration import check_is_folder
 from foldhouse.storage.lost import check_catalog
 
 Command = Callable[..., Any]

@@ -14,7 +14,7 @@ from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
-from foldhouse.storage.configured import check_is_folder
+from foldhouse.storage.configuration import check_is_folder
 from foldhouse.storage.register import DUE, Registered
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING

@@ -18,7 +18,7 @@ from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
 from foldhouse.lake import Lake, SnapshotInfo
-from foldhouse.storage.configured import check_is_folder
+from foldhouse.storage.configuration import check_is_folder
 from foldhouse.values.results import Refreshed
 
 _DAY = click.DateTime(["%Y-%m-%d"])

@@ -17,7 +17,7 @@ import dagster as dg
 
 from foldhouse.dagster.lake import LakeFolder
 from foldhouse.dagster.resources import LandingFolder
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import FoldhouseError, StorageError
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream
 
@@ -69,6 +69,9 @@ def days_between(found: Iterable[date], today: date) -> dg.DailyPartitionsDefini
 def _of_files(folder: LandingFolder, format: CsvFormat) -> list[date]:
     try:
         return folder.open(format).days()
+    except StorageError as failure:
+        dg.get_dagster_logger().warning(f"the days of the landing files are unknown: {failure}")
+        return []
     except FoldhouseError:  # no folder yet: a run says so, and the location loads
         return []
 

@@ -14,7 +14,8 @@ from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
 from foldhouse.spark.session import session_of
 from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.storage.configured import check_is_folder, open_catalog
+from foldhouse.storage.configuration import check_is_folder
+from foldhouse.storage.configured import open_catalog
 
 
 @dataclass(frozen=True)

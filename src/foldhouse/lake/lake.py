@@ -11,7 +11,8 @@ from foldhouse.lake.upkeep import Upkeep
 from foldhouse.lake.writing import Writing
 from foldhouse.spark.session import session_of
 from foldhouse.storage.catalog import open_local_catalog
-from foldhouse.storage.configured import check_is_folder, open_catalog
+from foldhouse.storage.configuration import check_is_folder
+from foldhouse.storage.configured import open_catalog
 from foldhouse.storage.register import Registered, register
 from foldhouse.values.tuning import DEFAULT, Tuning
 

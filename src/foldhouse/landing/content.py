@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from foldhouse.errors import UnreadableFile
 from foldhouse.landing.limits import MIB, Limits
-from foldhouse.landing.opened import opened_file, refused
+from foldhouse.landing.opened import Opened, opened_file, refused
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's code for the largest window, with a gzip header and trailer
@@ -26,10 +26,14 @@ class Content:
     Args:
         path: the file.
         limits: how much of it is read.
+        opened: opens the file.
     """
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(
+        self, path: Path | str, limits: Limits, opened: Callable[[Any], AbstractContextManager[Opened]] = opened_file
+    ) -> None:
         self.path = path
+        self._opened = opened
         self.limits = limits
         self._digest = hashlib.sha256()
         self._stored = 0
@@ -48,22 +52,16 @@ class Content:
             UnreadableFile: a file that is gone, not regular or not readable, empty, beyond a limit, no gzip, a
                 truncated or corrupt one, or one that changed while it was read.
         """
-        with opened_file(self.path) as descriptor:
-            before = os.fstat(descriptor)
-            if before.st_size > self.limits.stored_bytes:
-                raise self._beyond("stored_bytes", f"has {before.st_size:,} bytes")
-            is_gzip = self.path.suffix == ".gz"
-            stored = self._stored_pieces(descriptor, _GZIP_PIECE if is_gzip else _PIECE)
+        with self._opened(self.path) as file:
+            if file.size > self.limits.stored_bytes:
+                raise self._beyond("stored_bytes", f"has {file.size:,} bytes")
+            is_gzip = str(self.path).endswith(".gz")
+            stored = self._stored_pieces(file, _GZIP_PIECE if is_gzip else _PIECE)
             for piece in _joined(self._decompressed(stored)) if is_gzip else stored:
                 self._take(piece)
                 yield piece
-            after = os.fstat(descriptor)
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or self._stored != after.st_size:
-            raise refused(
-                self.path,
-                "changed while it was read",
-                "write it under another name, rename it to this one when it is whole, and run its day again",
-            )
+            if not file.is_whole(self._stored):
+                raise refused(self.path, "changed while it was read", file.way_out)
         if not self._size:
             raise refused(self.path, "is empty", "land it again; a day without events is a file with the header alone")
 
@@ -78,19 +76,12 @@ class Content:
             found = f"grows from {self._stored:,} compressed to more than {self._size:,} bytes"
             raise self._beyond("ratio", found)
 
-    def _stored_pieces(self, descriptor: int, size: int) -> Iterator[bytes]:
-        while piece := self._read(descriptor, size):
+    def _stored_pieces(self, file: Opened, size: int) -> Iterator[bytes]:
+        while piece := file.read(size):
             self._stored += len(piece)
             if self._stored > self.limits.stored_bytes:
                 raise self._beyond("stored_bytes", "grew while it was read")
             yield piece
-
-    def _read(self, descriptor: int, size: int) -> bytes:
-        try:
-            return os.read(descriptor, size)
-        except OSError as error:
-            found = f"cannot be read ({error.strerror})"
-            raise refused(self.path, found, "see that it is there and may be read") from error
 
     def _decompressed(self, stored: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the content of every member; zeros between and after members are padding, as `gzip` has it."""

@@ -16,8 +16,10 @@ from foldhouse.landing.content import Content
 from foldhouse.landing.events import typed
 from foldhouse.landing.format import CsvFormat
 from foldhouse.landing.lines import LineReader
-from foldhouse.landing.opened import opened_folder, refused
+from foldhouse.landing.opened import refused
+from foldhouse.landing.place import Place, place_of
 from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, BadLines
+from foldhouse.storage.configuration import is_address
 
 # Matches `2011-12-09.csv` and `2011-12-09.csv.gz`.
 _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")
@@ -53,10 +55,29 @@ class Landing:
 
     Reading writes nothing. A file that is not readable, or has too many bad lines, raises, so that whoever commits what
     was read commits a whole day or nothing of it.
+
+    Args:
+        folder: a folder of this machine, or the prefix of a bucket as an address, `s3://bucket/prefix`.
+        format: what a file holds.
+        catalog: the catalog of pyiceberg's configuration whose properties open the bucket, by default
+            $FOLDHOUSE_CATALOG. Without one, the store's own environment variables and profiles hold.
+
+    Raises:
+        LandingError: an address that is not one of a store, or contains credentials.
     """
 
-    folder: Path
+    folder: Path | str
     format: CsvFormat
+    catalog: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_address(self.folder):
+            object.__setattr__(self, "folder", Path(self.folder))
+        elif isinstance(self.folder, Path):  # has lost a slash of the address
+            raise LandingError(f"landing folder {self.folder} is an address; give it as a text, not as a Path")
+        elif not self.catalog:
+            object.__setattr__(self, "catalog", os.environ.get("FOLDHOUSE_CATALOG", ""))
+        _ = self._place
 
     @classmethod
     def from_environment(cls, format: CsvFormat, variable: str = "FOLDHOUSE_LANDING") -> Landing:
@@ -68,21 +89,25 @@ class Landing:
         folder = os.environ.get(variable)
         if not folder:
             raise LandingError(f"{variable} is not set; set it to the folder that holds the YYYY-MM-DD.csv[.gz] files")
-        return cls(Path(folder), format)
+        return cls(folder, format)
 
-    def path(self, day: date) -> Path | None:
+    @property
+    def _place(self) -> Place:
+        return place_of(self.folder, self.catalog)
+
+    def path(self, day: date) -> Path | str | None:
         """Return the file of a day, or None where there is none.
 
         Raises:
             LandingError: there is no such folder.
+            StorageError: the bucket cannot be used now.
             UnreadableFile: the day has two files.
         """
-        with opened_folder(self.folder) as folder:
-            names = [name for name in (f"{day}.csv", f"{day}.csv.gz") if _status(name, folder)]
+        names = self._place.held([f"{day}.csv", f"{day}.csv.gz"])
         if len(names) > 1:
             found = f"{self.folder} holds {' and '.join(names)} for one day"
             raise UnreadableFile(f"{found}; remove the one that is not meant. Nothing of them was landed")
-        return self.folder / names[0] if names else None
+        return self._place.file(names[0]) if names else None
 
     def days(self) -> list[date]:
         """Return the days that have a file, in order.
@@ -90,7 +115,7 @@ class Landing:
         Raises:
             LandingError: there is no such folder.
         """
-        return sorted(self._names())
+        return sorted(self.fingerprints())
 
     def fingerprints(self) -> dict[date, str]:
         """Return day -> a text that changes when its file does, without opening one.
@@ -99,16 +124,18 @@ class Landing:
         replaced, copied with its old times, or rewritten at its old length shows. It can change where the content did
         not; `Landed.digest` tells. Two writes in place, of one length and within one tick of the file system's clock
         (some milliseconds), look like one; whoever looks here first and reads after that reads the second. A link is
-        looked at itself, wherever it leads.
+        looked at itself, wherever it leads. In a bucket, the look is of name, size and time of the last change, and the
+        tick is the store's, up to a second.
 
         Raises:
             LandingError: there is no such folder.
         """
-        found = {}
-        with opened_folder(self.folder) as folder:
-            for day, names in sorted(self._names().items()):
-                found[day] = " ".join(filter(None, (_fingerprint(name, folder) for name in names)))
-        return {day: fingerprint for day, fingerprint in found.items() if fingerprint}
+        looks = self._place.fingerprints(_FILE_NAME)
+        days: dict[date, list[str]] = {}
+        for name in sorted(looks):
+            if (matched := _FILE_NAME.fullmatch(name)) and (day := _day(matched[1])):
+                days.setdefault(day, []).append(looks[name])
+        return {day: " ".join(found) for day, found in sorted(days.items())}
 
     def read(self, day: date) -> Landed:
         """Read the file of a day, once; a day without a file is a day without events.
@@ -125,7 +152,7 @@ class Landing:
         if path is None:
             return Landed(self.format.schema.empty_table(), QUARANTINE_SCHEMA.empty_table(), lines=0, digest="")
         source_file = f"{day}.csv"
-        content = Content(path, self.format.limits)
+        content = Content(path, self.format.limits, self._place.opened)
         bad = BadLines(path, self.format.limits)
         events, count, size = [self.format.schema.empty_table()], 0, 0
         for lines in LineReader(self.format).read(body_of(content, self.format)):
@@ -138,21 +165,7 @@ class Landing:
                 found = f"has more than {self.format.limits.event_bytes:,} bytes of events"
                 raise refused(path, found, self.format.limits.raised("event_bytes"))
         bad.check_share(count, self.format.max_bad_share)
-        return Landed(pa.concat_tables(events), bad.table(source_file, day), count, content.digest, path.name)
-
-    def _listed(self) -> list[str]:
-        try:
-            return sorted(os.listdir(self.folder))
-        except OSError as error:
-            found = f"landing folder {self.folder} cannot be listed ({error.strerror})"
-            raise LandingError(f"{found}; create it, or name the folder that holds the files") from error
-
-    def _names(self) -> dict[date, list[str]]:
-        names: dict[date, list[str]] = {}
-        for name in self._listed():
-            if (matched := _FILE_NAME.fullmatch(name)) and (day := _day(matched[1])):
-                names.setdefault(day, []).append(name)
-        return names
+        return Landed(pa.concat_tables(events), bad.table(source_file, day), count, content.digest, _name(path))
 
 
 def _day(text: str) -> date | None:
@@ -162,17 +175,5 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _status(name: str, folder: int) -> os.stat_result | None:
-    """Return what the folder says of a name, without following a link; None where there is none."""
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _fingerprint(name: str, folder: int) -> str | None:
-    """Return what a file looks like from outside, or None for one that is gone since it was listed."""
-    status = _status(name, folder)
-    if status is None:
-        return None
-    return f"{name}:{status.st_size}:{status.st_ino}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+def _name(path: Path | str) -> str:
+    return str(path).rpartition("/")[2]

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from foldhouse.errors import LandingError, UnreadableFile
 
@@ -20,6 +21,46 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+class Opened(Protocol):
+    """A landing file that is open for reading."""
+
+    size: int
+    """Its stored bytes when it was opened."""
+    way_out: str
+    """What to do if it changed while it was read."""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`; none at the end."""
+
+    def is_whole(self, read_bytes: int) -> bool:
+        """Whether the file is as it was when it was opened, and that many bytes are all of it."""
+
+
+class _OpenedHere:
+    """A regular file of this machine."""
+
+    way_out = "write it under another name, rename it to this one when it is whole, and run its day again"
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor, self._before = path, descriptor, os.fstat(descriptor)
+        self.size = self._before.st_size
+
+    def read(self, size: int) -> bytes:
+        try:
+            return os.read(self._descriptor, size)
+        except OSError as error:
+            found = f"cannot be read ({error.strerror})"
+            raise refused(self._path, found, "see that it is there and may be read") from error
+
+    def is_whole(self, read_bytes: int) -> bool:
+        before, after = self._before, os.fstat(self._descriptor)
+        return (
+            (before.st_size, before.st_mtime_ns)
+            == (after.st_size, after.st_mtime_ns)
+            == (read_bytes, after.st_mtime_ns)
+        )
 
 
 @contextmanager
@@ -41,7 +82,7 @@ def opened_folder(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def opened_file(path: Path) -> Iterator[int]:
+def opened_file(path: Path) -> Iterator[Opened]:
     """Open a regular file of a folder for reading, without waiting and without following a link.
 
     What the name stands for is looked at before the opening, because opening a device may act on it, and again at the
@@ -61,12 +102,12 @@ def opened_file(path: Path) -> Iterator[int]:
             raise refused(path, f"cannot be read ({error.strerror})", "see that it is there and may be read") from error
     try:
         _check_regular(path, os.fstat(descriptor))
-        yield descriptor
+        yield _OpenedHere(path, descriptor)
     finally:
         os.close(descriptor)
 
 
-def refused(path: Path, found: str, way_out: str) -> UnreadableFile:
+def refused(path: Path | str, found: str, way_out: str) -> UnreadableFile:
     """Return the error for a file that is refused whole."""
     return UnreadableFile(f"{path} {found}; {way_out}. Nothing of it was landed")
 

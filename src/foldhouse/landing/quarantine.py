@@ -28,7 +28,7 @@ class BadLines:
         limits: how many there may be.
     """
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path | str, limits: Limits) -> None:
         self._path = path
         self._limits = limits
         self._found: list[tuple[int, str, str]] = []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.files import read_piece
@@ -34,11 +34,6 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Characters that make Spark treat a path as a pattern, which may match no file or other files."""
-# Hadoop's messages if it has no class for a scheme.
-_NO_CONNECTOR = re.compile(r"No FileSystem for scheme|Class \S+ not found|ClassNotFoundException")
-# Weak keys, so that a session that is no longer used can be collected.
-_OPENED: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
-"""Session -> scheme -> whether its Spark has a connector for it."""
 
 
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
@@ -102,23 +97,13 @@ def _name(piece: Piece) -> str:
 
 
 def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:
-    """Whether Spark reads a path as it is spelled and has a connector for its store; asked once per session and scheme.
-
-    Only an error about a missing connector counts. If a file is missing or forbidden, the read itself fails.
-    """
+    """Whether Spark reads a path as it is spelled and has a connector for its store."""
     if _PATTERN.search(path):
         return False
     found = _SCHEME.match(path)
     if found is None or found[1] == "file":
         return True
-    known = _OPENED.setdefault(session, {})
-    if found[1] not in known:
-        try:
-            _ = session.read.schema(schema).parquet(path).schema  # with Spark Connect, only this asks the server
-            known[found[1]] = True
-        except Exception as failure:  # raised by Spark, Spark Connect, or py4j for a Java exception
-            known[found[1]] = _NO_CONNECTOR.search(str(failure)) is None
-    return known[found[1]]
+    return has_connector(session, schema, found[1], path)
 
 
 def _without_deleted(

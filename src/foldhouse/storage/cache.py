@@ -39,7 +39,7 @@ class WeightedCache(Generic[V]):
         self.put(key, found)
         return found
 
-    def put(self, key: str, value: V) -> None:
+    def put(self, key: Hashable, value: V) -> None:
         """Keep the value of a key, unless it is kept already."""
         with self._lock:
             if key not in self._held:

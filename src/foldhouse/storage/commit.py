@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, write_manifest_list
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
     Operation,
@@ -32,10 +31,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from foldhouse.errors import Unsupported
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.integrity import SealedFile
+from foldhouse.storage.keeps_history import check_history_is_kept, check_keeps_history
 from foldhouse.storage.manifests import CODEC, Manifests, schema_of_spec
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import write_properties
@@ -169,8 +168,9 @@ def commit(
 
     Raises:
         CommitConflict: another writer committed first; nothing of this commit is visible.
-        Unsupported: the catalog keeps no history. The commit landed.
+        Unsupported: the catalog keeps no history. Its first refused commit landed, later ones are not sent.
     """
+    check_keeps_history(catalog)
     head = iceberg.current_snapshot()
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)
@@ -191,28 +191,8 @@ def commit(
         f"snapshot {snapshot.snapshot_id}",
     )
     if answered is not None and head is not None:
-        _check_history_is_kept(catalog, iceberg, snapshot, answered)
+        check_history_is_kept(catalog, iceberg, snapshot, answered)
     return snapshot.snapshot_id
-
-
-def _check_history_is_kept(
-    catalog: Catalog, iceberg: IcebergTable, snapshot: Snapshot, answered: TableMetadata
-) -> None:
-    """Refuse a catalog that answers a commit without the snapshot below it, as Nessie does.
-
-    What is new in a source is found by its history. An expiry removes snapshots too, but not the parent's id in a
-    snapshot that was committed this moment.
-    """
-    stored = answered.snapshot_by_id(snapshot.snapshot_id)
-    below = snapshot.parent_snapshot_id
-    if below is None or stored is None or stored.parent_snapshot_id == below or answered.snapshot_by_id(below):
-        return
-    name = ".".join(iceberg.name())
-    raise Unsupported(
-        f"the catalog {catalog.name} keeps no history: it has snapshot {snapshot.snapshot_id} of {name}, which landed, "
-        f"without {below} below it. foldhouse finds what is new by the history of its tables, so it cannot run over "
-        "this catalog; use one that keeps snapshots and their parents (docs/production.md)"
-    )
 
 
 def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog, CatalogType, infer_catalog_type, load_catalog
 from pyiceberg.catalog.sql import SqlCatalogBaseTable
-from pyiceberg.utils.config import Config
+from pyiceberg.io import PY_IO_IMPL
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import ConfigurationError, FoldhouseError, StorageError
+from foldhouse.storage.configuration import WHERE, configuration_of, opened_now
 from foldhouse.storage.rest import PatientRestCatalog
 from foldhouse.storage.secrets import without_secrets
 from foldhouse.storage.sql import PatientSqlCatalog
+from foldhouse.storage.store import check_profile
 
 _SQL_TABLES = set(SqlCatalogBaseTable.metadata.tables)
 _LOCK = 7_305_808_869
 """The number of the advisory lock under which a new Postgres catalog is made; any number that nobody else takes."""
-_NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-# Matches `s3://bucket`, and `s3:/bucket`, which is what `Path` makes of it.
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-WHERE = "`.pyiceberg.yaml` in $PYICEBERG_HOME, your home or the current folder, or PYICEBERG_CATALOG__NAME__URI"
-
-
-def check_is_folder(path: str | Path) -> None:
-    """Refuse an address such as `s3://bucket/lake` where a folder is needed.
-
-    Raises:
-        ConfigurationError: it is an address.
-    """
-    if _ADDRESS.match(str(path)):
-        raise ConfigurationError(
-            f"{path} is an address, and a local lake is a folder on this machine. For tables in a store, configure a "
-            f"catalog ({WHERE}) and open it by its name: fh.Lake.open(NAME), or --catalog NAME"
-        )
-
-
-def configuration_of(name: str) -> Mapping[str, Any]:
-    """Return the configuration of a catalog, as pyiceberg reads it now.
-
-    Raises:
-        ConfigurationError: there is none of that name, or it cannot be read.
-    """
-    if not _NAMED.fullmatch(name):
-        raise ConfigurationError(f"{name!r} is not the name of a catalog; use letters, digits, `_` and `-`")
-    try:
-        config = Config()
-        found = config.get_catalog_config(name)
-        known = sorted(config.get_known_catalogs())
-    except Exception as failure:  # of the YAML parser, of files, or ValueError for a wrong structure
-        raise ConfigurationError(
-            f"pyiceberg's configuration cannot be read ({type(failure).__name__}); check {WHERE}"
-        ) from None  # the message may quote the file
-    if found is None:
-        raise ConfigurationError(
-            f"no catalog {name} is configured; there is {', '.join(known) or 'none'}. Configure it in {WHERE}"
-        )
-    return found
 
 
 def open_catalog(name: str) -> Catalog:
@@ -76,7 +36,9 @@ def open_catalog(name: str) -> Catalog:
     """
     given = {key: value for key, value in configuration_of(name).items() if value is not None}
     try:
-        return _opened(name, given)
+        made = _opened(name, given)
+        opened_now(made)
+        return made
     except FoldhouseError as failure:
         raise type(failure)(without_secrets(str(failure), given)) from None
     except (ModuleNotFoundError, ImportError) as failure:
@@ -105,6 +67,8 @@ def _opened(name: str, given: Mapping[str, Any]) -> Catalog:
         ) from None
     if kind in (CatalogType.REST, CatalogType.SQL) and not given.get("uri"):
         raise ConfigurationError(f"catalog {name} has no `uri`; configure it in {WHERE}")
+    if not given.get(PY_IO_IMPL):
+        check_profile(dict(given))
     if kind == CatalogType.REST:
         return PatientRestCatalog(name, **given)
     if kind == CatalogType.SQL:

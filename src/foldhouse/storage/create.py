@@ -12,11 +12,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from sqlalchemy.exc import IntegrityError
 
+from foldhouse.storage.keeps_history import check_keeps_history
+
 
 def create_table(
     catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]
 ) -> IcebergTable:
-    """Create a table and its namespace, or load the table if another writer was faster."""
+    """Create a table and its namespace, or load the table if another writer was faster.
+
+    Raises:
+        Unsupported: the catalog is known to keep no history.
+    """
+    check_keeps_history(catalog)
     with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog raises the second one
         catalog.create_namespace(name.rpartition(".")[0])
     try:

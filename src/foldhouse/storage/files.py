@@ -211,6 +211,8 @@ class OpenedFile:
         """Read some columns of some row groups with the names and types that they have in the file."""
         ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
+        if not groups:  # opening a file of a store costs a request
+            return self.footer.schema.to_arrow_schema().empty_table().select(names)
         with reading(self.path), layout.io.new_input(self.path).open() as source:
             parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)

@@ -11,20 +11,30 @@ from typing import Any, TypeVar
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
-from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
+from foldhouse.storage.configuration import reread
+from foldhouse.storage.credentials import separated
 from foldhouse.storage.format import check_format
 from foldhouse.storage.places import is_below, places_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.secrets import is_secret
 from foldhouse.storage.store import of_store
 from foldhouse.storage.updated import updated
+from foldhouse.storage.vended import said_by, vended_for
 from foldhouse.values.names import check_stored
 
 C = TypeVar("C", bound=Catalog)
+
+
+def _texts(io: FileIO) -> dict[str, str]:
+    return {name: str(value) for name, value in io.properties.items()}
+
+
 _PLAIN = ".metadata.json"
 
 
@@ -49,7 +59,9 @@ class _Guarded(Catalog):
     """A catalog that refuses names that could be paths, and ignores file systems in table properties."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return of_store(super()._load_file_io({}, location))
+        reread(self)
+        io = super()._load_file_io({}, location)
+        return of_store(io, separated(self.name, _texts(io), lambda: reread(self))[1])
 
     # safe-super: these methods are abstract in Catalog, but a concrete class always follows in the order.
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -122,17 +134,24 @@ class GuardedMetastore(_Guarded, MetastoreCatalog):
 class _GuardedRest(_Guarded, RestCatalog):
     """A REST catalog that follows the server's configuration and credentials, but loads no code the server names."""
 
-    def _io_of(self, response: TableResponse) -> FileIO:
-        vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
-        said = {name: text for name, text in {**response.config, **vended}.items() if name != PY_IO_IMPL}
-        return of_store(RestCatalog._load_file_io(self, said, response.metadata_location))
+    def _io_of(self, table: tuple[str, ...], response: TableResponse) -> FileIO:
+        reread(self)
+        said = said_by(self, response)
+        io = RestCatalog._load_file_io(self, said, response.metadata_location)
+        if not any(is_secret(name) and self.properties.get(name) != text for name, text in said.items()):
+            return of_store(io, separated(self.name, _texts(io), lambda: reread(self))[1])
+
+        def renew() -> dict[str, str]:
+            return {**reread(self), **vended_for(self, table)}
+
+        return of_store(io, separated(self.name, _texts(io), renew, table)[1])
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         return Table(
             identifier_tuple,
             table_response.metadata,
             table_response.metadata_location or "",
-            self._io_of(table_response),
+            self._io_of(identifier_tuple, table_response),
             self,
             table_response.config,
         )
@@ -144,6 +163,6 @@ class _GuardedRest(_Guarded, RestCatalog):
             identifier_tuple,
             table_response.metadata,
             table_response.metadata_location or "",
-            self._io_of(table_response),
+            self._io_of(identifier_tuple, table_response),
             self,
         )

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyiceberg.catalog import TOKEN
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
+from pyiceberg.utils.config import Config
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
@@ -69,6 +72,13 @@ class PatientRestCatalog(RestCatalog):
             if "_session" in vars(self):
                 self._session.close()
             raise
+
+    def _refresh_token(self) -> None:
+        """Called if the server says that the token expired: take a new one from the configuration, or ask for one."""
+        token = (Config().get_catalog_config(self.name) or {}).get(TOKEN)
+        if isinstance(token, str) and isinstance(self._auth_manager, LegacyOAuth2AuthManager):
+            self.properties[TOKEN] = self._auth_manager._token = token
+        super()._refresh_token()
 
     def _create_session(self) -> Session:
         session = super()._create_session()

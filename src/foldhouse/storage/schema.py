@@ -29,11 +29,11 @@ from pyiceberg.types import (
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.columns import continues
-from foldhouse.storage.credentials import Credentials, separated
+from foldhouse.storage.credentials import Credentials, public_of, separated
 from foldhouse.storage.format import NEWEST
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
-from foldhouse.storage.store import of_store
+from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORMAT, KIND, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
@@ -181,7 +181,11 @@ class Layout:
         snapshot = snapshot_of(iceberg, snapshot_id)
         schema = iceberg.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
         given = {name: str(value) for name, value in iceberg.io.properties.items()}
-        public, credentials = separated(iceberg.catalog.name, given)
+        known = iceberg.io.credentials if isinstance(iceberg.io, StoreIO) else None
+        if isinstance(known, Credentials):
+            public, credentials = public_of(given), known
+        else:
+            public, credentials = separated(iceberg.catalog.name, given)
         return cls(
             schema_json=(schema or iceberg.schema()).model_dump_json(),
             spec_json=iceberg.spec().model_dump_json(),
@@ -236,7 +240,8 @@ class Layout:
     @cached_property
     def io(self) -> FileIO:
         """The file system of the table, from the catalog's configuration."""
-        return of_store(load_file_io({**dict(self.io_properties), **self.credentials.values()}, self.location))
+        given = {**dict(self.io_properties), **self.credentials.values()}
+        return of_store(load_file_io(given, self.location), self.credentials)
 
     @cached_property
     def places(self) -> LocationProvider:

@@ -7,16 +7,30 @@ moment they are written or read.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
-from functools import lru_cache
-from typing import Any, cast
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
-from pyiceberg.io import S3_RETRY_STRATEGY_IMPL, FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io import (
+    AWS_PROFILE_NAME,
+    S3_ACCESS_KEY_ID,
+    S3_ENDPOINT,
+    S3_PROFILE_NAME,
+    S3_REGION,
+    S3_RETRY_STRATEGY_IMPL,
+    FileIO,
+    InputFile,
+    InputStream,
+    OutputFile,
+)
 from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from foldhouse.errors import ConfigurationError
 from foldhouse.storage.integrity import WholeFile, digest_in
 
 SMALL_BYTES = 1 << 20
@@ -25,7 +39,11 @@ KEPT_BYTES = 64 << 20
 """The total size of the files that are kept."""
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
-_STORES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})
+_OF_S3 = frozenset({"s3", "s3a", "s3n", "oss"})
+_ADDRESSES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+STORES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})
+"""The schemes of addresses in a store."""
 
 
 class _Kept:
@@ -71,9 +89,16 @@ def forget_files() -> None:
     _KEPT.clear()
 
 
-def of_store(io: FileIO) -> FileIO:
-    """Return a file system that spares requests, if it is Arrow's; any other one is returned as it is."""
-    return StoreIO(io.properties) if type(io) is PyArrowFileIO else io
+class Renewing(Protocol):
+    """Credentials that are renewed in time."""
+
+    def values(self) -> dict[str, str]:
+        """Return the secret properties: the same object until they are renewed."""
+
+
+def of_store(io: FileIO, credentials: Renewing | None = None) -> FileIO:
+    """Return a file system that spares requests and renews its credentials, if it is Arrow's; another one as it is."""
+    return StoreIO(io.properties, credentials) if type(io) is PyArrowFileIO else io
 
 
 def as_stored(io: FileIO, location: str) -> InputFile:
@@ -84,7 +109,31 @@ def as_stored(io: FileIO, location: str) -> InputFile:
 class StoreIO(PyArrowFileIO):
     """Arrow's file system, with few requests to a store; files on this machine are read and written as always."""
 
+    def __init__(self, properties: Properties = EMPTY_DICT, credentials: Renewing | None = None) -> None:
+        super().__init__(_with_environment(properties))
+        self.credentials = credentials
+        self._values = credentials.values() if credentials is not None else None
+        self.fs_by_scheme = self._current
+
+    def _current(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        """Return the file system of a store, with the credentials that hold now."""
+        values = self.credentials.values() if self.credentials is not None else None
+        if values is not self._values:
+            self._values = values
+            self.properties = {**self.properties, **(values or {})}
+            self._made.cache_clear()
+        return self._made(scheme, netloc)
+
+    @cached_property
+    def _made(self) -> Any:
+        return lru_cache(self._initialize_fs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a file system of a store has credentials, and is not sent to another process")
+
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if scheme in _OF_S3:
+            check_profile(self.properties)
         made = super()._initialize_fs(scheme, netloc)
         has_strategy = S3_RETRY_STRATEGY_IMPL in self.properties  # pickling does not hand it over
         return _patient(made) if isinstance(made, S3FileSystem) and not has_strategy else made
@@ -99,7 +148,7 @@ class StoreIO(PyArrowFileIO):
 
     def _file(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
-        if scheme not in _STORES:  # as pyiceberg does, without parsing the location again
+        if scheme not in STORES:  # as pyiceberg does, without parsing the location again
             return PyArrowFile(
                 location, path, self.fs_by_scheme(scheme, netloc), int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE))
             )
@@ -145,6 +194,29 @@ class _StoreFile(PyArrowFile, WholeFile):
         with self.create(overwrite=True) as stream:
             stream.write(contents)
         _KEPT.put(self.key, pa.py_buffer(contents))
+
+
+def _with_environment(properties: Properties) -> Properties:
+    """Return properties with the address of S3 that the environment gives, if the configuration gives none.
+
+    AWS's own tools use these variables, and Arrow does not.
+    """
+    address = next((os.environ[name] for name in _ADDRESSES if os.environ.get(name)), None)
+    if address is None or properties.get(S3_ENDPOINT):
+        return properties
+    region = next((os.environ[name] for name in _REGIONS if os.environ.get(name)), "us-east-1")
+    return {S3_REGION: region, **properties, S3_ENDPOINT: address}
+
+
+def check_profile(properties: Properties) -> None:
+    """Refuse a profile that Arrow would ignore: it would use the credentials of another account."""
+    named = next((name for name in (S3_PROFILE_NAME, AWS_PROFILE_NAME) if properties.get(name)), None)
+    if named is None or properties.get(S3_ACCESS_KEY_ID) or properties[named] == os.environ.get("AWS_PROFILE"):
+        return
+    raise ConfigurationError(
+        f"{named} is {properties[named]}, and Arrow's client for S3 does not read it; set AWS_PROFILE="
+        f"{properties[named]} in the environment of this process and of Spark's workers"
+    )
 
 
 def _stream(contents: pa.Buffer) -> InputStream:

@@ -40,6 +40,7 @@ class Servers:
             make = {
                 "postgres": catalog_servers.postgres,
                 "s3": catalog_servers.s3,
+                "nessie": lambda: catalog_servers.nessie(self.store()),
                 "rest": lambda: catalog_servers.rest(self._folder),
             }[name]
             try:
@@ -49,6 +50,22 @@ class Servers:
         if isinstance(self._running[name], catalog_servers.Missing):
             pytest.skip(str(self._running[name]))
         return self._running[name]
+
+    def store(self) -> dict[str, str]:
+        """The properties of S3."""
+        given: dict[str, str] = self._started("s3")
+        return given
+
+    def s3a(self) -> list[Path]:
+        """The jars of Spark's connector for S3."""
+        try:
+            return catalog_servers.s3a()
+        except catalog_servers.Missing as missing:
+            pytest.skip(str(missing))
+
+    def nessie(self) -> dict[str, str]:
+        """The configuration of Nessie's REST catalog."""
+        return {"type": "rest", "uri": self._started("nessie"), "warehouse": "w", **self.store()}
 
     def configuration(self, name: str, root: Path) -> dict[str, str]:
         """The configuration of a new and empty catalog."""

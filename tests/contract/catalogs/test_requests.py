@@ -24,7 +24,7 @@ from foldhouse.storage.store import SMALL_BYTES
 
 # Requests to the store, and to the catalog. The client of a SQL catalog itself reads and writes the metadata files in
 # the store, and its commit is two statements.
-MOST = {"REST": (12, 3), "SQL": (15, 4)}
+MOST = {"REST": (11, 3), "SQL": (14, 4)}
 events = fh.stream("c.events", schema={"key": "string", "n": "int"})
 totals = fh.table("c.totals", source=events, keys="key", buckets=2, fold=fh.fold(n=fh.total("n"), rows=fh.count()))
 pytestmark = pytest.mark.heavy

@@ -14,12 +14,13 @@ from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.sensor import landing_sensor
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
+from foldhouse.storage.configuration import is_address
 from foldhouse.values.definition import Stream
 
 
 @dataclass(frozen=True)
 class _Folder:
-    path: Path
+    path: Path | str
 
     def open(self, format: CsvFormat) -> Landing:
         return Landing(self.path, format)
@@ -57,7 +58,7 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
     """
 
     stream: Annotated[str, Field(description="The name, namespace first; also the asset's key.")]
-    folder: Annotated[str, Field(description="The folder of the files, from the project's folder on.")]
+    folder: Annotated[str, Field(description="From the project's folder on, or `s3://bucket/prefix`.")]
     columns: Annotated[
         Sequence[CsvColumn],
         dg.Resolver(_columns, model_field_type=list[Column.model()]),
@@ -122,4 +123,4 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
         return dg.Definitions(assets=[asset], jobs=[land], sensors=[sensor], resources={key: folder})
 
     def _folder(self, context: dg.ComponentLoadContext) -> _Folder:
-        return _Folder(context.project_root / self.folder)
+        return _Folder(self.folder if is_address(self.folder) else context.project_root / self.folder)
