@@ -49,7 +49,7 @@ class Looks:
 
     def of_day(self, day: date) -> dict[str, Any]:
         """Return the metadata of a day."""
-        return {**self.every_day, **self.corrected.get(day, {}), **_chart_of_days(day, self.rows)}
+        return {**_chart_of_days(day, self.rows), **self.corrected.get(day, {}), **self.every_day}
 
 
 def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
@@ -66,10 +66,10 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
     except FoldhouseError as failure:
         return Looks({**show, "history": f"cannot be read: {failure}"}, show)
     if found is None:
-        return Looks({**show, **history}, show, {}, rows)
+        return Looks({**history, **show}, show, {}, rows)
     if table.partition_by is None:
-        return Looks({**show, **history, **_corrected(table, found, found.rows)})
-    return Looks({**show, **history}, show, _by_day(table, found, refreshed), rows)
+        return Looks({**history, **_corrected(table, found, found.rows), **show})
+    return Looks({**history, **show}, show, _by_day(table, found, refreshed), rows)
 
 
 def show_command(name: str, snapshot_id: int) -> dg.MetadataValue[Any]:

@@ -94,7 +94,7 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
         return _left_as_it_is(lake, table, held)
     tell(table.name, None)
     looks = looks_of(lake, table, refreshed)
-    metadata = {**commit_metadata_of(refreshed), **looks.whole, **_column_schema(lake, table)}
+    metadata = {**looks.whole, **commit_metadata_of(refreshed), **_column_schema(lake, table)}
     return dg.MaterializeResult(
         metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
     )
@@ -113,9 +113,9 @@ def _backfill(
                 return _left_as_it_is(lake, table, held, report.output_metadata)
             looks = looks_of(lake, table, refreshed)
             for day in sorted({*days, *refreshed.partitions}):
-                metadata = {**day_metadata_of(refreshed, day), **looks.of_day(day)}
+                metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day)}
                 if day == asked[-1]:  # the page takes it from the newest event
-                    metadata |= {**looks.whole, **_column_schema(lake, table)}
+                    metadata = {**looks.whole, **metadata, **_column_schema(lake, table)}
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(
         metadata=report.output_metadata,
