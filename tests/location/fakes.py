@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
+from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.results import Appended, PartitionCounts, Refreshed
 from foldhouse.values.window import Coverage
 
@@ -79,6 +80,15 @@ class FakeLake:
             rows_written=100,
             partitions={day: PartitionCounts(day.day, 2, 1) for day in touched},
         )
+
+    def figures(self, table: fh.Table) -> tuple[CommitFigures, ...]:
+        return tuple(CommitFigures(n, datetime(2024, 3, 1, n, tzinfo=UTC), n, 1, n / 10, n * 60) for n in range(1, 9))
+
+    def corrections(self, table: fh.Table, *, as_of: int, most: int) -> Corrections:
+        return Corrections(table.name, as_of)
+
+    def rows_by_day(self, table: fh.Table, days: Iterable[date]) -> dict[date, int]:
+        return dict.fromkeys(days, 1)
 
     def types(self, table: fh.Table) -> dict[str, str]:
         return {"day": "date", "lines": "long"}

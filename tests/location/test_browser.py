@@ -225,6 +225,11 @@ def test_the_sensor_runs_exactly_the_corrected_day_and_the_page_names_the_days_i
     for day in changed:
         dev.tab.get_by_text(day, exact=True).first.wait_for()
     dev.picture("a-correction-names-its-days")
+    dev.open("/assets/demo/sold?view=partitions&partition=2024-01-02")
+    corrected = dev.tab.locator("table", has_text="before").last
+    corrected.get_by_text("15.00", exact=True).wait_for()
+    corrected.get_by_text("22.00", exact=True).wait_for()
+    dev.picture("before-and-after")
 
 
 def test_a_new_day_is_a_partition_and_its_failed_check_leaves_main_where_it_was(dev):
@@ -249,6 +254,12 @@ def test_the_page_plots_the_rows_of_each_day_and_the_lag(dev):
     dev.picture("rows-of-each-day")
     dev.open("/assets/demo/payments?view=partitions&partition=2024-01-31")
     dev.tab.get_by_text("dagster/partition_row_count").first.wait_for()
+    dev.open("/assets/demo/sold?view=events")
+    for described in ("commits; lag", "rows on 2024-01-"):
+        image = dev.tab.locator(f"img[alt*='{described}']").first
+        image.wait_for()
+        assert image.evaluate("image => image.complete && image.naturalWidth") == 240
+    dev.picture("history")
     dev.open("/assets/demo/sold?view=checks&checkDetail=up_to_date")
     dev.tab.get_by_text("commits_behind").first.wait_for()
     dev.tab.locator("canvas").first.wait_for()

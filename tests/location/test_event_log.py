@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from foldhouse.dagster.event_log import BATCH_SIZE, EventLog, quick_events
+from foldhouse.dagster.event_log import BATCH_SIZE, EventLog, in_one_batch, quick_events
 
 DAYS = dg.StaticPartitionsDefinition([f"2024-01-{day:02}" for day in range(1, 21)])
 
@@ -38,6 +38,7 @@ def broken():
 
 
 DEFINITIONS = dg.Definitions(assets=[by_day, whole, broken], asset_checks=[is_right])
+RANGE = {"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-20"}
 OURS = """
 event_log_storage:
   module: foldhouse.dagster.event_log
@@ -46,9 +47,8 @@ event_log_storage:
 
 
 def run(instance: dg.DagsterInstance) -> str:
-    tags = {"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-20"}
     job = DEFINITIONS.resolve_implicit_global_asset_job_def()
-    return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).run_id
+    return job.execute_in_process(instance=instance, tags=RANGE, raise_on_error=False).run_id
 
 
 def instance_in(folder: Path, config: str, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:
@@ -104,6 +104,37 @@ def test_it_continues_what_dagster_began_and_the_other_way_round(tmp_path, monke
         one, two, three = (records(theirs, each) for each in (first, second, third))
         assert one["events"] == two["events"] == three["events"]
         assert len(one[f"{by_day.key} {dg.DagsterEventType.ASSET_MATERIALIZATION}"]) == 60
+
+
+@dg.asset(partitions_def=DAYS, backfill_policy=dg.BackfillPolicy.single_run())
+def in_parts(context) -> dg.MaterializeResult:
+    with in_one_batch(context.instance):
+        for key in context.partition_keys:
+            context.log_event(dg.AssetMaterialization("in_parts", partition=key, metadata={"rows": int(key[-2:])}))
+        seen = context.instance.get_materialized_partitions(dg.AssetKey("in_parts"))
+        other = threading.Thread(target=context.log.info, args=("from another thread",))
+        other.start()
+        other.join()
+        said = [entry.user_message for entry in context.instance.all_logs(context.run_id)]
+        assert ("from another thread" in said, seen) == (True, set())
+        raise ValueError("after all days")
+
+
+def test_events_of_a_block_are_stored_together_also_if_it_fails(tmp_path, monkeypatch):
+    batches = []
+    original = EventLog.store_event_batch
+    monkeypatch.setattr(
+        EventLog, "store_event_batch", lambda self, events: (batches.append(len(events)), original(self, events))
+    )
+    with instance_in(tmp_path / "home", OURS, monkeypatch) as ours:
+        result = dg.materialize([in_parts], instance=ours, tags=RANGE, raise_on_error=False)
+        assert not result.success
+        assert len(ours.get_materialized_partitions(dg.AssetKey("in_parts"))) == 20
+        assert 20 in batches
+        with in_one_batch(ours), in_one_batch(ours):  # a block within another
+            pass
+    with dg.DagsterInstance.ephemeral() as others, in_one_batch(others):
+        pass
 
 
 def test_files_do_not_stay_open_without_end_and_threads_share_them(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import polars as pl
@@ -52,6 +52,7 @@ from foldhouse.values.checks import (
 )
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.results import Checked
+from foldhouse.values.sensitive import HIDDEN, has_sensitive, is_sensitive
 
 _LOG = logging.getLogger("foldhouse")
 _COUNT = "__count"
@@ -143,7 +144,22 @@ def audited(auditor: Auditor, candidate: Candidate) -> tuple[Checked, ...]:
     check_fit(auditor.catalog, candidate.table, candidate.layout)
     checks = candidate.table.checks
     found = {one.name: one for one in _rows_checked(candidate, [one for one in checks if isinstance(one, RowCheck)])}
-    return tuple(found.get(one.name) or _checked(auditor, candidate, one) for one in checks)
+    results = [found.get(one.name) or _checked(auditor, candidate, one) for one in checks]
+    return tuple(_without_sensitive(candidate, check, one) for check, one in zip(checks, results, strict=True))
+
+
+def _without_sensitive(candidate: Candidate, check: Check, result: Checked) -> Checked:
+    """Hide the values of sensitive columns in a sample; of a query, all values if it reads a table that has any."""
+    table = candidate.table
+    if isinstance(check, NoRows):
+        hides_all = any(map(has_sensitive, (table, *check.using)))
+        hidden = {name for row in result.sample for name in row if hides_all}
+    else:
+        hidden = {name for name in candidate.layout.visible if is_sensitive(table, name)}
+    if not hidden:
+        return result
+    rows = ({name: HIDDEN if name in hidden else value for name, value in row.items()} for row in result.sample)
+    return replace(result, sample=tuple(rows))
 
 
 def _rows_checked(candidate: Candidate, checks: Sequence[RowCheck]) -> list[Checked]:

@@ -53,7 +53,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
         environment[ALLOWED] = ",".join(allow_hosts)
     commands = {
         "the web server": ["foldhouse.dagster.webserver", "-w", str(workspace), "-h", "127.0.0.1", "-p", str(port)],
-        "the daemon": ["dagster._daemon", "run", "-w", str(workspace)],
+        "the daemon": ["foldhouse.dagster.daemon", "run", "-w", str(workspace)],
     }
     with _stopping_on_signals():
         started: dict[str, subprocess.Popen[bytes]] = {}

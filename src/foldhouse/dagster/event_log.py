@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -50,6 +51,7 @@ class EventLog(SqliteEventLogStorage):
         self._open: OrderedDict[tuple[int, str], Engine] = OrderedDict()
         self._columns: dict[str, bool] = {}
         self._scratch: TemporaryDirectory[str] | None = None
+        self._own = threading.local()  # `kept`: the events that this thread stores later, together
         super().__init__(base_dir or self._default_folder(), inst_data)
 
     def _default_folder(self) -> str:
@@ -98,6 +100,31 @@ class EventLog(SqliteEventLogStorage):
         if column_name not in self._columns:
             self._columns[column_name] = super()._has_asset_key_col_on_connection(conn, column_name)
         return self._columns[column_name]
+
+    @contextmanager
+    def in_one_batch(self) -> Iterator[None]:
+        """Keep the events that this thread stores within the block, and store them together when it ends or fails."""
+        if self._kept() is not None:  # within another such block, which stores them
+            yield
+            return
+        self._own.kept = []
+        try:
+            yield
+        finally:
+            kept, self._own.kept = self._own.kept, None
+            if kept:
+                self.store_event_batch(kept)
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store an event at once, or at the end of `in_one_batch`."""
+        kept = self._kept()
+        if kept is None:
+            super().store_event(event)
+        else:
+            kept.append(event)
+
+    def _kept(self) -> list[EventLogEntry] | None:
+        return getattr(self._own, "kept", None)
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events in one transaction per file, as `store_event` would one by one."""
@@ -164,6 +191,12 @@ def _without_waiting_for_the_disk(connection: sqlite3.Connection, record: Any) -
 def _close(label: tuple[int, str], engine: Engine) -> None:
     if label[0] == os.getpid():  # a connection that came by a fork belongs to the other process
         engine.dispose()
+
+
+def in_one_batch(instance: dg.DagsterInstance) -> AbstractContextManager[None]:
+    """Have an instance write the events of a block together, if it writes them by `EventLog`."""
+    storage = instance.event_log_storage
+    return storage.in_one_batch() if isinstance(storage, EventLog) else nullcontext()
 
 
 @contextmanager

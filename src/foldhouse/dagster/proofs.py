@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import dagster as dg
 
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.reconciled import Disagreement
 from foldhouse.values.results import Verified
+from foldhouse.values.sensitive import HIDDEN, is_sensitive, without_sensitive
 
 EQUALS_BATCH = "equals_batch"
 GAPLESS = "gapless"
@@ -37,7 +40,7 @@ def proof_check(table: Table, *, share: float = 1.0, lake_resource_key: str = "l
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         found = opener.open().verify(table, share=share)
-        return dg.AssetCheckResult(passed=found.passed, description=_said(found), metadata=_metadata(found))
+        return dg.AssetCheckResult(passed=found.passed, description=_said(found), metadata=_metadata(table, found))
 
     return check
 
@@ -101,7 +104,7 @@ def reconcile_check(
         said, first = found.said, found.first
         if first is not None:
             said += f"; first at snapshot {first.snapshot_id} of {first.table}"
-        shown = [f"{each.key}: {each.one} and {each.other}" for each in found.disagreements]
+        shown = [_both(one, other, columns, each) for each in found.disagreements]
         return dg.AssetCheckResult(
             passed=found.passed is not False,
             description=said,
@@ -122,7 +125,7 @@ def _said(found: Verified) -> str:
     return f"{keys}, first at snapshot {first.snapshot_id} by {by}"
 
 
-def _metadata(found: Verified) -> dict[str, dg.MetadataValue]:
+def _metadata(table: Table, found: Verified) -> dict[str, dg.MetadataValue]:
     metadata: dict[str, dg.MetadataValue] = {
         "snapshot_id": dg.MetadataValue.text(str(found.snapshot_id)),
         "wrong_keys": dg.MetadataValue.int(found.wrong),
@@ -139,8 +142,25 @@ def _metadata(found: Verified) -> dict[str, dg.MetadataValue]:
             metadata["first_wrong_run"] = dg.MetadataValue.text(first.run_id)
     if found.differences:
         records = [
-            dg.TableRecord({"key": str(one.key), "found": str(one.found), "expected": str(one.expected)})
+            dg.TableRecord({name: _shown(table, getattr(one, name)) for name in ("key", "found", "expected")})
             for one in found.differences
         ]
         metadata["differences"] = dg.MetadataValue.table(records)
     return metadata
+
+
+def _shown(table: Table, row: Mapping[str, Any] | None) -> str:
+    """Return a row as text, without the values of sensitive columns; `None` if there is no row."""
+    return str(None if row is None else without_sensitive(table, row))
+
+
+def _both(one: Table, other: Source, columns: Mapping[str, str], found: Disagreement) -> str:
+    """Return the totals of both tables as text; a value that is sensitive in either table is left out."""
+
+    def shown(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        hidden = {name for name in row if is_sensitive(one, name) or is_sensitive(other, columns.get(name, name))}
+        return {name: HIDDEN if name in hidden else value for name, value in row.items()}
+
+    return f"{shown(found.key)}: {shown(found.one)} and {shown(found.other)}"

@@ -8,6 +8,8 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.event_log import in_one_batch
+
 Metadata = Mapping[str, Any]
 """Name -> value, as Dagster takes metadata."""
 
@@ -88,10 +90,10 @@ class DayReport:
 
     def write(self) -> None:
         """Report every committed day that is not reported yet."""
-        while self._committed:
-            (name, day), metadata = next(iter(self._committed.items()))
-            self._write(name, day, metadata)
-            del self._committed[name, day]
+        with in_one_batch(self._context.instance):
+            for (name, day), metadata in self._committed.items():
+                self._write(name, day, metadata)
+        self._committed.clear()
 
     def _write(self, name: str, day: str, metadata: Metadata) -> None:
         # Dagster compares data versions to tell which days downstream are out of date.

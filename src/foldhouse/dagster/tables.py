@@ -9,6 +9,7 @@ import dagster as dg
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
+from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
@@ -20,6 +21,8 @@ from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.results import PartitionCounts, Refreshed
 from foldhouse.values.window import Coverage
+
+_MOST_DAYS = 31
 
 
 def fold_asset(
@@ -90,7 +93,8 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     except Paused as held:
         return _left_as_it_is(lake, table, held)
     tell(table.name, None)
-    metadata = {**commit_metadata_of(refreshed), **_column_schema(lake, table)}
+    looks = looks_of(lake, table, refreshed)
+    metadata = {**looks.whole, **commit_metadata_of(refreshed), **_column_schema(lake, table)}
     return dg.MaterializeResult(
         metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
     )
@@ -107,10 +111,11 @@ def _backfill(
             except Paused as held:
                 _check_days_exist(lake, table, asked, held)
                 return _left_as_it_is(lake, table, held, report.output_metadata)
+            looks = looks_of(lake, table, refreshed)
             for day in sorted({*days, *refreshed.partitions}):
-                metadata = day_metadata_of(refreshed, day)
+                metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day)}
                 if day == asked[-1]:  # the page takes it from the newest event
-                    metadata |= _column_schema(lake, table)
+                    metadata = {**looks.whole, **metadata, **_column_schema(lake, table)}
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(
         metadata=report.output_metadata,
@@ -202,11 +207,13 @@ def day_metadata_of(refreshed: Refreshed, day: date) -> dict[str, Any]:
     The figures of the whole commit are one value, `commit`: thirty days of one commit would repeat them thirty times.
     """
     counts = refreshed.partitions.get(day) or PartitionCounts()
+    corrected = [str(one) for one, changed in sorted(refreshed.partitions.items()) if changed.rows_deleted]
     whole = {
         "rows": refreshed.rows,
         "rows_written": refreshed.rows_written,
         "rows_deleted": refreshed.rows_deleted,
         **_figures(refreshed),
+        "corrected_days": corrected[:_MOST_DAYS],
     }
     return {
         "dagster/partition_row_count": counts.rows,

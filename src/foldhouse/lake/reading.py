@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import DataFrame
 
 from foldhouse.calls.arguments import told
@@ -15,14 +17,16 @@ from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
 from foldhouse.lake.commits import SnapshotInfo, infos
 from foldhouse.lake.opened import OpenLake
 from foldhouse.reading.changelog import changes_between, published, read_rows
+from foldhouse.reading.corrected import corrections_of, latest_figures
 from foldhouse.reading.frames import answered, polars_of, relation_of
 from foldhouse.reading.left_out import quarantined
-from foldhouse.refresh.by_day import partition_days
+from foldhouse.refresh.by_day import partition_days, partition_rows
 from foldhouse.refresh.rows.evaluate import Logic
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.window import Coverage
@@ -30,6 +34,9 @@ from foldhouse.values.window import Coverage
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+_MOST_COMPARED = 100_000
+"""Changed files with more rows than this are not read to show what a commit changed."""
 
 
 class Reading(OpenLake):
@@ -163,6 +170,41 @@ class Reading(OpenLake):
         except UnknownTable:
             return []
         return partition_days(iceberg)
+
+    @told
+    def rows_by_day(self, table: Source | str, days: Iterable[date]) -> dict[date, int]:
+        """Return the number of rows now of some days of a stream or table that is partitioned by day.
+
+        A day without rows has 0. No rows are read.
+        """
+        return partition_rows(self.load(table), days)
+
+    @told
+    def corrections(self, table: Source | str, *, as_of: AsOf = None, most: int = 20) -> Corrections:
+        """Return the first published rows that the newest commit of a moment changed or removed, before and after it.
+
+        Args:
+            table: the table.
+            as_of: the commit, or a moment; by default the head.
+            most: how many rows to return; all are counted. If the commit changed files with more than 100,000 rows,
+                they are not read, and `total` is `None`.
+
+        Raises:
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+        """
+        iceberg = self.load(table)
+        return corrections_of(iceberg, snapshot_id_at(iceberg, as_of), most=most, most_rows_read=_MOST_COMPARED)
+
+    @told
+    def figures(self, table: Table | str, *, commits: int = 24) -> tuple[CommitFigures, ...]:
+        """Return rows, lag and duration of the latest commits of a table, the oldest first."""
+        return latest_figures(self.load(table), self._loaded_if_there, commits)
+
+    def _loaded_if_there(self, name: str) -> IcebergTable | None:
+        try:
+            return self.load(name)
+        except UnknownTable:
+            return None
 
     @told
     def new_days(self, table: Table) -> list[date]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
 
@@ -36,12 +37,21 @@ def partition_counts(
             one, other = written.get(day, (0, 0))
             written[day] = (one + result.rows_written, other + result.rows_deleted)
     days = set(written) | (set(asked.days()) if asked is not None and not asked.is_everything else set())
-    layout = Layout.of(iceberg)
-    rows = dict.fromkeys(days, 0)
-    live = live_of(iceberg, snapshot_id)
-    for found in live.of_partitions([((day - _EPOCH).days,) for day in days]):
-        rows[_day(found.file.partition)] += live_rows(layout, [found])
+    rows = _rows_of(iceberg, snapshot_id, days)
     return {day: PartitionCounts(rows[day], *written.get(day, (0, 0))) for day in sorted(days)}
+
+
+def partition_rows(iceberg: IcebergTable, days: Iterable[date]) -> dict[date, int]:
+    """Return the number of rows of some days in the head of a table that is partitioned by day."""
+    return _rows_of(iceberg, iceberg.metadata.current_snapshot_id, days)
+
+
+def _rows_of(iceberg: IcebergTable, snapshot_id: int | None, days: Iterable[date]) -> dict[date, int]:
+    rows = dict.fromkeys(days, 0)
+    layout = Layout.of(iceberg)
+    for found in live_of(iceberg, snapshot_id).of_partitions([((day - _EPOCH).days,) for day in rows]):
+        rows[_day(found.file.partition)] += live_rows(layout, [found])
+    return rows
 
 
 def partition_days(iceberg: IcebergTable) -> list[date]:

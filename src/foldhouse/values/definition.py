@@ -33,6 +33,7 @@ class Stream:
     sequence_by: tuple[str, ...] = ()
     partition_by: str | None = None
     description: str = ""
+    sensitive: tuple[str, ...] = ()
 
     @property
     def partition_column(self) -> str | None:
@@ -55,6 +56,7 @@ class Table:
     buckets: int = 1
     description: str = ""
     checks: tuple[Check, ...] = ()
+    sensitive: tuple[str, ...] | None = None
 
     @property
     def source(self) -> Stream | Table:
@@ -75,6 +77,7 @@ def stream(
     sequence_by: str | Sequence[str] = (),
     partition_by: str | None = None,
     description: str = "",
+    sensitive: str | Sequence[str] = (),
 ) -> Stream:
     """Declare a stream of events.
 
@@ -87,6 +90,8 @@ def stream(
         sequence_by: the columns that say which of two events is later, most significant first.
         partition_by: `day(column)` of a timestamp column, or a date column.
         description: a text for people, stored as the table's comment.
+        sensitive: the columns whose values no record may show: samples of failed checks, and what a correction
+            changed. Columns computed from them downstream are sensitive too. It can change at any time.
 
     Raises:
         DefinitionError: an invalid name or type, or a column that is not in the schema.
@@ -102,6 +107,7 @@ def stream(
         sequence_by=texts(f"sequence_by of stream {name}", sequence_by),
         partition_by=None if partition_by is None else text(f"partition_by of stream {name}", partition_by),
         description=_described(name, description),
+        sensitive=texts(f"sensitive of stream {name}", sensitive),
     )
     if partition_by and not _DAY_OF.fullmatch(partition_by):
         raise DefinitionError(
@@ -111,6 +117,7 @@ def stream(
         *declared.event_id,
         *declared.keys,
         *declared.sequence_by,
+        *declared.sensitive,
         *filter(None, [event_time, declared.partition_column]),
     ]
     for column in named:
@@ -134,6 +141,7 @@ def table(
     buckets: int = 1,
     description: str = "",
     checks: Iterable[Check] = (),
+    sensitive: str | Sequence[str] | None = None,
 ) -> Table:
     """Declare a table as the fold of a source.
 
@@ -151,6 +159,9 @@ def table(
         description: a text for people, stored as the table's comment.
         checks: conditions that the rows must meet before they are published, such as `not_null("amount")`. They can
             change at any time, because they do not change the rows.
+        sensitive: further columns whose values no record may show, see `stream`. With `rows` over a source that has
+            sensitive columns, every column but counts is sensitive, unless the table declares its own here: then those,
+            and those that are named like a sensitive column of a source. `[]` declares that there are no others.
 
     Raises:
         DefinitionError: an invalid name, source, fold, check or number of buckets; missing keys; or a `partition_by`
@@ -192,7 +203,21 @@ def table(
         buckets=buckets,
         description=_described(name, description),
         checks=checks_of(name, checks, None if isinstance(fold, RowFold) else [*key_columns, *published]),
+        sensitive=_sensitive(name, sensitive, None if isinstance(fold, RowFold) else [*key_columns, *published]),
     )
+
+
+def _sensitive(name: str, given: Any, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the sensitive columns that a table declares; `None` if it declares none and inherits them."""
+    if given is None:
+        return None
+    declared = texts(f"sensitive of table {name}", given)
+    for column in declared:
+        if columns is not None and column not in columns:
+            raise DefinitionError(
+                f"table {name} declares the column {column!r} as sensitive, but has: {', '.join(columns)}"
+            )
+    return declared
 
 
 def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) -> tuple[Source, ...]:

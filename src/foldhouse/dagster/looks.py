@@ -1,0 +1,157 @@
+"""What a person wants to see of a commit: its history as a chart, the days around it, and what it corrected.
+
+| value | of | it shows |
+|---|---|---|
+| `history` | a table | rows, lag and duration of the latest commits, as lines |
+| `rows_by_day` | a day | the rows of this day and the days before it, as bars |
+| `corrected` | a table or a day | published rows that the commit changed or removed; no sensitive value |
+| `show` | a table or a day | the command that prints the same snapshot |
+
+The commit is made before this is read, so a failure to read it never fails the run: the value then says why.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+import dagster as dg
+
+from foldhouse.dagster.charts import bars, lines
+from foldhouse.errors import FoldhouseError
+from foldhouse.lake import Lake
+from foldhouse.values.corrected import CommitFigures, Correction, Corrections
+from foldhouse.values.definition import Table
+from foldhouse.values.results import Refreshed
+from foldhouse.values.sensitive import HIDDEN, is_sensitive
+
+_DAYS = 24
+_MOST_OF_A_DAY = 20
+_MOST = 200
+_MOST_LETTERS = 100
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the page shows of one commit besides its numbers.
+
+    Args:
+        whole: metadata of the table.
+        every_day: metadata of each day.
+        corrected: day -> the rows that were changed or removed, with the metadata of all of them under `None`.
+        rows: day -> its rows now, also of the days before those of the commit.
+    """
+
+    whole: Mapping[str, Any]
+    every_day: Mapping[str, Any] = field(default_factory=dict)
+    corrected: Mapping[date, Mapping[str, Any]] = field(default_factory=dict)
+    rows: Mapping[date, int] = field(default_factory=dict)
+
+    def of_day(self, day: date) -> dict[str, Any]:
+        """Return the metadata of a day."""
+        return {**_chart_of_days(day, self.rows), **self.corrected.get(day, {}), **self.every_day}
+
+
+def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
+    """Return what the page shows of a commit, or of a run without one; see the table above."""
+    if refreshed.snapshot_id is None:
+        return Looks({})
+    show = {"show": show_command(table.name, refreshed.snapshot_id)}
+    try:
+        history = _history(lake.figures(table))
+        found = (
+            lake.corrections(table, as_of=refreshed.snapshot_id, most=_MOST) if _has_corrections(refreshed) else None
+        )
+        rows = _rows_by_day(lake, table, refreshed)
+    except FoldhouseError as failure:
+        return Looks({**show, "history": f"cannot be read: {failure}"}, show)
+    if found is None:
+        return Looks({**history, **show}, show, {}, rows)
+    if table.partition_by is None:
+        return Looks({**history, **_corrected(table, found, found.rows), **show})
+    return Looks({**history, **show}, show, _by_day(table, found, refreshed), rows)
+
+
+def show_command(name: str, snapshot_id: int) -> dg.MetadataValue[Any]:
+    """Return the command that prints a snapshot, as metadata."""
+    return dg.MetadataValue.md(f"`foldhouse show {name} --as-of {snapshot_id}`")
+
+
+def _has_corrections(refreshed: Refreshed) -> bool:
+    return refreshed.committed and refreshed.rows_deleted > 0
+
+
+def _history(figures: Sequence[CommitFigures]) -> dict[str, Any]:
+    """Return the chart of the latest commits; nothing before the second commit."""
+    if len(figures) < 2:
+        return {}
+    lag = [one.lag_seconds for one in figures if one.lag_seconds is not None]
+    seconds = [one.seconds for one in figures if one.seconds is not None]
+    drawn = [(f"{figures[-1].rows:,} rows, last {len(figures)} commits", [float(one.rows) for one in figures])]
+    drawn += [(f"lag {_duration(lag[-1])}", lag)] if lag else []
+    drawn += [(f"cost {_duration(seconds[-1])}", seconds)] if seconds else []
+    chart = lines(*drawn)
+    return {"history": dg.MetadataValue.md(chart)} if chart else {}
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.2f} s"
+
+
+def _rows_by_day(lake: Lake, table: Table, refreshed: Refreshed) -> dict[date, int]:
+    known = {day: counts.rows for day, counts in refreshed.partitions.items()}
+    before = {day - timedelta(days=number) for day in known for number in range(1, _DAYS)} - set(known)
+    return {**(lake.rows_by_day(table, sorted(before)) if before else {}), **known}
+
+
+def _chart_of_days(day: date, rows: Mapping[date, int]) -> dict[str, Any]:
+    if day not in rows:
+        return {}
+    days = [day - timedelta(days=number) for number in range(_DAYS - 1, -1, -1)]
+    chart = bars(f"rows on {day}: {rows[day]:,}; and the {_DAYS - 1} days before", [rows.get(one, 0) for one in days])
+    return {"rows_by_day": dg.MetadataValue.md(chart)} if chart else {}
+
+
+def _by_day(table: Table, found: Corrections, refreshed: Refreshed) -> dict[date, dict[str, Any]]:
+    """Return day -> the metadata of what was changed or removed in it."""
+    changed = [day for day, counts in refreshed.partitions.items() if counts.rows_deleted]
+    of_days: dict[date, list[Correction]] = {day: [] for day in changed}
+    for one in found.rows:
+        of_days.setdefault(one.key[table.partition_by or ""], []).append(one)
+    return {day: _corrected(table, found, rows) for day, rows in of_days.items()}
+
+
+def _corrected(table: Table, found: Corrections, rows: Sequence[Correction]) -> dict[str, Any]:
+    if found.total is None:
+        return {"corrected": "not compared, because the files that the commit changed have too many rows"}
+    records = [record for one in rows[:_MOST_OF_A_DAY] for record in _records(table, one)]
+    if not records:
+        return {}
+    return {"corrected": dg.MetadataValue.table(records[: 2 * _MOST_OF_A_DAY])}
+
+
+def _records(table: Table, one: Correction) -> list[dg.TableRecord]:
+    """Return a record for each changed column of a row; one record for a row that is gone."""
+    key = ", ".join(_text(table, name, value) for name, value in one.key.items())
+    if one.after is None:
+        values = ", ".join(f"{name}={_text(table, name, value)}" for name, value in one.before.items())
+        return [dg.TableRecord({"key": key, "column": "the row", "before": values, "after": "removed"})]
+    return [
+        dg.TableRecord(
+            {
+                "key": key,
+                "column": name,
+                "before": _text(table, name, before),
+                "after": _text(table, name, one.after[name]),
+            }
+        )
+        for name, before in one.before.items()
+    ]
+
+
+def _text(table: Table, column: str, value: Any) -> str:
+    text = HIDDEN if is_sensitive(table, column) else str(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
