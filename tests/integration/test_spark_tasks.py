@@ -14,6 +14,8 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.errors import InvalidData
+from foldhouse.refresh.run import alone, on_spark
+from foldhouse.spark import tasks
 from foldhouse.storage.live import live_slices
 
 pytestmark = pytest.mark.spark
@@ -116,9 +118,11 @@ IN_PIECES = fh.Tuning(in_process_rows=-1, task_piece_rows=50)
 ALONE = fh.Tuning(in_process_rows=-1)
 """Each task reads the whole window, and nothing is shuffled."""
 SHUFFLED = fh.Tuning(in_process_rows=-1, read_alone_rows=0)
+SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, read_alone_rows=0, task_piece_rows=50)
+WAYS = {"in pieces": IN_PIECES, "alone": ALONE, "shuffled": SHUFFLED, "shuffled, in pieces": SHUFFLED_IN_PIECES}
 
 
-@pytest.mark.parametrize("tuning", [IN_PIECES, ALONE, SHUFFLED], ids=["in pieces", "alone", "shuffled"])
+@pytest.mark.parametrize("tuning", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("table", ORACLE, ids=lambda table: table.name)
 def test_a_table_that_is_folded_in_tasks_is_right_after_every_window(
     spark_lake: OpenLake, table: fh.Table, tuning: fh.Tuning
@@ -152,8 +156,11 @@ def files_of(lake: fh.Lake, table: fh.Table) -> set[str]:
     return set(live_slices(iceberg, iceberg.metadata.current_snapshot_id))
 
 
-def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(spark_lake: OpenLake) -> None:
-    lake = spark_lake(tuning=IN_PIECES)
+@pytest.mark.parametrize("tuning", [IN_PIECES, SHUFFLED_IN_PIECES], ids=["alone", "shuffled"])
+def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(
+    spark_lake: OpenLake, tuning: fh.Tuning
+) -> None:
+    lake = spark_lake(tuning=tuning)
     given = [some_events(5, DAYS[:1])]
     ended = [{**row, "sequence": 60_000, "deleted": True} for row in given[0].to_pylist()]
     given.append(pa.Table.from_pylist(ended, TYPES))
@@ -168,6 +175,50 @@ def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_writt
     done = lake.refresh(WHOLE)
     assert done.rows_recomputed > 0
     assert is_like(published(lake, WHOLE), expected(WHOLE, given))
+
+
+@pytest.mark.parametrize("floats", [False, True], ids=["text keys", "float keys"])
+def test_keys_that_are_computed_again_are_read_by_the_tasks_alone_and_not_shuffled(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, floats: bool
+) -> None:
+    monkeypatch.setattr(on_spark, "_routed", None)  # a call of it would fail
+    most = fh.fold(most=fh.maximum("n"), rows=fh.count())
+    table = fh.table("t.most", source=events, keys="x" if floats else "key", buckets=1 if floats else 3, fold=most)
+    lake = spark_lake(tuning=ALONE)
+    lake.append(events, some_events(1, DAYS[:2]))
+    lake.replace(events, some_events(2, DAYS[2:]), partitions=DAYS[2:])
+    lake.refresh(table)
+    again = some_events(3, DAYS[2:], 30)  # most keys lose their largest value, some lose all of their rows
+    lake.replace(events, again, partitions=DAYS[2:])
+    done = lake.refresh(table)
+    assert done.rows_recomputed > 0
+    name = "x + 0.0" if floats else "key"
+    duck = duckdb.connect()
+    duck.register("events", pa.concat_tables([some_events(1, DAYS[:2]), again]))
+    wanted = duck.execute(f"SELECT {name} k, max(n), count(*) FROM events GROUP BY ALL ORDER BY ALL").fetchall()
+    assert is_like(published(lake, table), wanted)
+
+
+def test_a_task_that_would_keep_too_much_in_memory_has_its_rows_shuffled(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "in_tasks", None)  # a call of it would fail
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=-1, kept_alone_bytes=0))
+    batch = some_events(1, DAYS)
+    lake.append(events, batch)
+    lake.refresh(LATEST)
+    assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
+
+
+def test_a_session_without_a_context_calls_the_same_tasks_through_spark_sql(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_has_context", lambda session: False)
+    lake = spark_lake(tuning=ALONE)
+    batch = some_events(1, DAYS)
+    lake.append(events, batch)
+    lake.refresh(LATEST)
+    assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
 
 
 def test_a_backfill_folds_the_days_it_is_asked_for(spark_lake: OpenLake) -> None:

@@ -115,6 +115,9 @@ class Tuning:
     read_alone_rows: int = 16_000_000
     """If Spark's tasks together read no more rows than this, each of them reads the whole window and keeps the rows of
     its own buckets: a shuffle costs more. With 0, the rows are always shuffled."""
+    kept_alone_bytes: int = 64 * _MIB
+    """Then a task keeps its rows in memory, where they take some five times as much as in their files. With more than
+    this in the files, for each task, the rows are shuffled."""
     task_group_rows: int = 250_000
     """Signed rows that a task takes in at once if buckets are small: memory holds a group of whole buckets."""
     task_piece_rows: int = 2_000_000
@@ -168,6 +171,7 @@ _BOUNDS = {
     "pruning_keys": (0, _MOST),
     "decisive_bytes": (0, _MOST),
     "read_alone_rows": (0, _MOST),
+    "kept_alone_bytes": (0, _MOST),
     "unspilled_bytes": (0, _MOST),
 }
 """Field -> the least and the most; whole numbers from 1 on and shares from 0 to 1 where nothing is said."""

@@ -15,6 +15,8 @@ from foldhouse.storage.described import checked, is_count, parsed
 
 ANSWERS = "result string, unresolved binary"
 """The columns of the answers, as a Spark schema."""
+ANSWER_SCHEMA = pa.schema([("result", pa.string()), ("unresolved", pa.binary())])
+"""The same as an Arrow schema."""
 
 _COUNTS = ("rows_written", "rows_carried", "rows_deleted")
 _NET = ("null_key_rows", "null_sequence_rows")

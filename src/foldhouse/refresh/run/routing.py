@@ -132,16 +132,6 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
                 yield _blobs(route, parts)
 
 
-def read_alone(route: Route, reading: Reading) -> list[Part]:
-    """Read all splits, and return the rows of the route's task, sorted by group and subgroup.
-
-    Nothing is summed before it is folded, because nothing is shuffled.
-    """
-    frames = (rows for splits in reading.splits for split in splits for rows in rows_of_split(reading, split))
-    found = [part for rows in frames for parts in divided(route, rows) for part in parts]
-    return sorted(found, key=lambda part: (part.group, part.subgroup))
-
-
 def read_splits(route: Route, reading: Reading, splits: Sequence[Split]) -> Iterator[list[Part]]:
     """Read splits, and divide their signed rows among groups, a chunk of rows at a time."""
     frames = (rows for split in splits for rows in rows_of_split(reading, split))

@@ -26,9 +26,10 @@ from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
 from foldhouse.refresh.rows.evaluate import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
+from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here
-from foldhouse.refresh.run.on_spark import fold_groups, is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.placement import placed
+from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
 from foldhouse.refresh.run.routing import (
     Part,
