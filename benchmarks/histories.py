@@ -146,6 +146,15 @@ HISTORIES = {
         },
         also={"days": 365},
     ),
+    "follow": History(
+        "follow",
+        "{per_second:,} events a second for {seconds:,} s through a chain of three tables, `follow` killed each "
+        "{kill_every} s",
+        ("follow",),
+        {"seconds": 1_800, "per_second": 1_000, "kill_every": 60},
+        {"seconds": 60, "per_second": 1_000, "kill_every": 20},
+        {},
+    ),
     "memory": History(
         "memory",
         "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",

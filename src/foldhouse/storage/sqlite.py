@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
@@ -12,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from foldhouse.errors import CorruptCatalog, FoldhouseError, StorageError
 
-_MAGIC = b"SQLite format 3\x00"
+_SHOWN_BYTES = 16
 # A lock and a missing table raise the same class, OperationalError, so the messages tell them apart.
 _NOT_A_DATABASE = ("not a database", "malformed", "no such table", "no such column", "unsupported file format")
 
@@ -31,19 +32,38 @@ def check_is_database(file: Path) -> None:
         StorageError: the file cannot be read.
     """
     try:
+        is_file = stat.S_ISREG(file.stat().st_mode)
+        if not is_file or not os.access(file, os.R_OK):
+            raise StorageError(f"{file} cannot be read; check that it is a file, its permissions and its disk")
+        if not _is_foreign(file):
+            return
         with file.open("rb") as source:
-            found = source.read(len(_MAGIC))
+            found = source.read(_SHOWN_BYTES)
     except FileNotFoundError:
         return
     except OSError as failure:
         raise StorageError(
             f"{file} cannot be read: {failure.strerror or failure}; check its permissions and its disk"
         ) from failure
-    if found not in (b"", _MAGIC):
-        raise CorruptCatalog(
-            f"{file} is not a SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
-            "backup, or move it away and run `foldhouse register`"
-        )
+    raise CorruptCatalog(
+        f"{file} is not a SQLite database: it begins with {found!r}. Nothing was changed; restore the file from a "
+        "backup, or move it away and run `foldhouse register`"
+    )
+
+
+def _is_foreign(file: Path) -> bool:
+    """Whether SQLite finds another kind of file. Other failures are reported when the catalog is opened."""
+    # Only SQLite may open a database: when this process closes a file, it loses all its locks on that file. Another
+    # process would then delete the write-ahead log in use, and commits would be lost.
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as failure:
+        return failure.sqlite_errorcode == sqlite3.SQLITE_NOTADB
+    return False
 
 
 def address(file: Path, busy_seconds: int) -> str:
