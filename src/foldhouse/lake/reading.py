@@ -21,7 +21,7 @@ from foldhouse.reading.corrected import corrections_of, latest_figures
 from foldhouse.reading.frames import answered, polars_of, relation_of
 from foldhouse.reading.left_out import quarantined
 from foldhouse.refresh.by_day import partition_days, partition_rows
-from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.refresh.rows.logic import Logic
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import live_slices, pieces_of

@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame
 
 from foldhouse.proof.batch import once, source_rows
 from foldhouse.refresh.rows.choices import Choice
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked, rows_of, spark_frame
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.on_spark import spark_frame
+from foldhouse.refresh.rows.read import can_be_picked, rows_of
 from foldhouse.refresh.window.affected import as_frame, event_id_of, of_keys
 from foldhouse.storage.live import live_of
 

@@ -24,7 +24,7 @@ from foldhouse.proof.aggregates import aggregates_of
 from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, pieces_at, side_of, source_rows, stored_rows
 from foldhouse.proof.bisect import oldest_wrong
 from foldhouse.proof.of_keys import KeyRows
-from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.history import lineage, snapshot_of

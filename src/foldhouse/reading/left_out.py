@@ -11,7 +11,9 @@ from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import functions as F
 
 from foldhouse.heads.head import last_head
-from foldhouse.refresh.rows.evaluate import Logic, any_of, events_here, sources_on_spark
+from foldhouse.refresh.rows.logic import Logic
+from foldhouse.refresh.rows.on_spark import any_of, sources_on_spark
+from foldhouse.refresh.rows.read import events_here
 from foldhouse.refresh.window.affected import of_state
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.live import live_of

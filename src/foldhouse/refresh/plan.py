@@ -8,7 +8,7 @@ from dataclasses import replace
 from foldhouse.heads.head import Head, read_head
 from foldhouse.heads.paused import pause_of
 from foldhouse.heads.row_count import row_count
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic
+from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.runner import WHERE, cost_of, pieces_read, runner_of
 from foldhouse.refresh.sources import compiled_over, pinned
 from foldhouse.refresh.target import Target, loaded

@@ -28,7 +28,7 @@ from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_bucke
 from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.checked import hand_to_rebuild, publish_checked, row_checks, staged
 from foldhouse.refresh.publish import publish
-from foldhouse.refresh.rows.evaluate import Logic
+from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.runner import fold_evaluations, pieces_read
 from foldhouse.refresh.sources import compiled_over, pinned

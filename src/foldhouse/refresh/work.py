@@ -10,7 +10,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from foldhouse.heads.head import Head
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, rows_to_evaluate
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.read import rows_to_evaluate
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.runner import cost_of, rows_of_files, runner_of
 from foldhouse.refresh.sources import PinnedSource, check_positions, checked_positions

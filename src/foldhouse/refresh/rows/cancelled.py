@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from foldhouse.kernel.plan import WEIGHT
-from foldhouse.refresh.rows.evaluate import Logic, rows_of
+from foldhouse.refresh.rows.logic import Logic
+from foldhouse.refresh.rows.read import rows_of
 from foldhouse.refresh.rows.values import values_of
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import Piece

@@ -8,7 +8,8 @@ import polars as pl
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.refresh.rows.choices import Choices, chosen, picked
-from foldhouse.refresh.rows.evaluate import Logic, admitted
+from foldhouse.refresh.rows.logic import Logic
+from foldhouse.refresh.rows.read import admitted
 from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.threads import in_threads

@@ -17,7 +17,8 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
+from foldhouse.refresh.rows.evaluate import evaluated_here
+from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.storage.threads import in_threads
 
 

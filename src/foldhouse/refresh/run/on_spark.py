@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.bucket.names import KEY_ONLY
-from foldhouse.refresh.rows.evaluate import Evaluation, evaluated_on_spark
+from foldhouse.refresh.rows.logic import Evaluation
+from foldhouse.refresh.rows.on_spark import evaluated_on_spark
 from foldhouse.refresh.run.alone import folded_alone
 from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.groups import fold_groups

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foldhouse.refresh.rows.choices import Choice
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, covers, plain_columns
+from foldhouse.refresh.rows.evaluate import covers, plain_columns
+from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.routing import Reading, split_among
 from foldhouse.storage.live import without_bounds

@@ -13,7 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.refresh.rows.choices import Choice
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, evaluated_here
+from foldhouse.refresh.rows.evaluate import evaluated_here
+from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.window.affected import event_id_of
 from foldhouse.storage.files import read_pieces
 from foldhouse.storage.live import Piece

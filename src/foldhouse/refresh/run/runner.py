@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foldhouse.refresh.bucket.fold import BucketResult
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, can_be_picked
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.read import can_be_picked
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled

@@ -24,7 +24,7 @@ from foldhouse.errors import InvalidData
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic
+from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
 from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here

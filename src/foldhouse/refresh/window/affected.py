@@ -11,7 +11,8 @@ from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.shape import Branch
 from foldhouse.refresh.rows.cancelled import changed_rows, changed_values, rows_changed
 from foldhouse.refresh.rows.choices import Choice
-from foldhouse.refresh.rows.evaluate import Evaluation, Logic, admitted, picked_rows, rows_of
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.read import admitted, picked_rows, rows_of
 from foldhouse.refresh.rows.values import values_in_files, values_of
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.live import Live, LivePieces, Piece
