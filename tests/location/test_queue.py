@@ -9,7 +9,7 @@ from foldhouse.cli.template import FILES
 from foldhouse.dagster import fold_asset, landing_asset, stream_asset
 from foldhouse.dagster.foreground import instance_of
 from tests.conftest import ROOT
-from tests.location.fakes import DAILY, FORMAT, customers, daily_orders, orders, rejected
+from tests.location.fakes import DAILY, FORMAT, FakeLake, customers, daily_orders, days, orders, range_tags, rejected
 
 SHIPPED = {"repository": (ROOT / "dagster.yaml").read_text(), "init": FILES["dagster.yaml"]}
 
@@ -45,6 +45,19 @@ def test_each_table_and_stream_has_a_pool_of_its_name():
     ]
     pools = [sorted(one.node_def.pools) for one in assets]
     assert pools == [["shop.customers"], ["shop.daily_orders"], ["shop.orders"], ["shop.orders"]]
+
+
+def test_a_backfill_is_one_run_or_runs_of_so_many_days_between_which_others_go_first():
+    for days_per_run, expected in ((None, None), (7, 7)):
+        for asset in (
+            fold_asset(daily_orders, partitions_def=DAILY, days_per_run=days_per_run),
+            stream_asset(orders, lambda day: None, partitions_def=DAILY, days_per_run=days_per_run),
+            landing_asset(orders, rejected, FORMAT, partitions_def=DAILY, days_per_run=days_per_run),
+        ):
+            assert asset.backfill_policy.max_partitions_per_run == expected
+    asset, lake = fold_asset(daily_orders, partitions_def=DAILY, days_per_run=2), FakeLake()
+    assert dg.materialize([asset], resources={"lake": lake}, tags=range_tags(days(4, 9))).success
+    assert lake.calls == [("backfill shop.daily_orders", tuple(days(4, 9)))]  # a run by hand takes the days it is given
 
 
 def test_a_schedule_of_a_project_has_the_priority_of_live_runs():

@@ -15,7 +15,7 @@ import dagster as dg
 import pyarrow as pa
 
 from foldhouse.dagster.again import trying_again
-from foldhouse.dagster.queue import pool_of
+from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
@@ -50,6 +50,7 @@ def landing_asset(
     partitions_def: dg.DailyPartitionsDefinition,
     group: str | None = None,
     days_per_commit: int = DAYS_PER_COMMIT,
+    days_per_run: int | None = None,
     lake_resource_key: str = "lake",
     landing_resource_key: str = "landing",
 ) -> dg.AssetsDefinition:
@@ -71,6 +72,7 @@ def landing_asset(
         group: the assets' group, by default the namespace of the stream.
         days_per_commit: how many days are committed together, at most; fewer once their events take `event_bytes` of
             the format's limits in memory.
+        days_per_run: how many days of a launched backfill one run takes, see `fold_asset`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
     """
@@ -127,7 +129,7 @@ def landing_asset(
                     description="Fails the run, at its end, where a file of one of its days could not land.",
                 )
             },
-            backfill_policy=dg.BackfillPolicy.single_run(),
+            backfill_policy=policy_of(days_per_run),
         )
 
 

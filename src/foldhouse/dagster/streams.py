@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.columns import schema_of_types
-from foldhouse.dagster.queue import pool_of
+from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener
@@ -35,6 +35,7 @@ def stream_asset(
     partitions_def: dg.DailyPartitionsDefinition,
     group: str | None = None,
     days_per_commit: int = DAYS_PER_COMMIT,
+    days_per_run: int | None = None,
     lake_resource_key: str = "lake",
 ) -> dg.AssetsDefinition:
     """Make an asset of a stream: a run replaces its days by what `events` gives for them now.
@@ -51,6 +52,7 @@ def stream_asset(
         partitions_def: the days, in UTC.
         group: the asset's group, by default the namespace of the stream.
         days_per_commit: how many days are read, and then committed together. Days turn green as they are committed.
+        days_per_run: how many days of a launched backfill one run takes, see `fold_asset`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
@@ -63,7 +65,7 @@ def stream_asset(
         @dg.multi_asset(
             name="__".join(stream.name.split(".")),
             specs=[spec_of(stream, partitions_def, group or group_of(stream.name))],
-            backfill_policy=dg.BackfillPolicy.single_run(),
+            backfill_policy=policy_of(days_per_run),
             required_resource_keys={lake_resource_key},
             pool=pool_of(stream.name),
         )

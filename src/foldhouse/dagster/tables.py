@@ -10,7 +10,7 @@ from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
 from foldhouse.dagster.looks import looks_of
-from foldhouse.dagster.queue import pool_of
+from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
 from foldhouse.dagster.resources import LakeOpener
@@ -33,6 +33,7 @@ def fold_asset(
     deps: Sequence[Any] = (),
     automation_condition: dg.AutomationCondition | None = None,
     days_per_commit: int | None = None,
+    days_per_run: int | None = None,
     lake_resource_key: str = "lake",
 ) -> dg.AssetsDefinition:
     """Make an asset of a table.
@@ -52,6 +53,9 @@ def fold_asset(
         automation_condition: when Dagster is to run it without being asked.
         days_per_commit: how many days of a range one commit takes; by default all of them. Fewer show a long range's
             progress, and keep what is done when a later part fails; each commit costs a second or two.
+        days_per_run: how many days of a launched backfill one run takes; by default all of them. Between two such runs,
+            runs of new data go first, which otherwise wait for the whole backfill. Assets that are launched together
+            need the same number. Each run costs the start of a process.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
@@ -71,7 +75,7 @@ def fold_asset(
             kinds={"iceberg", "spark"},
             metadata=_definition_metadata(table),
             partitions_def=partitions_def,
-            backfill_policy=dg.BackfillPolicy.single_run() if partitions_def else None,
+            backfill_policy=policy_of(days_per_run) if partitions_def else None,
             automation_condition=automation_condition,
             check_specs=specs_of(table),
             required_resource_keys={lake_resource_key},
