@@ -91,6 +91,15 @@ def test_the_figures_are_those_of_the_latest_folding_commits(lake: fh.Lake) -> N
     assert [one.committed_at for one in found] == sorted(one.committed_at for one in found)
 
 
+def test_left_out_rows_are_those_of_all_commits_also_after_a_correction_that_has_none(lake: fh.Lake) -> None:
+    lake.append(events, [{"key": None, "n": 1, "at": DAY}, {"key": "a", "n": 2, "at": DAY}])
+    all_keys = fh.table("c.keys", source=events, fold=fh.fold(n=fh.total("n")))
+    assert lake.refresh(all_keys).null_key_rows == 1
+    add(lake, ("a", 1, 0))
+    assert lake.refresh(all_keys).null_key_rows == 0
+    assert [one.rows_left_out for one in lake.figures(all_keys)] == [1, 1]
+
+
 def test_the_lag_of_a_commit_counts_from_the_newest_commit_that_it_folded(lake: fh.Lake) -> None:
     add(lake, ("a", 1, 0))
     lake.refresh(by_day)

@@ -82,7 +82,9 @@ class FakeLake:
         )
 
     def figures(self, table: fh.Table) -> tuple[CommitFigures, ...]:
-        return tuple(CommitFigures(n, datetime(2024, 3, 1, n, tzinfo=UTC), n, 1, n / 10, n * 60) for n in range(1, 9))
+        return tuple(
+            CommitFigures(n, datetime(2024, 3, 1, n, tzinfo=UTC), n, 1, 2, n / 10, n * 60) for n in range(1, 9)
+        )
 
     def corrections(self, table: fh.Table, *, as_of: int, most: int) -> Corrections:
         return Corrections(table.name, as_of)

@@ -100,6 +100,7 @@ def test_a_whole_table_shows_its_history_and_what_it_corrected(lake):
     add(lake, (1, "new@example.org", 0, 30))
     told, _ = run(lake, people)
     assert len(names(drawn(told[None]["history"]))) == 3
+    assert told[None]["rows_left_out"] == 0
     assert [dict(one.data) for one in told[None]["corrected"].records] == [
         {"key": "1", "column": "email", "before": "(sensitive)", "after": "(sensitive)"},
         {"key": "1", "column": "amount", "before": "10", "after": "30"},

@@ -5,6 +5,7 @@
 | `history` | a table | rows, lag and duration of the latest commits, as lines |
 | `rows_by_day` | a day | the rows of this day and the days before it, as bars |
 | `corrected` | a table or a day | published rows that the commit changed or removed; no sensitive value |
+| `rows_left_out` | a table without days | source rows without a key or a sequence, of all commits |
 | `show` | a table or a day | the command that prints the same snapshot |
 
 The commit is made before this is read, so a failure to read it never fails the run: the value then says why.
@@ -58,7 +59,11 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
         return Looks({})
     show = {"show": show_command(table.name, refreshed.snapshot_id)}
     try:
-        history = _history(lake.figures(table))
+        figures = lake.figures(table)
+        history = _history(figures)
+        # Not for days: the page would plot it as a number of one day.
+        if table.partition_by is None and figures:
+            history["rows_left_out"] = figures[-1].rows_left_out
         found = (
             lake.corrections(table, as_of=refreshed.snapshot_id, most=_MOST) if _has_corrections(refreshed) else None
         )
@@ -87,7 +92,10 @@ def _history(figures: Sequence[CommitFigures]) -> dict[str, Any]:
         return {}
     lag = [one.lag_seconds for one in figures if one.lag_seconds is not None]
     seconds = [one.seconds for one in figures if one.seconds is not None]
-    drawn = [(f"{figures[-1].rows:,} rows, last {len(figures)} commits", [float(one.rows) for one in figures])]
+    newest = figures[-1]
+    left_out = f", {newest.rows_left_out:,} left out" if newest.rows_left_out else ""
+    named = f"{newest.rows:,} rows{left_out}, last {len(figures)} commits"
+    drawn = [(named, [float(one.rows) for one in figures])]
     drawn += [(f"lag {_duration(lag[-1])}", lag)] if lag else []
     drawn += [(f"cost {_duration(seconds[-1])}", seconds)] if seconds else []
     chart = lines(*drawn)

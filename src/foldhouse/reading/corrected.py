@@ -109,6 +109,7 @@ def _figures(snapshot: Snapshot, moments: Callable[[str], Mapping[int, int]]) ->
         committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
         rows=number(names.TABLE_ROWS, said.get(names.TABLE_ROWS, "0")),
         rows_read=number(names.ROWS_IN, said.get(names.ROWS_IN, "0")),
+        rows_left_out=sum(number(one, said.get(one, "0")) for one in (names.NULL_KEY_ROWS, names.NULL_SEQUENCE_ROWS)),
         seconds=took_seconds(snapshot),
         lag_seconds=None if lag is None else max(0.0, lag),
     )

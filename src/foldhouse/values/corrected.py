@@ -50,6 +50,8 @@ class CommitFigures:
         committed_at: when it was made.
         rows: rows of the table afterwards.
         rows_read: rows of the sources that were read for it.
+        rows_left_out: source rows that are left out of the table, by all commits up to this one, because a key or a
+            part of their sequence is null.
         seconds: how long the refresh took; `None` if the commit does not say it.
         lag_seconds: how long the newest folded commit of a source had been waiting when this one was made; `None` if
             the source no longer has that commit.
@@ -59,5 +61,6 @@ class CommitFigures:
     committed_at: datetime
     rows: int
     rows_read: int
+    rows_left_out: int = 0
     seconds: float | None = None
     lag_seconds: float | None = None

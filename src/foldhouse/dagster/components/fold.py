@@ -53,6 +53,9 @@ class FoldComponent(dg.Component, dg.Model, dg.Resolvable):
         int, dg.Resolver(of_type(int), model_field_type=int), Field(description="How many buckets a partition has.")
     ] = 1
     description: Annotated[str, Field(description="What the table holds.")] = ""
+    sensitive: Annotated[
+        Sequence[str] | None, Field(description="Columns whose values no record may show, besides inherited ones.")
+    ] = None
 
     def declared(self, context: dg.ComponentLoadContext) -> Table:
         """Return the table."""
@@ -70,6 +73,7 @@ class FoldComponent(dg.Component, dg.Model, dg.Resolvable):
             partition_by=self.partition_by,
             buckets=self.buckets,
             description=self.description,
+            sensitive=self.sensitive,
         )
 
     def days(self, context: dg.ComponentLoadContext) -> dg.DailyPartitionsDefinition | None:

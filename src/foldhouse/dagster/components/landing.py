@@ -74,6 +74,7 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
         Field(description="The share of bad lines with which a file lands."),
     ] = 0.05
     description: Annotated[str, Field(description="What the events are.")] = ""
+    sensitive: Annotated[str | Sequence[str], Field(description="Columns whose values no record may show.")] = ()
 
     @property
     def format(self) -> CsvFormat:
@@ -91,6 +92,7 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
             sequence_by=self.sequence_by,
             event_id=self.event_id,
             description=self.description,
+            sensitive=self.sensitive,
         )
 
     def days(self, context: dg.ComponentLoadContext) -> dg.DailyPartitionsDefinition:
