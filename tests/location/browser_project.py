@@ -64,6 +64,7 @@ defs = dg.Definitions.merge(
                 partitions_def=days,
                 stream=orders,
                 reloads_page=True,
+                every_seconds=5,
             )
         ],
     ),
