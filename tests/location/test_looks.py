@@ -4,6 +4,7 @@ import re
 from datetime import date, timedelta
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -139,6 +140,17 @@ def test_a_commit_whose_history_cannot_be_read_stays_a_success(lake, monkeypatch
     assert result.success
     assert told[None]["history"] == "cannot be read: it was expired"
     assert told[None]["show"].startswith("`foldhouse show p.people --as-of ")
+
+
+def test_rows_that_python_cannot_show_do_not_fail_the_run(lake):
+    when = fh.stream("p.when", schema={"id": "long", "at": "timestamp"}, keys="id")
+    last = fh.table("p.last", source=when, fold=fh.fold(at=fh.maximum("at")))
+    for microseconds in (2**57, 2**58):  # the years 6538 and 11104
+        at = pa.array([microseconds], pa.timestamp("us"))
+        lake.append(when, pa.table({"id": pa.array([1], pa.int64()), "at": at}))
+        told, result = run(lake, last)
+    assert result.success
+    assert "cannot be read" in told[None]["history"]
 
 
 def test_a_changed_mark_needs_no_rebuild(lake):

@@ -68,7 +68,8 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
             lake.corrections(table, as_of=refreshed.snapshot_id, most=_MOST) if _has_corrections(refreshed) else None
         )
         rows = _rows_by_day(lake, table, refreshed)
-    except FoldhouseError as failure:
+    # Not only our errors: Python has no date after the year 9999, Iceberg has.
+    except (FoldhouseError, ArithmeticError, NotImplementedError, ValueError) as failure:
         return Looks({**show, "history": f"cannot be read: {failure}"}, show)
     if found is None:
         return Looks({**history, **show}, show, {}, rows)

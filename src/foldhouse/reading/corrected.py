@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from pyiceberg.table import Table as IcebergTable
@@ -18,7 +18,7 @@ from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import changed_pieces, live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values import metadata_names as names
-from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
+from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_TYPE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from foldhouse.values.corrected import CommitFigures, Correction, Corrections
 from foldhouse.values.stored import number
 from foldhouse.values.window import positions_from_json
@@ -52,11 +52,11 @@ def corrections_of(iceberg: IcebergTable, snapshot_id: int | None, *, most: int,
 
 
 def _paired(changed: list[dict[str, Any]], keys: set[str]) -> Iterator[Correction]:
-    """Pair the two rows of each update, which follow one another; a deleted row is alone."""
-    remaining = iter(changed)
-    for before in remaining:
-        after = None if before[CHANGE_TYPE] == DELETE else next(remaining)
-        assert after is None or after[CHANGE_TYPE] == UPDATE_AFTER
+    """Pair the two rows of each update, which follow one another; a row without a second one is gone."""
+    for before, following in pairwise([*changed, {CHANGE_TYPE: None}]):
+        if before[CHANGE_TYPE] == UPDATE_AFTER:
+            continue
+        after = following if before[CHANGE_TYPE] == UPDATE_BEFORE and following[CHANGE_TYPE] == UPDATE_AFTER else None
         columns = [one for one in before if one not in keys and one not in CHANGE_COLUMNS]
         if after is not None:
             columns = [one for one in columns if before[one] != after[one]]
