@@ -9,7 +9,7 @@ from foldhouse.logic.asked import refuse
 from foldhouse.logic.columns import Columns, columns_of
 from foldhouse.logic.functions import CLASS_OF, ORDERED
 from foldhouse.logic.plan import Expression, Node
-from foldhouse.logic.repeatable import listed, ordered_by
+from foldhouse.logic.repeatable import check_deduplicate, listed, ordered_by
 
 _RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that give the same answer to all rows that tie."""
@@ -30,20 +30,9 @@ def check_order(plan: Node, unique: Sequence[tuple[str, ...]]) -> None:
     columns = columns_of(plan, unique)
     for node in plan.walk():
         if node.kind == "Deduplicate":
-            _check_deduplicate(node, columns)
+            check_deduplicate(node, columns)
         if node.kind == "Window":
             _check_window(node, columns)
-
-
-def _check_deduplicate(node: Node, columns: Columns) -> None:
-    keys = [one.id for one in node.of("keys") if one.id is not None]
-    if differing := columns.undecided(node.children[0], keys):
-        named = ", ".join(map(str, node.of("keys")))
-        refuse(
-            f"dropDuplicates({named})",
-            f"keeps an arbitrary one of the rows that differ in {listed(differing)}; "
-            f"aggregate instead, for example groupBy({named}) with max(struct(...))",
-        )
 
 
 def _check_window(node: Node, columns: Columns) -> None:

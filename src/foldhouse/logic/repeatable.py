@@ -101,15 +101,19 @@ def _check_node(node: Node, columns: Columns) -> None:
     if node.kind in _LIMITS:
         _check_limit(node, columns)
     if node.kind == "Deduplicate":
-        keys = [one.id for one in node.of("keys") if one.id is not None]
-        differing = columns.undecided(node.children[0], keys)
-        if differing:
-            named = ", ".join(map(str, node.of("keys")))
-            _refuse(
-                f"dropDuplicates({named})",
-                f"keeps an arbitrary one of the rows that differ in {listed(differing)}; "
-                f"aggregate instead, for example groupBy({named}) with max(struct(...))",
-            )
+        check_deduplicate(node, columns)
+
+
+def check_deduplicate(node: Node, columns: Columns) -> None:
+    """Refuse `dropDuplicates` by columns that do not identify a row."""
+    keys = [one.id for one in node.of("keys") if one.id is not None]
+    if differing := columns.undecided(node.children[0], keys):
+        named = ", ".join(map(str, node.of("keys")))
+        _refuse(
+            f"dropDuplicates({named})",
+            f"keeps an arbitrary one of the rows that differ in {listed(differing)}; "
+            f"aggregate instead, for example groupBy({named}) with max(struct(...))",
+        )
 
 
 def _check_limit(node: Node, columns: Columns) -> None:
