@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from deploy.here.kills import JOB, KILLS, Outcome, run_range
+from deploy.here.kills import ADDED, JOB, KILLS, Outcome, kills_of, run_range
 from deploy.here.page import ENDED
 from deploy.here.parts import CannotRun
 from deploy.here.setup import CATALOG, ROOT, Setup, client, running
@@ -39,9 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         with ExitStack() as stack:
             landing, first, days = _landing(stack, given.month)
             say(f"starting the parts, for {days} days of {landing}")
-            setup = stack.enter_context(running(landing, given.poll_seconds))
+            setup = stack.enter_context(running(landing, given.poll_seconds, _chosen(given)))
             say(f"up after {time.monotonic() - began:.0f} s; the page: http://127.0.0.1:{setup.page.port}")
-            outcomes = _run(setup, first, days, given.kills)
+            outcomes = _run(setup, first, days, given.kills or [(one,) for one in kills_of(_chosen(given))])
             wrong = _compared(setup, landing)
             wrong += [
                 f"{one.killed} were not killed while a run was running" for one in outcomes if not one.was_running
@@ -73,12 +73,13 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deploy/run-here.sh", description=__doc__)
     parser.add_argument("--month", action="store_true", help="a generated month, even if FOLDHOUSE_RETAIL has the year")
     parser.add_argument("--stay", action="store_true", help="keep everything up at the end, until Ctrl-C")
+    parser.add_argument("--rest", action="store_true", help="Iceberg's REST catalog instead of Postgres's")
+    parser.add_argument("--cluster", action="store_true", help="a standalone master and a worker below Spark Connect")
     parser.add_argument(
         "--kills",
         type=_kills,
-        default=[(one,) for one in KILLS],
         metavar="PART[+PART],...",
-        help=f"what to kill, one after another or some at once; by default {','.join(KILLS)}",
+        help=f"what to kill, one after another or some at once; by default {','.join(KILLS)}, and what is added",
     )
     parser.add_argument(
         "--poll-seconds", type=int, help="how often run monitoring looks, instead of what dagster.yaml says"
@@ -88,9 +89,14 @@ def _options() -> argparse.ArgumentParser:
 
 def _kills(text: str) -> list[tuple[str, ...]]:
     kills = [tuple(one.split("+")) for one in text.split(",") if one]
-    if unknown := {name for one in kills for name in one} - set(KILLS):
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(KILLS)}")
+    known = kills_of(ADDED)
+    if unknown := {name for one in kills for name in one} - set(known):
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
     return kills
+
+
+def _chosen(given: argparse.Namespace) -> list[str]:
+    return [name for name in ADDED if getattr(given, name)]
 
 
 def _landing(stack: ExitStack, is_month: bool) -> tuple[Path, date, int]:

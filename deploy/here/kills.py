@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
@@ -17,6 +17,8 @@ from deploy.here.setup import Setup
 JOB = "retail"
 KILLS = ("run worker", "code server", "postgres", "store", "spark", "web server", "daemon")
 """What is killed, one after another. `store` is the relay in front of moto; see `deploy.here.relay`."""
+ADDED = {"rest": ("rest",), "cluster": ("spark worker", "spark master")}
+"""Option -> the parts that it adds."""
 _DOWN_SECONDS = 3.0
 _PATIENCE_SECONDS = 600
 _LOOK_SECONDS = 0.3
@@ -41,6 +43,11 @@ class Outcome:
     attempts: int
     launches: int
     seconds: float
+
+
+def kills_of(options: Iterable[str]) -> tuple[str, ...]:
+    """Return what is killed with some options."""
+    return (*KILLS, *(name for option in options for name in ADDED[option]))
 
 
 def run_range(setup: Setup, first: date, last: date, kills: tuple[str, ...]) -> Outcome:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ DEPLOY = ROOT / "deploy"
 CATALOG = "prod"
 _ACCESS_KEY = "foldhouse-tests"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_LISTENING = ("postgres", "moto", "store", "rest", "master", "spark", "code", "page")
 _OURS = ("FOLDHOUSE_", "DAGSTER_", "PYICEBERG_", "AWS_", "SPARK_")
 
 
@@ -36,14 +37,17 @@ class Setup:
         folder: a temporary folder, for all data and logs.
         landing: the folder of the files.
         poll_seconds: how often run monitoring looks; `None` for what `dagster.yaml` says.
+        options: `rest` for Iceberg's REST catalog before Postgres, `cluster` for a master and a worker below Connect.
     """
 
-    def __init__(self, folder: Path, landing: Path, poll_seconds: int | None = None) -> None:
-        self.folder, self.landing = folder, landing
+    def __init__(
+        self, folder: Path, landing: Path, poll_seconds: int | None = None, options: Sequence[str] = ()
+    ) -> None:
+        self.folder, self.landing, self.options = folder, landing, options
         self.parts: dict[str, Part] = {}
         self._secret = secrets.token_hex(12)
         self._plain = {name: text for name, text in os.environ.items() if not name.startswith(_OURS)}
-        self.ports = {name: free_port() for name in ("postgres", "moto", "store", "spark", "code", "page")}
+        self.ports = {name: free_port() for name in _LISTENING}
         self.environment = self._environment()
         self.page = Page(self.ports["page"])
         self._poll_seconds = poll_seconds
@@ -59,6 +63,8 @@ class Setup:
             "S3__SECRET_ACCESS_KEY": self._secret,
             "S3__REGION": "us-east-1",
         }
+        if "rest" in self.options:
+            catalog |= {"TYPE": "rest", "URI": f"http://127.0.0.1:{self.ports['rest']}"}
         return {
             **self._plain,
             **{f"PYICEBERG_CATALOG__{CATALOG.upper()}__{name}": text for name, text in catalog.items()},
@@ -90,8 +96,16 @@ class Setup:
         postgres = self._postgres()
         moto = ["-c", f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{self.ports['moto']}'])"]
         relay = ["-m", "deploy.here.relay", str(self.ports["store"]), str(self.ports["moto"])]
-        self._start(postgres, self._python("moto", moto, "moto"), self._python("store", relay, "store"), self._spark())
+        first = [self._master()] if "cluster" in self.options else []
+        self._start(postgres, self._python("moto", moto, "moto"), self._python("store", relay, "store"), *first)
         self._databases()
+        if "cluster" in self.options:
+            self._start(self._worker())
+        if "rest" in self.options:
+            (self.folder / "rest").mkdir()
+            rest = ["-m", "deploy.here.rest", str(self.folder / "rest"), str(self.ports["rest"])]
+            self._start(self._python("rest", rest, "rest"))
+        self._start(self._spark())
         _make_bucket(
             {
                 "s3.endpoint": self.environment["PYICEBERG_CATALOG__PROD__S3__ENDPOINT"],
@@ -182,9 +196,31 @@ class Setup:
                 cursor.execute(f"CREATE DATABASE {name}")
         connection.close()
 
+    @property
+    def _address_of_master(self) -> str:
+        return f"spark://127.0.0.1:{self.ports['master']}"
+
+    def _master(self) -> Part:
+        given = ["--host", "127.0.0.1", "--port", str(self.ports["master"]), "--webui-port", "0"]
+        return self._of_cluster("spark master", "master.Master", given, self.ports["master"])
+
+    def _worker(self) -> Part:
+        given = ["--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0", self._address_of_master]
+        worker = self._of_cluster("spark worker", "worker.Worker", given, None)
+        worker.is_up = lambda: "Successfully registered with master" in worker.last_words()
+        return worker
+
+    def _of_cluster(self, name: str, kind: str, given: list[str], port: int | None) -> Part:
+        folder = self.folder / name.replace(" ", "-")
+        own = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_WORKER_DIR": str(folder)}
+        program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+        command = [program, f"org.apache.spark.deploy.{kind}", *given]
+        return Part(name, command, {**self.environment, **own}, self.folder, port)
+
     def _spark(self) -> Part:
         settings = {
-            "spark.master": "local[2]",
+            "spark.master": self._address_of_master if "cluster" in self.options else "local[2]",
+            "spark.executor.memory": "1g",
             "spark.driver.memory": "1g",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.ports["spark"]),
@@ -201,10 +237,10 @@ class Setup:
 
 
 @contextmanager
-def running(landing: Path, poll_seconds: int | None = None) -> Iterator[Setup]:
+def running(landing: Path, poll_seconds: int | None = None, options: Sequence[str] = ()) -> Iterator[Setup]:
     """Run the set-up in a temporary folder; all of its processes and files are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="foldhouse-here-"))
-    setup = Setup(folder, landing, poll_seconds)
+    setup = Setup(folder, landing, poll_seconds, options)
     try:
         setup.start()
         yield setup

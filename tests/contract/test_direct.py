@@ -24,7 +24,7 @@ from foldhouse.logic.plan import source_name
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.spark.types import arrow_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
 SCHEMA = pa.schema(
     {

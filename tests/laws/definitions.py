@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from laws.columns import Choice, Made, is_flat, is_key, quoted, random_columns, rising, selected
-from laws.rows import HAS_WINDOWS, behind, can_have_windows, random_rows, random_window
+from laws.rows import behind, can_have_windows, random_rows, random_window
 
 import foldhouse as fh
 
@@ -128,7 +128,7 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
         published = {column: types[column] for column in chosen}
     else:
         columns = random_columns(Choice(chance, types, sequence), name[-2:])
-        if has_spark and HAS_WINDOWS and can_have_windows(types) and chance.random() < 0.3:
+        if has_spark and can_have_windows(types) and chance.random() < 0.3:
             argument, kind = random_window(chance, types)
             given = f"{name[-2:]}_arg"
             columns[given] = Made(fh.maximum(argument), f"max({quoted(given)})", kind)

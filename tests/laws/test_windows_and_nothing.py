@@ -169,7 +169,6 @@ def run_history(lake: fh.Lake, seed: int, steps: int) -> None:
         check(lake, case)
 
 
-@pytest.mark.classic
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.heavy) for n in SEEDS)])
 def test_windows_and_rows_of_nothing_hold_the_law(spark_lake, seed: int) -> None:
@@ -177,7 +176,6 @@ def test_windows_and_rows_of_nothing_hold_the_law(spark_lake, seed: int) -> None
     run_history(spark_lake(tuning=fh.Tuning(**forced)), seed, steps=3)
 
 
-@pytest.mark.classic
 @pytest.mark.spark
 def test_windows_are_kept_by_the_columns_they_partition_by(spark_lake) -> None:
     lake = spark_lake()

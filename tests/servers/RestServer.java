@@ -14,7 +14,7 @@ import org.eclipse.jetty.server.ServerConnector;
 /**
  * Iceberg's own REST catalog for tests, on 127.0.0.1 only; its stock main listens on all addresses.
  *
- * <p>Each line of its input starts one catalog on a port of its own: properties of a JDBC catalog, as name=value with
+ * <p>Each line of its input starts one catalog on a port of its own, or on `port`: properties of a JDBC catalog, as name=value with
  * spaces between them. The answer is a line with the port. It ends when its input ends, so that it never outlives the
  * process that started it.
  */
@@ -43,6 +43,7 @@ public class RestServer {
     Server server = new Server();
     ServerConnector connector = new ServerConnector(server, 1, 1);
     connector.setHost("127.0.0.1");
+    connector.setPort(Integer.parseInt(properties.getOrDefault("port", "0")));
     server.addConnector(connector);
     server.setHandler(context);
     server.start();

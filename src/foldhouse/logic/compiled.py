@@ -47,6 +47,7 @@ class Compiled:
         definition_hash: equal for equal logic, layout and folds.
         declaration: a digest of the declaration itself; see `foldhouse.logic.declaration`. Empty for plain logic, or if
             a part of the declaration cannot be digested.
+        is_doubtful: whether other logic can have the same hash; see `foldhouse.logic.understood`.
         is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
         logic: Spark's analysed plan as text, with numbered columns; empty for plain logic.
         direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
@@ -60,6 +61,7 @@ class Compiled:
     definition_hash: str = ""
     declaration: str = ""
     is_plain: bool = False
+    is_doubtful: bool = False
     logic: str = ""
     shape: Shape = LINEAR
     direct: Direct | None = None
@@ -113,7 +115,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     text = normalised(analysed_plan(frame))
     types_of = arrow_schema(frame.schema)
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
-    logic = understood(table, _projected(table, _rows(table, named), fold), text, columns)
+    logic = understood(table, _projected(table, _rows(table, named), fold), text, frames)
     plan = plan_of(
         fold,
         {name: types_of.field(name).type for name in table.keys},
@@ -136,6 +138,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         logic.origins,
         bound,
         itself,
+        is_doubtful=logic.is_doubtful,
         logic=text,
         shape=logic.shape,
         direct=direct,

@@ -101,15 +101,19 @@ def _check_node(node: Node, columns: Columns) -> None:
     if node.kind in _LIMITS:
         _check_limit(node, columns)
     if node.kind == "Deduplicate":
-        keys = [one.id for one in node.of("keys") if one.id is not None]
-        differing = columns.undecided(node.children[0], keys)
-        if differing:
-            named = ", ".join(map(str, node.of("keys")))
-            _refuse(
-                f"dropDuplicates({named})",
-                f"keeps an arbitrary one of the rows that differ in {_listed(differing)}; "
-                f"aggregate instead, for example groupBy({named}) with max(struct(...))",
-            )
+        check_deduplicate(node, columns)
+
+
+def check_deduplicate(node: Node, columns: Columns) -> None:
+    """Refuse `dropDuplicates` by columns that do not identify a row."""
+    keys = [one.id for one in node.of("keys") if one.id is not None]
+    if differing := columns.undecided(node.children[0], keys):
+        named = ", ".join(map(str, node.of("keys")))
+        _refuse(
+            f"dropDuplicates({named})",
+            f"keeps an arbitrary one of the rows that differ in {listed(differing)}; "
+            f"aggregate instead, for example groupBy({named}) with max(struct(...))",
+        )
 
 
 def _check_limit(node: Node, columns: Columns) -> None:
@@ -120,20 +124,21 @@ def _check_limit(node: Node, columns: Columns) -> None:
         below = below.children[0]
     if below.kind != "Sort" or not below.facts.get("global"):
         _refuse("a limit without an order", "keeps arbitrary rows; order by columns that together identify a row")
-    differing = columns.undecided(below.children[0], _ordered_by(below.of("order")))
+    differing = columns.undecided(below.children[0], ordered_by(below.of("order")))
     if differing:
         order = ", ".join(map(str, below.of("order")))
         _refuse(
             f"a limit after ORDER BY {order}",
-            f"keeps arbitrary rows among those that tie; order by {_listed(differing)} as well",
+            f"keeps arbitrary rows among those that tie; order by {listed(differing)} as well",
         )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names as text."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _ordered_by(order: Sequence[Expression]) -> list[int]:
+def ordered_by(order: Sequence[Expression]) -> list[int]:
     """Return the columns that an order uses directly, not in an expression."""
     found = [one.children[0] for one in order if one.kind == "SortOrder" and one.children]
     return [one.id for one in found if one.kind == "AttributeReference" and one.id is not None]
@@ -169,7 +174,7 @@ def _check_special(expression: Expression) -> None:
 def _check_window(node: Node, columns: Columns) -> None:
     partition = [one.id for one in node.of("partitionSpec") if one.kind == "AttributeReference" and one.id is not None]
     order = node.of("orderSpec")
-    differing = columns.undecided(node.children[0], [*partition, *_ordered_by(order)])
+    differing = columns.undecided(node.children[0], [*partition, *ordered_by(order)])
     if not differing:
         return
     for expression in node.of("windowExpressions"):
@@ -182,7 +187,7 @@ def _check_window(node: Node, columns: Columns) -> None:
                 by = f"ORDER BY {', '.join(map(str, order))}" if order else "no ORDER BY"
                 _refuse(
                     f"{function} OVER (... {by})",
-                    f"gives an arbitrary answer among rows that tie; order by {_listed(differing)} as well",
+                    f"gives an arbitrary answer among rows that tie; order by {listed(differing)} as well",
                 )
             _check_parts(function, None, [], node, columns)
 
@@ -231,7 +236,7 @@ def _is_ordered(
         below = node.children[0] if node.children else node
         return all(columns.is_decided(one, by) for one in value.references) or not columns.undecided(below, by)
     if expression.kind == "ListAgg":
-        by = [*groups, *_ordered_by(expression.children)]
+        by = [*groups, *ordered_by(expression.children)]
         return bool(expression.children) and all(columns.is_decided(n, by) for n in expression.children[0].references)
     return False
 

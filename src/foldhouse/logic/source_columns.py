@@ -19,7 +19,7 @@ from foldhouse.errors import DefinitionChanged, DefinitionError
 from foldhouse.heads.head import Head
 from foldhouse.kernel.plan import arguments_of
 from foldhouse.logic.compiled import Compiled
-from foldhouse.logic.declaration import is_by_another_engine
+from foldhouse.logic.declaration import is_another_text, is_by_another_engine
 from foldhouse.logic.described import difference
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, handed_on
@@ -112,8 +112,14 @@ def check_definition(
 
 def _is_of(head: Head, compiled: Compiled) -> bool:
     """Whether a table was folded under a definition; another engine may print another plan for the same definition."""
-    is_same = compiled.definition_hash == head.definition_hash
-    return is_same or is_by_another_engine(head.declaration, compiled.declaration)
+    if compiled.definition_hash == head.definition_hash:
+        return not _is_doubtful(head, compiled)
+    return is_by_another_engine(head.declaration, compiled.declaration)
+
+
+def _is_doubtful(head: Head, compiled: Compiled) -> bool:
+    """Whether a declaration has the hash of the stored one, but another text, and that can be other logic."""
+    return (head.is_doubtful or compiled.is_doubtful) and is_another_text(head.declaration, compiled.declaration)
 
 
 def _ids(schema: Schema) -> dict[str, int]:
@@ -123,6 +129,11 @@ def _ids(schema: Schema) -> dict[str, int]:
 
 def _changed(head: Head, compiled: Compiled, properties: Mapping[str, str]) -> str:
     name, words = compiled.table.name, difference(properties, head.definition_hash, compiled)
+    if compiled.definition_hash == head.definition_hash:
+        words = words or (
+            "its source text changed, and a literal in it contains a comma or a bracket: Spark prints other logic with "
+            "the same plan"
+        )
     what = (
         f"{name} was folded under another definition than its present one: {words}"
         if words

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed, is_classic, literal_rows, says_deterministic
-from foldhouse.logic.asked import asked_origins, asked_rows, asked_shape, check_asked
+from foldhouse.logic.asked import check_asked
+from foldhouse.logic.asked_order import check_order
+from foldhouse.logic.asked_shape import asked_origins, asked_rows, asked_shape, literals, printed_plan
+from foldhouse.logic.columns import nodes_of
 from foldhouse.logic.plan import Node
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
@@ -19,6 +22,8 @@ from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 from foldhouse.values.definition import Source, Stream, Table
 
 _LOG = logging.getLogger("foldhouse")
+# Signs that stand between the arguments of functions in a plan: `concat(k, 'a, b')` and `concat(k, 'a', 'b')` are one.
+_SEPARATING = re.compile(r"[,()\[\]{}]")
 _ALIAS = re.compile(r"SubqueryAlias __source_\d+")
 
 
@@ -30,29 +35,32 @@ class Understood:
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of.
         literal_rows: a digest of the literal rows in the logic; empty if there are none.
-        plan: the analysed plan; `None` over Spark Connect, where only its text is known.
+        is_doubtful: whether a literal contains a comma or a bracket, so that other logic can have the same text.
+        plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
     """
 
     shape: Shape
     origins: dict[str, Origin] = field(repr=False)
     literal_rows: str = ""
     plan: Node | None = field(default=None, repr=False)
+    is_doubtful: bool = False
 
 
-def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]) -> Understood:
+def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[DataFrame]) -> Understood:
     """Read and check the plan of a table's logic.
 
     Args:
         table: the declaration.
         logic: keys, arguments and sequence, over frames with the aliases `source_name(place)`.
         text: the analysed plan of the same logic from another call of `rows`.
-        columns: the columns of the first source.
+        sources: frames with the columns of the sources.
 
     Raises:
         DefinitionError: the logic can give different rows for the same input.
     """
-    found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, columns)
-    _check_same(text, normalised(analysed_plan(logic)))
+    again = analysed_plan(logic)
+    found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, again, sources)
+    _check_same(text, normalised(again))
     if not found.shape.is_known:
         _LOG.warning(
             "%s: its logic cannot be evaluated incrementally, so every refresh evaluates all rows of its sources; to "
@@ -64,28 +72,46 @@ def understood(table: Table, logic: DataFrame, text: str, columns: Sequence[str]
 
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
     """Read and check the typed nodes of the analysed plan."""
-    plan, places = analysed(logic), len(table.sources)
+    plan = analysed(logic)
     unique = [_unique(source) for source in table.sources]
     check_repeatable(plan, unique)
     if not says_deterministic(logic):
         raise DefinitionError(
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
         )
-    shape = shape_of(plan, places, unique)
+    texts = [one.value or "" for node in nodes_of(plan) for one in node.everything() if one.type == "string"]
+    return replace(_of_plan(table, literal_rows(plan, logic), plan), is_doubtful=_is_doubtful(texts))
+
+
+def _of_plan(table: Table, rows: str, plan: Node) -> Understood:
+    """Find the shape of a plan, and the origins of its columns."""
+    places = len(table.sources)
+    shape = shape_of(plan, places, [_unique(source) for source in table.sources])
     found = origins_of(plan, table.keys)
     if not shape.is_known or (shape.is_linear and places > 1):
         found = {}
     if not shape.is_linear:
         found = {name: origin for name, origin in found.items() if not origin.is_day}
-    return Understood(shape, found, literal_rows(plan, logic), plan)
+    return Understood(shape, found, rows, plan)
 
 
-def _of_connect(table: Table, logic: DataFrame, columns: Sequence[str]) -> Understood:
-    """Read and check the request that the client sends to the Connect server."""
-    check_asked(logic, columns)
+def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[DataFrame]) -> Understood:
+    """Read and check the request that the client sends to the Connect server, and the plan that the server prints."""
+    plan = printed_plan(logic, text, sources)
+    if plan is not None:
+        check_order(plan, [_unique(source) for source in table.sources])
+    columns = sources[0].columns
+    check_asked(logic, columns, is_ordered=plan is not None)
+    is_doubtful = _is_doubtful(literals(logic))
+    if plan is not None:
+        return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful)
     shape = asked_shape(logic)
     found = asked_origins(logic, table.keys, columns) if shape.is_linear and len(table.sources) == 1 else {}
-    return Understood(shape, found, asked_rows(logic))
+    return Understood(shape, found, asked_rows(logic), is_doubtful=is_doubtful)
+
+
+def _is_doubtful(texts: Iterable[str]) -> bool:
+    return any(map(_SEPARATING.search, texts))
 
 
 def _unique(source: Source) -> tuple[str, ...]:

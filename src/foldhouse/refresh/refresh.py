@@ -250,6 +250,7 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
         names.AFTER: after_to_json(work.found.positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
+        **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),

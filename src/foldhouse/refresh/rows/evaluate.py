@@ -79,12 +79,12 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
     if not given:
         return []
     compiled = logic.compiled
-    signed = [
+    frames = [
         signed(compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
         for one, sources in given
     ]
     with translating_spark_errors(compiled.table.name):
-        projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, signed).toArrow())
+        projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
     assert isinstance(projected, pl.DataFrame)
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
 

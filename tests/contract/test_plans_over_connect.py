@@ -1,0 +1,170 @@
+"""Joins are read as narrowly over Connect as in a classic session, and names that look like a plan are no part of it.
+
+All of it runs in both sessions, and the numbers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+from foldhouse.errors import DefinitionError
+from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.logic.shape import Shape
+from foldhouse.storage.schema import Layout, schema_of_types
+
+OpenLake = Callable[..., fh.Lake]
+pytestmark = pytest.mark.spark
+
+orders = fh.stream("p.orders", schema={"id": "long", "customer": "string", "v": "long"}, keys="id", sequence_by="v")
+payments = fh.stream("p.payments", schema={"paid_for": "long", "amount": "long"})
+TYPES = {"k": "string", "n": "long", "t": "timestamp"}
+left = fh.stream("p.left", schema=TYPES, keys="k", sequence_by="t")
+right = fh.stream("p.right", schema={"k": "string", "m": "long"})
+
+
+def is_remote(spark: SparkSession) -> bool:
+    return not hasattr(spark, "_jsparkSession")
+
+
+def test_a_small_change_into_a_join_evaluates_only_the_rows_that_it_joins(spark_lake: OpenLake) -> None:
+    given: list[tuple[DataFrame, DataFrame]] = []
+
+    def joined(orders: DataFrame, payments: DataFrame) -> DataFrame:
+        given.append((orders, payments))
+        return orders.join(payments, orders["id"] == payments["paid_for"])
+
+    fold = fh.fold(amount=fh.total("amount"), payments=fh.count())
+    table = fh.table("p.by_customer", source=[orders, payments], rows=joined, keys="customer", fold=fold)
+    lake = spark_lake(tuning=fh.Tuning(direct_rows=0))
+    lake.append(orders, [{"id": n, "customer": f"c{n % 100}", "v": 1} for n in range(2000)])
+    lake.append(payments, [{"paid_for": n % 2000, "amount": n} for n in range(6000)])
+    lake.refresh(table)
+    lake.append(payments, [{"paid_for": 7, "amount": 5}])
+    given.clear()
+    done = lake.refresh(table)
+    assert (done.rows_written, done.rows_deleted, done.full_recompute) == (1, 1, False)
+    # Before and after the change: one order, its payments, and not the other 1,999 orders.
+    assert sorted((ours.count(), theirs.count()) for ours, theirs in given) == [(1, 3), (1, 4)]
+    (row,) = [row for row in lake.to_arrow(table).to_pylist() if row["customer"] == "c7"]
+    assert row == {"customer": "c7", "amount": sum(range(7, 6000, 100)) + 5, "payments": 61}
+
+
+def layout(stream: fh.Stream) -> Layout:
+    schema = schema_of_types(dict(stream.schema)).model_dump_json()
+    return Layout(schema, '{"spec-id": 0, "fields": []}', "file:///nowhere", (), ())
+
+
+def compiled(spark: SparkSession, rows: Callable[..., DataFrame], *sources: fh.Stream) -> Compiled:
+    fold = fh.fold(c=fh.count())
+    table = fh.table("p.t", source=list(sources or (left, right)), rows=rows, keys="k", fold=fold)
+    return compile_table(table, [layout(one) for one in table.sources], lambda: spark)
+
+
+def text(sql: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda one, other: one.join(other, "k").where(sql)
+
+
+LIES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "a number in a name": lambda one, other: one.join(other.withColumnRenamed("m", "k#0"), "k"),
+    "a number in a literal": lambda one, other: one.join(other, "k").where(F.col("k") != F.lit("5#0")),
+    "a line in a literal": lambda one, other: one.join(other, "k").withColumn("x", F.lit("a\n+- Distinct")),
+    "a line in SQL": text("k <> 'a\\n+- Distinct'"),
+    "an escaped number in SQL": text("k <> 'a\\u00230'"),
+    "a bracket in a name": lambda one, other: one.join(other, "k").withColumn("a (b", F.lit(1)),
+    "a bracket in SQL": text("k <> '('"),
+    "a comment in SQL": text("n > 1 /* ' */ AND m > 2 /* ' */"),
+    "a name in backquotes": lambda one, other: one.join(other.withColumnRenamed("m", "a`#1"), "k"),
+    "a list in a name": lambda one, other: one.join(other, "k").select("k", F.lit("a, b AS c")),
+}
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_a_plan_that_could_be_misread_is_evaluated_in_full(spark: SparkSession, what: str) -> None:
+    shape = compiled(spark, LIES[what]).shape
+    assert shape == (Shape() if is_remote(spark) else Shape(cells=(("k",), ("k",))))
+
+
+def test_names_that_are_only_odd_are_understood(spark: SparkSession) -> None:
+    def rows(one: DataFrame, other: DataFrame) -> DataFrame:
+        other = other.withColumnRenamed("m", "größe in m²").withColumn("a AND b", F.lit("x = (y) [z]"))
+        return one.alias("Ä").join(other.alias("SubqueryAlias"), F.expr("`Ä`.k = SubqueryAlias.k")).select("Ä.*")
+
+    assert compiled(spark, rows).shape == Shape(cells=(("k",), ("k",)))
+
+
+def test_a_source_with_odd_names_is_evaluated_in_full_over_connect(spark: SparkSession) -> None:
+    odd = fh.stream("p.odd", schema={"k": "string", "u#1": "long"})
+    shape = compiled(spark, lambda one, other: one.join(other, "k"), left, odd).shape
+    assert shape.is_known is not is_remote(spark)
+
+
+def test_a_column_of_the_same_name_is_no_column_of_the_same_source(spark: SparkSession) -> None:
+    """`k` is computed on one side, so rows of different `k` can meet."""
+
+    def rows(one: DataFrame, other: DataFrame) -> DataFrame:
+        return one.join(other.withColumn("k", F.upper("k")), "k")
+
+    assert compiled(spark, rows).shape == Shape()
+
+
+def test_rows_of_windows_that_tie_are_refused_and_ordered_ones_are_not(spark: SparkSession) -> None:
+    def last_two(*order: str) -> Callable[[DataFrame], DataFrame]:
+        window = Window.partitionBy("k").orderBy(*order)
+        return lambda one: one.withColumn("n", F.max("n").over(window.rowsBetween(-1, 0)))
+
+    def before(*order: str) -> Callable[[DataFrame], DataFrame]:
+        return lambda one: one.withColumn("n", F.lag("n").over(Window.partitionBy("k").orderBy(*order)))
+
+    def in_sql(order: str) -> Callable[[DataFrame], DataFrame]:
+        return lambda one: one.selectExpr("k", f"lag(n) OVER (PARTITION BY k ORDER BY {order}) AS n")
+
+    for made in (last_two, before, in_sql):
+        with pytest.raises(DefinitionError, match=r"arbitrary answer among rows that tie; order by n"):
+            compiled(spark, made("t"), left)
+    for rows in (last_two("t", "n"), before("t", "n"), in_sql("t, n")):
+        assert compiled(spark, rows, left).shape == Shape(cells=(("k",),))
+
+
+def test_duplicates_are_dropped_only_by_columns_that_identify_a_row(spark: SparkSession) -> None:
+    known = fh.stream("p.known", schema=TYPES, event_id="k")
+    assert compiled(spark, lambda one: one.dropDuplicates(["k"]), known).shape == Shape(cells=(("k",),))
+    with pytest.raises(DefinitionError, match=r"keeps an arbitrary one of the rows that differ in n, t"):
+        compiled(spark, lambda one: one.dropDuplicates(["k"]), left)
+
+
+def test_lists_are_used_only_sorted(spark: SparkSession) -> None:
+    def sorted_list(one: DataFrame) -> DataFrame:
+        return one.groupBy("k").agg(F.sort_array(F.collect_list("n")).alias("l"))
+
+    assert compiled(spark, sorted_list, left).shape == Shape(cells=(("k",),))
+    fine: Any = lambda one: one.groupBy("k").agg(F.expr("sort_array(collect_list(n)) AS l"))  # noqa: E731
+    assert compiled(spark, fine, left).shape == Shape(cells=(("k",),))
+    for text in ("collect_list(n)", "size(array(collect_list(n)))", "sort_array(array(1)) || collect_list(n)"):
+        with pytest.raises(DefinitionError, match="order"):
+            compiled(spark, lambda one, text=text: one.groupBy("k").agg(F.expr(f"{text} AS l")), left)
+
+
+def test_other_logic_with_the_same_plan_is_refused(spark_lake: OpenLake) -> None:
+    def declared(rows: Callable[[DataFrame], DataFrame]) -> fh.Table:
+        return fh.table("p.same", source=right, rows=rows, keys="k", fold=fh.fold(m=fh.total("m")))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": k, "m": 1} for k in ("a", "b", "a,b")])
+    before = declared(lambda e: e.where(F.col("k").isin("a,b")))
+    after = declared(lambda e: e.where(F.col("k").isin("a", "b")))
+    lake.refresh(before)
+    lake.append(right, [{"k": k, "m": 1} for k in ("a", "b", "a,b")])
+    lake.refresh(before)
+    with pytest.raises(fh.DefinitionChanged, match=r"p\.same .*a comma or a bracket.*run `foldhouse rebuild p\.same`"):
+        lake.refresh(after)
+    assert lake.to_arrow(before).to_pylist() == [{"k": "a,b", "m": 2}]
+    lake.rebuild(after)
+    lake.append(right, [{"k": "a", "m": 1}])
+    lake.refresh(after)
+    assert sorted(row["m"] for row in lake.to_arrow(after).to_pylist()) == [2, 3]
