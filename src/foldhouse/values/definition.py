@@ -45,7 +45,8 @@ class Stream(Readable):
     def _facts(self) -> Iterator[tuple[str, str]]:
         yield "name", self.name
         yield "columns", ", ".join(f"{name} {kind}" for name, kind in self.schema)
-        yield from _given(self, "event_id", "keys", "sequence_by", "event_time", "partition_by", "description")
+        yield from _given(self, "event_id", "keys", "sequence_by", "event_time", "partition_by")
+        yield from _given(self, "sensitive", "description")
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +79,7 @@ class Table(Readable):
         yield from _given(self, "sequence_by", "partition_by")
         yield from [("buckets", f"{self.buckets:,}")] if self.buckets > 1 else []
         yield from [("checks", ", ".join(one.name for one in self.checks))] if self.checks else []
-        yield from _given(self, "description")
+        yield from _given(self, "sensitive", "description")
 
 
 def _given(declared: Stream | Table, *names: str) -> Iterator[tuple[str, str]]:
