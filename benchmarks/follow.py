@@ -187,7 +187,7 @@ def _check(folder: Path, batches: int, rows: int) -> None:
         keys = ", ".join(table.keys)
         largest = ", max(value) AS largest" if table is BY_SENSOR else ""
         query = f"SELECT {keys}, count(*) AS events, sum(value)::BIGINT AS value{largest} FROM made GROUP BY ALL"
-        expected = pl.DataFrame(connection.execute(query).to_arrow_table()).sort(table.keys)
+        expected = pl.DataFrame(connection.sql(query).to_arrow_table()).sort(table.keys)
         found = lake.to_polars(table).select(expected.columns).sort(table.keys)
         if not found.equals(expected):
             raise RuntimeError(f"{table.name} does not hold what was appended")

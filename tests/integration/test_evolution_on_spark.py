@@ -294,3 +294,13 @@ def test_an_expression_that_spark_refuses_is_named_with_its_column(spark_lake, e
     lake.append(numbers, [{"k": "a", "n": 5}])
     with pytest.raises(fh.DefinitionError, match=said):
         lake.refresh(table)
+
+
+def test_an_expression_in_a_fold_is_not_called_a_new_rows(spark_lake: Callable[..., fh.Lake]) -> None:
+    events = fh.stream("engine.sums", schema={"k": "string", "n": "long"}, keys="k")
+    declared = lambda argument: fh.table("engine.sum", source=events, fold=fh.fold(n=fh.total(argument)))  # noqa: E731
+    lake = spark_lake()
+    lake.append(events, pa.table({"k": ["a"], "n": [1]}))
+    lake.refresh(declared("n"))
+    with pytest.raises(fh.DefinitionChanged, match=r"column n: total\('n'\) -> total\('n \* 2'\); run"):
+        lake.refresh(declared("n * 2"))

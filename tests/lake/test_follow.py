@@ -109,6 +109,16 @@ def test_waits_double_up_to_five_minutes(lake: fh.Lake) -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
+def test_a_process_begins_its_maintenance_with_any_table(lake: fh.Lake) -> None:
+    land(lake, FIRST, "a", 1)
+    follower, _, _ = followed(lake)
+    follower.round()
+    lives = [Follower(lake, TABLES, lambda _: None) for _ in range(200)]
+    firsts = {life._names()[0] for life in lives}
+    assert firsts == set(lake.tables()), "one that is killed again and again would never reach the others"
+    assert all(sorted(life._names()) == lake.tables() for life in lives[:4])
+
+
 def test_small_files_are_compacted_once_a_minute(lake: fh.Lake) -> None:
     follower, said, clock = followed(lake)
     for number in range(6):

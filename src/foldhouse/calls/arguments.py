@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
 from foldhouse.calls.failures import hiding_secrets, translating_errors
+from foldhouse.calls.progress import shown_if_long
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.given import shown, text, texts
@@ -35,7 +36,11 @@ def told(method: Method) -> Method:
                 bound.arguments[name] = check(f"{method.__name__}: {name}", bound.arguments[name])
         about = next((bound.arguments[name] for name in ("table", "stream") if name in bound.arguments), "the lake")
         name = about if isinstance(about, str) else about.name
-        with hiding_secrets(_configuration(bound.args[0])), translating_errors(name):
+        with (
+            hiding_secrets(_configuration(bound.args[0])),
+            translating_errors(name),
+            shown_if_long(f"{method.__name__} {name}"),
+        ):
             return method(*bound.args, **bound.kwargs)
 
     return call  # type: ignore[return-value]
@@ -59,6 +64,10 @@ def _table(what: str, value: Any) -> Any:
     if not isinstance(value, Table):
         raise _refused(DefinitionError, what, value, "a declaration made by foldhouse.table")
     return value
+
+
+def _table_or_name(what: str, value: Any) -> Any:
+    return value if isinstance(value, str) else _table(what, value)
 
 
 def _stream(what: str, value: Any) -> Any:
@@ -129,6 +138,7 @@ def _optional(what: str, value: Any) -> Any:
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Table": _table,
+    "Table | str": _table_or_name,
     "Stream": _stream,
     "Source | str": _source,
     "Iterable[date]": _days,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 import time
@@ -75,6 +76,8 @@ class Follower:
     _trouble: dict[str, _Trouble] = field(default_factory=dict)
     _done: dict[tuple[str, str], float] = field(default_factory=dict)
     _heads: dict[str, list[int | None]] = field(default_factory=dict)
+    # A process that is killed soon would otherwise only ever maintain the first tables.
+    _first: float = field(default_factory=random.random)
 
     def round(self) -> int:
         """Refresh each table once; return the number of commits."""
@@ -111,7 +114,9 @@ class Follower:
 
     def _names(self) -> list[str]:
         sources = {source.name for table in self.tables for source in table.sources}
-        return sorted((sources | {table.name for table in self.tables}) & set(self.lake.tables()))
+        names = sorted((sources | {table.name for table in self.tables}) & set(self.lake.tables()))
+        first = int(self._first * len(names))
+        return names[first:] + names[:first]
 
     def _note(self, name: str, what: str, is_done: bool) -> None:
         if is_done:

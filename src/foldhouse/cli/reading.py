@@ -170,7 +170,8 @@ def trace(name: str, key: tuple[str, ...], folder: Path, as_json: bool) -> None:
         for change in found.changes:
             _print_change(change)
         if not found.changes:
-            click.echo(f"{name} never had a row with {', '.join(f'{c}={text_of(v)}' for c, v in found.key.items())}")
+            wanted = ", ".join(f"{column}={text_of(value)}" for column, value in found.key.items())
+            click.echo(f"{name} never had a row with {wanted}")
     for other, reason in found.untraced.items():
         click.echo(f"{other} is not followed: {reason}", err=True)
 
@@ -186,6 +187,8 @@ def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
         if not is_pair or column not in schema.names:
             if len(keys) != 1 or len(given) != 1:
                 raise click.UsageError(f"{one!r} is not COLUMN=VALUE; {name} has {', '.join(keys or schema.names)}")
+            if is_pair and column.isidentifier():
+                click.echo(f"{name} has no column {column}, so {one!r} is taken as a value of {keys[0]}", err=True)
             column, text = keys[0], one
         kind = schema.field(column).type
         try:

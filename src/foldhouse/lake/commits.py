@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,11 +10,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.history import HeadSince
 from foldhouse.values.metadata_names import POSITION
+from foldhouse.values.readable import Readable
 from foldhouse.values.window import positions_from_json
 
 
-@dataclass(frozen=True)
-class SnapshotInfo:
+@dataclass(frozen=True, repr=False)
+class SnapshotInfo(Readable):
     """One commit of a table: its id, parent, time, operation and summary."""
 
     id: int
@@ -22,6 +23,12 @@ class SnapshotInfo:
     committed_at: datetime
     operation: str
     summary: Mapping[str, str]
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "id", str(self.id)
+        yield "committed_at", f"{self.committed_at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
+        yield "operation", self.operation
+        yield from [("position", str(position_of(self)))] if POSITION in self.summary else []
 
 
 def infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[SnapshotInfo]:

@@ -17,6 +17,7 @@ from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import lineage
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.readable import html_table
 from foldhouse.values.results import Planned, PlannedRollback, SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.window import Coverage
@@ -24,6 +25,10 @@ from foldhouse.values.window import Coverage
 
 class Looking(OpenLake):
     """The methods of a lake that look at metadata before anything is done."""
+
+    def _repr_html_(self) -> str:
+        rows = ((one.table, one.kind, one.health, "" if one.rows is None else f"{one.rows:,}") for one in self.status())
+        return html_table(repr(self), [("table", "kind", "health", "rows"), *rows])
 
     @told
     def lag(self, table: Source | str) -> tuple[SourceLag, ...]:
@@ -69,18 +74,19 @@ class Looking(OpenLake):
         return found[1:]
 
     @told
-    def plan(self, table: Table, partitions: Iterable[date] = ()) -> Planned:
+    def plan(self, table: Table | str, partitions: Iterable[date] = ()) -> Planned:
         """Return what a refresh, or a backfill of some days, would read, and where it would run. Nothing is changed.
 
         Args:
-            table: the declaration.
+            table: the declaration, or its name; see `refresh`.
             partitions: the days that must exist afterwards.
 
         Raises:
             UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit: as `refresh` would.
         """
         asked = Coverage.of(partitions)
-        return replace(plan(self._workshop, table, asked or None), consumers=tuple(self.consumers(table)))
+        declared = self._declaration(table)
+        return replace(plan(self._workshop, declared, asked or None), consumers=tuple(self.consumers(declared)))
 
     @told
     def plan_rollback(self, table: Source | str, *, to: AsOf) -> PlannedRollback:

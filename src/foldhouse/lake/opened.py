@@ -12,7 +12,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import SparkSession
 
 from foldhouse.calls.arguments import told
-from foldhouse.errors import CorruptCatalog, UnknownTable
+from foldhouse.errors import CorruptCatalog, DefinitionError, UnknownTable
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
@@ -45,11 +45,28 @@ class OpenLake:
         self._compiled: dict[tuple[int, date, tuple[str, ...]], Compiled] = {}
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
+        self._declared: dict[str, Table] = {}
 
     def __repr__(self) -> str:
         """Return one line, without any credentials of the catalog."""
         warehouse = self.catalog.properties.get("warehouse", "")
         return f"Lake(catalog={self.catalog.name!r}, warehouse={warehouse!r})"
+
+    def _declaration(self, table: Table | str) -> Table:
+        """Return the declaration of a table: the one given, or for a name, the last one that this lake was given.
+
+        Raises:
+            DefinitionError: the lake was not given one of that name.
+        """
+        if isinstance(table, Table):
+            self._declared[table.name] = table
+            return table
+        if table not in self._declared:
+            raise DefinitionError(
+                f"the declaration of {table} is not known: this lake was not given it yet. Pass what fh.table(...) "
+                f"returned, or run `foldhouse refresh {table}` in the project that declares it"
+            )
+        return self._declared[table]
 
     def close(self) -> None:
         """Close the catalog's connections. The Spark session stays open, because other code may share it."""

@@ -29,7 +29,7 @@ class Proving(OpenLake):
     """The methods of a lake that check tables, and tell the story of a key."""
 
     @told
-    def audit(self, table: Table, *, as_of: AsOf = None) -> tuple[Checked, ...]:
+    def audit(self, table: Table | str, *, as_of: AsOf = None) -> tuple[Checked, ...]:
         """Evaluate the checks of a table on all its rows, now or as of an earlier moment. Nothing is committed.
 
             lake.audit(balances, as_of="foldhouse-audit")   -> the rows that were not published
@@ -42,17 +42,18 @@ class Proving(OpenLake):
             UnknownSnapshot: the table has no snapshot for `as_of`.
             DefinitionError: a check does not fit the columns of the table.
         """
-        iceberg = self.load(table)
+        declared = self._declaration(table)
+        iceberg = self.load(declared)
         snapshot_id = snapshot_id_at(iceberg, as_of)
         if snapshot_id is None:
-            raise UnknownTable(f"{table.name} was never folded; run `foldhouse refresh {table.name}`")
+            raise UnknownTable(f"{declared.name} was never folded; run `foldhouse refresh {declared.name}`")
         snapshot = snapshot_of(iceberg, snapshot_id)
         above = snapshot_of(iceberg, None if snapshot is None else snapshot.parent_snapshot_id)
         before = None if above is None else above.snapshot_id
-        return audited(auditor(self._workshop), Candidate(table, iceberg, snapshot_id, before))
+        return audited(auditor(self._workshop), Candidate(declared, iceberg, snapshot_id, before))
 
     @told
-    def verify(self, table: Table, *, share: float = 1.0, search: bool = True) -> Verified:
+    def verify(self, table: Table | str, *, share: float = 1.0, search: bool = True) -> Verified:
         """Compare a table with what Spark computes, as a batch job, from all rows of its sources.
 
         Spark evaluates `rows` and its own aggregates over the sources as they were at the table's position. No code of
@@ -64,7 +65,7 @@ class Proving(OpenLake):
         compute are in `unproven`.
 
         Args:
-            table: the declaration.
+            table: the declaration, or its name; see `refresh`.
             share: the share of the keys to compare, from 0 to 1; always the same ones. All rows of the
                 sources are read for it, either way.
             search: whether to search for the first wrong commit.
@@ -73,7 +74,8 @@ class Proving(OpenLake):
             UnknownTable: the table, or a source of it, does not exist.
             UnknownSnapshot: the table was never folded, or a position of it is no longer in the history of a source.
         """
-        return verify(self._workshop, table, self.load(table), share, search=search)
+        declared = self._declaration(table)
+        return verify(self._workshop, declared, self.load(declared), share, search=search)
 
     @told
     def reconcile(

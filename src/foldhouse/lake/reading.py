@@ -18,7 +18,7 @@ from foldhouse.lake.commits import SnapshotInfo, infos
 from foldhouse.lake.opened import OpenLake
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.corrected import corrections_of, latest_figures
-from foldhouse.reading.frames import answered, polars_of, relation_of
+from foldhouse.reading.frames import Query, answered, polars_of, relation_of
 from foldhouse.reading.left_out import quarantined
 from foldhouse.refresh.by_day import partition_days, partition_rows
 from foldhouse.refresh.rows.logic import Logic
@@ -78,7 +78,7 @@ class Reading(OpenLake):
         return relation_of(self.to_arrow(table, as_of=as_of))
 
     @told
-    def sql(self, query: str) -> pa.Table:
+    def sql(self, query: Query) -> pa.Table:
         """Answer a query over the tables and streams of the lake with DuckDB, if that is installed.
 
             lake.sql("SELECT country, sum(revenue) FROM shop.revenue_by_day GROUP BY ALL")

@@ -111,43 +111,49 @@ class Writing(OpenLake):
         return until_won(lambda: evolve(self.catalog, stream, rename or {}, names, even_if_read=even_if_read))
 
     @told
-    def refresh(self, table: Table) -> Refreshed:
+    def refresh(self, table: Table | str) -> Refreshed:
         """Move a table's positions to the heads of its sources, by folding their changes in one commit.
 
         Without changes it commits nothing. The first call folds everything in the sources.
+
+        Args:
+            table: the declaration; its name will do once this lake was given the declaration.
 
         Raises:
             UnknownTable, DefinitionChanged, SourceReplaced, ForeignCommit, InvalidData, ChecksFailed, Paused: see
                 `foldhouse.errors`.
         """
-        return until_won(lambda: refresh(self._workshop, table))
+        declared = self._declaration(table)
+        return until_won(lambda: refresh(self._workshop, declared))
 
     @told
-    def backfill(self, table: Table, partitions: Iterable[date]) -> Refreshed:
+    def backfill(self, table: Table | str, partitions: Iterable[date]) -> Refreshed:
         """Refresh a table and also fold the given days that do not exist yet, reading only the files with their rows.
 
         Both happen in one commit. A second call changes nothing.
 
         Args:
-            table: the declaration, with `partition_by`.
+            table: the declaration, with `partition_by`, or its name; see `refresh`.
             partitions: the days that must exist afterwards.
         """
+        declared = self._declaration(table)
         asked = Coverage.of(partitions)
-        return until_won(lambda: refresh(self._workshop, table, asked))
+        return until_won(lambda: refresh(self._workshop, declared, asked))
 
     @told
-    def rebuild(self, table: Table, *, publish: bool = True) -> Refreshed:
+    def rebuild(self, table: Table | str, *, publish: bool = True) -> Refreshed:
         """Fold a table again from the beginning, by its present declaration; its coverage stays.
 
         Use it if a definition changed, a source was replaced, or a foreign commit changed rows. The table is folded
         into the branch `foldhouse-rebuild`. Readers see the old rows until the branch becomes the head, in one step.
 
         Args:
-            table: the declaration.
+            table: the declaration, or its name; see `refresh`.
             publish: whether the branch becomes the head at once. If not, read it with
                 `lake.read(table, as_of="foldhouse-rebuild")`, and publish it with `lake.publish(table)`.
         """
-        return until_won(lambda: rebuild(self._workshop, table, publish))
+        declared = self._declaration(table)
+        return until_won(lambda: rebuild(self._workshop, declared, publish))
 
     @told
     def publish(self, table: Source | str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -178,7 +179,9 @@ def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
         rows = frames[0] if table.rows is None else table.rows(*frames)
     except Exception as failure:
         names = ", ".join(source.name for source in table.sources)
-        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {names}: {failure}") from failure
+        # Spark prints its plan below the message.
+        said = _first_line(failure) if isinstance(failure, PySparkException) else failure
+        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {names}: {said}") from failure
     if not isinstance(rows, DataFrame):
         raise DefinitionError(f"{table.name}: `rows` returned {type(rows).__name__}, not a DataFrame")
     return rows

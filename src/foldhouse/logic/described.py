@@ -90,6 +90,9 @@ def _rows_changed(before: str, after: str, *, skips_output: bool) -> str:
     old, new = ([_plain(line) for line in plan.splitlines()][skips_output:] for plan in (before, after))
     if old == new:
         return ""
+    # An expression in a fold needs a plan of Spark, which a plain column does not; it is shown with its column.
+    if skips_output and len(old or new) <= 1 and not (old and new):
+        return ""
     if not old or not new:
         return "`rows` was added" if not old else "`rows` was removed"
     for kind, a, b, c, d in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():

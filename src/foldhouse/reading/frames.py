@@ -12,6 +12,10 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import InvalidData, Unsupported
+from foldhouse.values.given import shown
+
+Query = str
+"""A query of SQL: of any length, with line breaks, unlike a name."""
 
 
 def polars_of(rows: pa.Table) -> pl.DataFrame:
@@ -30,7 +34,7 @@ def relation_of(rows: pa.Table) -> Any:
     return _duckdb().connect().from_arrow(rows)
 
 
-def answered(query: str, names: Iterable[str], read: Callable[[str], pa.Table]) -> pa.Table:
+def answered(query: Query, names: Iterable[str], read: Callable[[str], pa.Table]) -> pa.Table:
     """Answer a query of SQL over tables with DuckDB.
 
     Args:
@@ -43,6 +47,7 @@ def answered(query: str, names: Iterable[str], read: Callable[[str], pa.Table]) 
         Unsupported: DuckDB is not installed.
     """
     duckdb = _duckdb()
+    _check_reads(duckdb, query)
     with duckdb.connect() as connection:
         for number, name in enumerate(sorted(names)):
             # A longer name may end or begin with this one, so both ends are checked.
@@ -58,6 +63,16 @@ def answered(query: str, names: Iterable[str], read: Callable[[str], pa.Table]) 
         except (duckdb.Error, AttributeError) as failure:  # a statement without rows gives no relation
             raise InvalidData(f"sql: the query was not answered: {failure}") from failure
         return found
+
+
+def _check_reads(duckdb: ModuleType, query: str) -> None:
+    """Refuse what is not one SELECT: it would change a database in memory, which is gone afterwards."""
+    try:
+        found = duckdb.extract_statements(query)
+    except duckdb.Error as failure:
+        raise InvalidData(f"sql: the query was not answered: {failure}") from failure
+    if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+        raise InvalidData(f"sql: {shown(query)} is not one SELECT; the lake is changed by its methods, not by SQL")
 
 
 def _duckdb() -> ModuleType:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from foldhouse.values.results import Readable
+from foldhouse.values.readable import Readable
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from foldhouse.values.checks import Check, checks_of
 from foldhouse.values.fold import Fold, RowFold
 from foldhouse.values.given import prose, shown, text, texts, whole
 from foldhouse.values.names import check_declared
+from foldhouse.values.readable import Readable
 
 _DAY_OF = re.compile(r"day\((\w+)\)|(\w+)")  # group 1: the timestamp in day(...), group 2: a date column alone
 
@@ -21,8 +22,8 @@ Rows = Callable[..., Any]
 """The stateless half of a definition: one DataFrame per source in, one DataFrame out."""
 
 
-@dataclass(frozen=True)
-class Stream:
+@dataclass(frozen=True, repr=False)
+class Stream(Readable):
     """An Iceberg table of events: what happened. Created by `stream`."""
 
     name: str
@@ -41,9 +42,15 @@ class Stream:
         found = _DAY_OF.fullmatch(self.partition_by or "")
         return found.group(1) or found.group(2) if found else None
 
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "name", self.name
+        yield "columns", ", ".join(f"{name} {kind}" for name, kind in self.schema)
+        yield from _given(self, "event_id", "keys", "sequence_by", "event_time", "partition_by")
+        yield from _given(self, "sensitive", "description")
 
-@dataclass(frozen=True)
-class Table:
+
+@dataclass(frozen=True, repr=False)
+class Table(Readable):
     """The fold of a stream, or of another table's changes: one row per key. Created by `table`."""
 
     name: str
@@ -62,6 +69,25 @@ class Table:
     def source(self) -> Stream | Table:
         """The first source, often the only one."""
         return self.sources[0]
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "name", self.name
+        yield "source", ", ".join(one.name for one in self.sources)
+        yield from _given(self, "keys")
+        yield "fold", repr(self.fold)
+        yield from [("rows", "a function")] if self.rows is not None else []
+        yield from _given(self, "sequence_by", "partition_by")
+        yield from [("buckets", f"{self.buckets:,}")] if self.buckets > 1 else []
+        yield from [("checks", ", ".join(one.name for one in self.checks))] if self.checks else []
+        yield from _given(self, "sensitive", "description")
+
+
+def _given(declared: Stream | Table, *names: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a declaration that are not empty, as text."""
+    for name in names:
+        value = getattr(declared, name)
+        if value:
+            yield name, value if isinstance(value, str) else ", ".join(value)
 
 
 Source = Stream | Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from foldhouse.values.results import Readable
+from foldhouse.values.readable import Readable
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date, datetime
-from html import escape
 from typing import Any
 
+from foldhouse.values.readable import Readable
 from foldhouse.values.window import Coverage
-
-
-class Readable:
-    """A dataclass that is shown as one line, and in a notebook as a small table, without what is zero or empty."""
-
-    def __repr__(self) -> str:
-        """Return the line."""
-        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in self._facts())})"
-
-    def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts())
-        return f"<table><caption>{escape(type(self).__name__)}</caption>{''.join(rows)}</table>"
-
-    def _facts(self) -> Iterator[tuple[str, str]]:
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            if isinstance(value, bool):
-                yield from [(one.name, str(value))] if value or one.default is MISSING else []
-            elif isinstance(value, float):
-                yield one.name, f"{value:.2f}"
-            elif isinstance(value, int) and not one.name.endswith("_id"):
-                yield from [(one.name, f"{value:,}")] if value else []
-            elif isinstance(value, dict | tuple):
-                yield from [(one.name, _short(value))] if value else []
-            elif value is not None:
-                yield one.name, str(value)
-
-
-def _short(values: dict[object, object] | tuple[object, ...]) -> str:
-    """Return one or two numbers or texts as they are, and the number of more or of others."""
-    inner = values.values() if isinstance(values, dict) else values
-    is_short = len(values) <= 2 and all(isinstance(one, int | str | None) for one in inner)
-    return str(values) if is_short else f"{len(values):,}"
 
 
 @dataclass(frozen=True, repr=False)
