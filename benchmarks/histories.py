@@ -136,13 +136,15 @@ HISTORIES = {
     "files": History(
         "files",
         "One old day corrected among {days:,} days, a file each",
-        ("load", "corrected", "read", "deltalake", "iceberg"),
+        ("load", "corrected", "planned", "committed", "read", "deltalake", "iceberg"),
         {"days": 10_000, "rounds": 5},
         {"days": 365, "rounds": 3},
         {
             "refresh_vs_deltalake": ("refresh_seconds", "deltalake_merge_seconds"),
             "refresh_vs_iceberg": ("refresh_seconds", "jvm_merge_seconds"),
             "first_fold_vs_deltalake": ("first_fold_seconds", "deltalake_load_seconds"),
+            "read_vs_pyarrow": ("read_seconds", "pyarrow_read_seconds"),
+            "read_vs_deltalake": ("read_seconds", "deltalake_read_seconds"),
         },
         also={"days": 365},
     ),
@@ -154,6 +156,15 @@ HISTORIES = {
         {"seconds": 1_800, "per_second": 1_000, "kill_every": 60},
         {"seconds": 60, "per_second": 1_000, "kill_every": 20},
         {},
+    ),
+    "manyfiles": History(
+        "files",
+        "One old day corrected among {days:,} days, a file each, without peers",
+        ("load", "corrected", "planned", "committed"),
+        {"days": 100_000, "rounds": 5},
+        {"days": 3_650, "rounds": 3},
+        {},
+        also={"days": 3_650},
     ),
     "memory": History(
         "memory",
