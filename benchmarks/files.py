@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,17 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
 from benchmarks.histories import ROOT, Steps
 from benchmarks.peers import Missing, environment
+from foldhouse.storage.live import live_of
 
 FIRST = date(1900, 1, 1)
+COMMITTED_FILES = 5_000
 LINES, LATE_LINES, ITEMS = 20, 200, 50
 lines = fh.stream(
     "bench.lines",
@@ -104,13 +108,39 @@ def corrected(work: Path, folder: Path, steps: Steps, days: int, rounds: int) ->
     return found
 
 
+def planned(work: Path, folder: Path, steps: Steps, days: int, rounds: int) -> dict[str, Any]:
+    """A new process lists every live file of the table: what a driver holds to plan a read of all of it."""
+    lake = fh.Lake.local(folder / "lake")
+    iceberg = lake.load(daily)
+    with steps("plan_of_all_files"):
+        found = live_of(iceberg, iceberg.metadata.current_snapshot_id).slices()
+    lake.close()
+    return {"files": len(found)}
+
+
+def committed(work: Path, folder: Path, steps: Steps, days: int, rounds: int) -> dict[str, Any]:
+    """One commit of 5,000 files: so many days are added, a file each, to the stream that has all the others."""
+    lake = fh.Lake.local(folder / "lake")
+    rows = lines_of(np.arange(days, days + COMMITTED_FILES), LINES, 10**9)
+    with steps("append_of_5000_files"):
+        lake.append(lines, rows)
+    lake.close()
+    return {}
+
+
 def read(work: Path, folder: Path, steps: Steps, days: int, rounds: int) -> dict[str, Any]:
     """The whole table into Arrow, in a new process; it holds what DuckDB folds from the lines."""
     lake = fh.Lake.local(folder / "lake")
     with steps("read"):
         rows = lake.to_arrow(daily)
+    iceberg = lake.load(daily)
+    paths = [
+        one.file.path.removeprefix("file://") for one in live_of(iceberg, iceberg.metadata.current_snapshot_id).slices()
+    ]
+    with steps("pyarrow_read"), ThreadPoolExecutor(os.cpu_count()) as threads:
+        pa.concat_tables(threads.map(lambda path: pq.ParquetFile(path).read(use_threads=False), paths))
     pq.write_table(rows, folder / "ours.parquet")
-    given = lake.to_arrow(lines)
+    given = lake.to_arrow(lines).filter(pc.less(pc.field("day"), a_day(days)))
     lake.close()
     connection = duckdb.connect()
     connection.register("given", given)

@@ -136,13 +136,15 @@ HISTORIES = {
     "files": History(
         "files",
         "One old day corrected among {days:,} days, a file each",
-        ("load", "corrected", "read", "deltalake", "iceberg"),
+        ("load", "corrected", "planned", "committed", "read", "deltalake", "iceberg"),
         {"days": 10_000, "rounds": 5},
         {"days": 365, "rounds": 3},
         {
             "refresh_vs_deltalake": ("refresh_seconds", "deltalake_merge_seconds"),
             "refresh_vs_iceberg": ("refresh_seconds", "jvm_merge_seconds"),
             "first_fold_vs_deltalake": ("first_fold_seconds", "deltalake_load_seconds"),
+            "read_vs_pyarrow": ("read_seconds", "pyarrow_read_seconds"),
+            "read_vs_deltalake": ("read_seconds", "deltalake_read_seconds"),
         },
         also={"days": 365},
     ),
@@ -163,6 +165,15 @@ HISTORIES = {
         {"rows": 200_000, "changes": 1_000, "rounds": 3},
         {"served_vs_local": ("served_refresh_seconds", "local_refresh_seconds")},
         also={"changes": 100_000},
+    ),
+    "manyfiles": History(
+        "files",
+        "One old day corrected among {days:,} days, a file each, without peers",
+        ("load", "corrected", "planned", "committed"),
+        {"days": 100_000, "rounds": 5},
+        {"days": 3_650, "rounds": 3},
+        {},
+        also={"days": 3_650},
     ),
     "memory": History(
         "memory",

@@ -32,6 +32,9 @@ class Days(Protocol):
     def replace(self, path: Path, day: str) -> None:
         """Make the rows of a file all rows of a day."""
 
+    def read(self) -> pa.Table:
+        """Return all rows."""
+
 
 class Deltalake:
     """deltalake, with its default settings and a condition on the partition."""
@@ -56,6 +59,11 @@ class Deltalake:
         from deltalake import write_deltalake
 
         write_deltalake(self.path, pq.read_table(path), mode="overwrite", predicate=f"day = '{day}'")
+
+    def read(self) -> pa.Table:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path).to_pyarrow_table()
 
 
 LOADED_AT_ONCE = 20_000
@@ -95,6 +103,9 @@ class Iceberg:
     def replace(self, path: Path, day: str) -> None:
         self.spark.read.parquet(str(path)).writeTo(self.table).overwritePartitions()
 
+    def read(self) -> pa.Table:
+        return self.spark.table(self.table).toArrow()
+
 
 def main() -> None:
     """Load the days, then merge into one and replace another, again and again."""
@@ -112,6 +123,8 @@ def main() -> None:
     peer: Days = made[job["name"]](folder)
     with timed("load"):
         peer.load(pq.read_table(job["first"]))
+    with timed("read"):
+        peer.read()
     for number in range(job["rounds"] + 1):
         first = "first_" if not number else ""
         for place, name in enumerate(("merge", "replace")):

@@ -36,12 +36,12 @@ def of_days(days: range, each: int = 30) -> pa.Table:
 
 def check(lake: fh.Lake) -> None:
     given, found = lake.to_arrow(lines), lake.to_arrow(daily).sort_by([("day", "ascending"), ("item", "ascending")])
-    wanted = duckdb.sql(
+    connection = duckdb.connect().register("given", given)
+    wanted = connection.execute(
         "SELECT day, item, sum(paid)::BIGINT, max(paid), count(*) FROM given WHERE item IS NOT NULL "
         "GROUP BY ALL ORDER BY day, item"
     ).fetchall()
     assert [tuple(row.values()) for row in found.to_pylist()] == wanted
-    assert given.num_rows
 
 
 def test_new_days_are_written_together_and_corrected_days_beside_them(lake: fh.Lake) -> None:

@@ -93,6 +93,11 @@ def test_rows_of_other_buckets_are_left_out(layouts: tuple[Layout, Layout]) -> N
     assert rows.height == everything.filter(pl.col(BUCKET) == "[3]").height > 0
 
 
+def test_rows_of_which_all_are_left_out_have_no_part(layouts: tuple[Layout, Layout]) -> None:
+    route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(), buckets=frozenset({"[99]"}))
+    assert [part for part in routed(route, signed(10)) if part.rows.height] == []
+
+
 def test_no_part_is_larger_than_a_chunk(layouts: tuple[Layout, Layout]) -> None:
     route = Route(PLAN, layouts[1], Placement((5,), (0,), 100), fh.Tuning(chunk_bytes=10_000))
     parts = routed(route, signed(5000))

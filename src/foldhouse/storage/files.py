@@ -456,7 +456,8 @@ def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa
     names = [field.name for field in held.fields if field.field_id in ids]
     if not names:
         return None
+    columns = None if len(names) == len(held.fields) else names  # finding columns by name takes time for each file
     with reading(path):
-        rows = parquet.read_row_groups(range(footer.num_row_groups), columns=names, use_threads=False)
+        rows = parquet.read_row_groups(range(footer.num_row_groups), columns=columns, use_threads=False)
     check_rows(path, rows.num_rows, footer.num_rows)
     return held, rows

@@ -196,6 +196,8 @@ def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
     order = np.argsort(numbers.astype(np.min_scalar_type(-max(1, len(route.placement.tasks) * count))), kind="stable")
     ordered, sorted_rows = numbers[order], rows.drop(_SUBGROUP)[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    if not len(starts):  # all rows are left out
+        return []
     ends = [*starts[1:].tolist(), len(ordered)]
     return [
         Part(int(ordered[start]) // count, int(ordered[start]) % count, route.recomputed, sorted_rows[start:end])
