@@ -197,7 +197,7 @@ def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
     order = order[np.count_nonzero(groups < 0) :]  # a part would keep the rows that are left out in memory
     ordered, sorted_rows = numbers[order], rows.drop(_SUBGROUP)[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    ends = [*starts[1:].tolist(), len(ordered)]
+    ends = [*starts[1:].tolist(), len(ordered)][: len(starts)]
     return [
         Part(int(ordered[start]) // count, int(ordered[start]) % count, route.recomputed, sorted_rows[start:end])
         for start, end in zip(starts.tolist(), ends, strict=True)
