@@ -175,6 +175,14 @@ HISTORIES = {
         {},
         also={"days": 3_650},
     ),
+    "reads": History(
+        "reads",
+        "Spark reads {rows:,} rows, then the same after two batches of {changes:,} changes",
+        ("load", "clean", "clean_jvm", "clean", "clean_jvm", "wear", "worn", "worn_jvm", "worn", "worn_jvm"),
+        {"rows": 5_000_000, "changes": 100_000, "rounds": 5},
+        {"rows": 500_000, "changes": 10_000, "rounds": 3},
+        {"clean_vs_jvm": ("clean_seconds", "clean_jvm_seconds"), "worn_vs_jvm": ("worn_seconds", "worn_jvm_seconds")},
+    ),
     "memory": History(
         "memory",
         "Memory: {changes:,} changes into {rows:,} rows, and a rebuild from {events:,} events",

@@ -95,6 +95,10 @@ class Foldhouse:
 
 
 class FoldhouseOnSpark(Foldhouse):
-    """Every fold in Spark's tasks, however small."""
+    """Every fold in Spark's tasks, however small; its session starts with the process, as those of Spark's peers do."""
 
     in_process_rows = 0
+
+    def __init__(self, folder: Path, workload: str) -> None:
+        super().__init__(folder, workload)
+        _ = self.lake.spark

@@ -160,3 +160,8 @@ def test_a_large_file_is_parted_among_tasks_and_small_ones_go_together() -> None
     loads = [sum(split.rows for split in of_task) for of_task in split_among(pieces, 4)]
     assert len(loads) == 4
     assert max(loads) <= 1.2 * sum(sizes) / 4
+
+
+def test_a_task_without_a_row_of_its_own_has_no_part(layouts: tuple[Layout, Layout]) -> None:
+    placement = Placement((5,), (0, 0, 0, 0, 0), 100)
+    assert routed(Route(PLAN, layouts[1], placement, fh.Tuning(), task=1), signed(100)) == []

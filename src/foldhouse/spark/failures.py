@@ -19,6 +19,8 @@ _DIED = re.compile(
     r"|Answer from Java side is empty|trying to connect to the Java server|Error while (?:sending|receiving)"
     r"|ExecutorLostFailure|Reentrant call|Connection refused"
 )
+# Matches `AttributeError: no attribute 'x'`, the last line of a traceback in Python.
+_RAISED = re.compile(r"^(?!org\.|java\.)([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|Read-only file system")
 _DAMAGED = re.compile(
@@ -109,4 +111,7 @@ def _lost(name: str, failure: Exception) -> errors.SparkLost:
 def _first_line(failure: Exception) -> str:
     condition = failure.getCondition() if isinstance(failure, PySparkException) else None
     first = (str(failure).strip().splitlines() or ["no message"])[0][:500]
+    # The first line says only that a Python worker raised something; the traceback says what.
+    if condition == "PYTHON_EXCEPTION" and (raised := _RAISED.findall(str(failure))):
+        first = raised[-1][:500]
     return f"{condition}: {first}" if condition and condition not in first else first

@@ -194,6 +194,7 @@ def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
     numbers = np.where(groups < 0, -1, groups * count + rows[_SUBGROUP].to_numpy())
     # Narrow numbers are sorted by their digits, in linear time.
     order = np.argsort(numbers.astype(np.min_scalar_type(-max(1, len(route.placement.tasks) * count))), kind="stable")
+    order = order[np.count_nonzero(groups < 0) :]  # a part would keep the rows that are left out in memory
     ordered, sorted_rows = numbers[order], rows.drop(_SUBGROUP)[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     if not len(starts):  # all rows are left out
