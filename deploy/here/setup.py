@@ -119,7 +119,7 @@ class Setup:
         page = ["-m", "foldhouse.dagster.webserver", *workspace, "-h", "127.0.0.1", "-p", str(self.ports["page"])]
         web = self._python("web server", page, "page")
         web.is_up = self.page.is_loaded
-        self._start(web, self._python("daemon", ["-m", "dagster._daemon", "run", *workspace], None))
+        self._start(web, self._python("daemon", ["-m", "foldhouse.dagster.daemon", "run", *workspace], None))
 
     def _start(self, *parts: Part) -> None:
         for part in parts:

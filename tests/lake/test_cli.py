@@ -151,6 +151,19 @@ def test_changes_up_to_a_moment_leave_out_what_came_later(shop, folder):
     assert [c["balance"] for c in objects(call(*arguments, "--json"))] == ["10.00"]
 
 
+def test_diff_shows_what_is_different_between_two_moments_and_between_one_and_now(shop, folder):
+    last, first = (info.id for info in shop.history(balances))
+    rows = objects(call("diff", "shop.balances", str(first), "--lake", folder, "--json"))
+    assert [(c["_change_type"], c["balance"]) for c in rows] == [
+        ("UPDATE_BEFORE", "10.00"),
+        ("UPDATE_AFTER", "12.50"),
+        ("INSERT", "5.00"),
+    ]
+    assert rows == objects(call("diff", "shop.balances", str(first), str(last), "--lake", folder, "--json"))
+    nothing = call("diff", "shop.balances", str(last), str(last), "--lake", folder, terminal=True).stdout
+    assert "nothing changed" in nothing
+
+
 def test_in_text_the_words_of_a_change_come_first(shop, folder):
     heading, *lines = call("changes", "shop.balances", "--lake", folder).stdout.splitlines()
     assert heading.split("\t")[:3] == ["_change_type", "_change_ordinal", "_commit_snapshot_id"]

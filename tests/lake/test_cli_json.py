@@ -20,7 +20,7 @@ DOCUMENTED = {
     for name, keys in re.findall(r"^\| ([a-z-]+) \| [^|]+ \| (.+) \|$", PAGE, re.MULTILINE)
     if name != "command"
 }
-COLUMNS = {"show": {"key", "n"}, "changes": {"key", "n"}}
+COLUMNS = {"show": {"key", "n"}, "changes": {"key", "n"}, "diff": {"key", "n"}}
 events = fh.stream("h.events", schema={"key": "string", "n": "long"}, keys="key")
 sums = fh.table("h.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
 DECLARED = """
@@ -57,6 +57,7 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["tables"],
         ["show", "h.sums"],
         ["changes", "h.sums", "--after", "0"],
+        ["diff", "h.sums", "0"],
         ["history", "h.sums"],
         ["trace", "h.sums", "a"],
         ["plan", "h.sums", "--declared-in", "declares_sums"],

@@ -20,7 +20,8 @@ SUBCOMMANDS = {
     "metrics": ("metrics", "Print how every table is as OpenMetrics, for Prometheus and its like, or serve that."),
     "tables": ("reading", "List the tables and streams of the lake."),
     "show": ("reading", "Show the rows of a table, now or as they were."),
-    "changes": ("reading", "Show what changed in a table between two moments."),
+    "changes": ("changes", "Show what changed in a table between two moments."),
+    "diff": ("changes", "Show the rows that differ between two moments of a table."),
     "history": ("reading", "List the commits of a table, newest first."),
     "trace": (
         "reading",

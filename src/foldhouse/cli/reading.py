@@ -1,8 +1,7 @@
-"""The commands that read: tables, rows, changes, history. None of them starts a JVM or creates anything."""
+"""The commands that read: tables, rows, keys, history. None of them starts a JVM or creates anything."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ import click
 import pyarrow as pa
 from rich.text import Text
 
-from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stderr, stdout, text_of
 from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.reading.lag import in_short
-from foldhouse.values.change import COMMIT_SNAPSHOT_ID
 from foldhouse.values.results import SourceLag, TracedChange
 
 ROWS_ON_A_TERMINAL = 20
@@ -89,19 +86,21 @@ def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json:
     on_terminal = stdout().is_terminal and not as_json
     shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
     # A limit of 0 means all rows, which is `None` for Arrow.
-    print_rows(_columns(rows.schema), _rows(rows.slice(0, shown or None)), as_json=as_json)
+    print_rows(columns_of(rows.schema), rows_in(rows.slice(0, shown or None)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
         stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
 
 
-def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+def rows_in(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table as objects."""
     # In batches, because to_pylist of a whole table creates all its Python objects at once.
     for batch in rows.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
 
 
-def _columns(schema: pa.Schema) -> list[Column]:
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a schema, as they are printed."""
     return [Column(field.name, _is_number(field.type), is_whole=not _is_text(field.type)) for field in schema]
 
 
@@ -111,44 +110,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind))
-
-
-@click.command()
-@click.argument("name")
-@click.option("--after", help="The moment before, itself left out; 0 for the beginning. By default the last commit's.")
-@click.option("--upto", help="The last moment, inclusive; by default now.")
-@click.option("--net", is_flag=True, help="Only the difference between the two moments, not commit by commit.")
-@lake_option
-@json_option
-def changes(name: str, after: str | None, upto: str | None, net: bool, folder: Path, as_json: bool) -> None:
-    """Show what changed in a table between two moments.
-
-    A moment is a snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch.
-    """
-    if upto is not None and after is None:
-        raise click.UsageError("--upto needs --after: changes are those of (after, upto]")
-    with opened(folder) as lake, stderr().status(f"comparing the states of {name}"):
-        commits = {info.id: info for info in lake.history(known(lake, name))}
-        # The second newest commit: by default, the changes of the newest are shown.
-        last = next(itertools.islice(commits, 1, None), None)
-        changed = lake.changes(name, after=(last or 0) if after is None else after, upto=upto, net=net)
-    if as_json or not stdout().is_terminal:
-        own = [Column(one) for one in changelog.CHANGE_COLUMNS]
-        columns = [*own, *(c for c in _columns(changed.schema) if c.name not in changelog.CHANGE_COLUMNS)]
-        rows = ({**row, COMMIT_SNAPSHOT_ID: _id(row[COMMIT_SNAPSHOT_ID])} for row in _rows(changed))
-        print_rows(columns, rows, as_json=as_json)
-        return
-    columns = [c for c in _columns(changed.schema) if c.name not in changelog.CHANGE_COLUMNS]
-    for snapshot_id, group in itertools.groupby(_rows(changed), key=lambda row: row[COMMIT_SNAPSHOT_ID]):
-        title = f"net, up to snapshot {snapshot_id}" if net else _title(snapshot_id, commits.get(snapshot_id))
-        stdout().print(Text(title, style="bold"))
-        changelog.print_changelog(columns, list(group))
-        stdout().print()
-    stdout().print(Text(changelog.counted(changed), style="dim"))
-
-
-def _title(snapshot_id: int, commit: SnapshotInfo | None) -> str:
-    return f"snapshot {snapshot_id}" + (f", {moment_of(commit.committed_at)}" if commit else "")
 
 
 @click.command()
@@ -280,13 +241,13 @@ def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
 def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dict[str, Any]:
     return {
         "snapshot_id": str(info.id),
-        "parent_id": _id(info.parent_id),
+        "parent_id": id_text(info.parent_id),
         "committed_at": moment_of(info.committed_at),
         "operation": info.operation,
         "written": _counted(info, "added-records"),
         "removed": _removed(info, rows),
         "rows": rows[info.id],
-        "position": {name: _id(snapshot_id) for name, snapshot_id in position_of(info).items()},
+        "position": {name: id_text(snapshot_id) for name, snapshot_id in position_of(info).items()},
         "coverage": info.summary.get(COVERAGE),
         "run_id": info.summary.get(RUN_ID),
         "tags": tags,
@@ -298,6 +259,6 @@ def _positions(position: Row) -> str:
     return ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in position.items())
 
 
-def _id(snapshot_id: int | None) -> str | None:
+def id_text(snapshot_id: int | None) -> str | None:
     """A snapshot id as text: many readers of JSON count in doubles, which cannot hold it."""
     return None if snapshot_id is None else str(snapshot_id)
