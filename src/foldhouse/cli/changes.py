@@ -50,7 +50,8 @@ def diff(name: str, one: str, other: str | None, folder: Path, as_json: bool) ->
     """Show the rows that differ between two moments of a table.
 
     A moment is a snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch.
-    Without OTHER, ONE is compared with now. What happened in between does not count. It is `foldhouse changes --net --after ONE --upto OTHER`.
+    Without OTHER, ONE is compared with now. What happened in between does not count. It is the same as
+    `foldhouse changes --net --after ONE --upto OTHER`.
     """
     with opened(folder) as lake, stderr().status(f"comparing the states of {name}"):
         changed = lake.changes(known(lake, name), after=one, upto=other, net=True)
