@@ -38,6 +38,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.files import read_piece, write_data_file
 from foldhouse.storage.live import Partition, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.store import StoreIO
 from foldhouse.streams.append import stream_coverage
 from foldhouse.testing import FaultyCatalog
 from foldhouse.upkeep.expire import Keeping, expire_history
@@ -399,15 +400,15 @@ def test_a_manifest_that_is_still_needed_and_cannot_be_read_stops_every_deletion
     shop: fh.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = shop.load(events).current_snapshot().manifest_list
-    before, new_input = on_disk(shop, events), PyArrowFileIO.new_input
+    before, new_input = on_disk(shop, events), StoreIO.new_input
 
-    def broken(io: PyArrowFileIO, location: str) -> Any:
+    def broken(io: StoreIO, location: str) -> Any:
         if location == needed:
             raise OSError("input/output error")
         return new_input(io, location)
 
     with monkeypatch.context() as breaking:
-        breaking.setattr(PyArrowFileIO, "new_input", broken)
+        breaking.setattr(StoreIO, "new_input", broken)
         with pytest.raises(fh.FoldhouseError, match="input/output error"):
             shop.expire(events, **NOW)
     assert before <= on_disk(shop, events)

@@ -124,6 +124,21 @@ def _holds_any(values: list[Any], wanted: list[Any]) -> bool:
     return any(place < len(values) and values[place] == one for place, one in zip(places, wanted, strict=True))
 
 
+def test_columns_that_a_file_does_not_have_are_null_at_the_wanted_positions(lake: fh.Lake) -> None:
+    stream = fh.stream("f.early", schema={"key": "long"}, keys="key")
+    lake.append(stream, pa.table({"key": range(5)}))
+    wider = fh.stream("f.early", schema={"key": "long", "word": "string", "price": "decimal(12,2)"}, keys="key")
+    lake.evolve(wider)
+    layout = Layout.of_head(lake.load(stream))
+    (path,) = live_slices(lake.load(stream), lake.load(stream).metadata.current_snapshot_id)
+    for columns in (["word", "price"], ["word"], ["key", "word"]):
+        rows, _ = open_file(layout, path).read_at(layout, columns, np.array([1, 3]))
+        assert rows.select(columns).to_pylist() == [
+            {name: number if name == "key" else None for name in columns} for number in (1, 3)
+        ]
+        assert open_file(layout, path).read_at(layout, columns, np.array([], np.int64))[0].num_rows == 0
+
+
 def test_a_large_append_is_several_files_with_the_events_in_their_order(lake: fh.Lake) -> None:
     lake.tuning = fh.Tuning(appended_file_least_rows=100, appended_file_most_rows=400)
     stream = fh.stream("f.days", schema={"n": "long", "at": "timestamp"}, keys="n", partition_by="day(at)")

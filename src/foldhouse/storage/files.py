@@ -310,7 +310,9 @@ class OpenedFile:
         before = np.concatenate([[0], np.cumsum(sizes[groups])])[:-1]
         within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
         # Taken before they are converted: a dictionary is looked up for the wanted rows only.
-        rows = stored.take(pa.array(before[within] + positions - starts[groups[within]]))
+        places = pa.array(before[within] + positions - starts[groups[within]])
+        # Arrow takes no rows from a table without columns: those of an older file than any of the wanted ones.
+        rows = stored.take(places) if stored.num_columns else stored.slice(0, len(positions))
         for place, name in enumerate(rows.column_names):
             if name in texts:
                 rows = rows.set_column(place, rows.schema.field(name).with_type(pa.string()), rows[name].cast("string"))
