@@ -71,7 +71,7 @@ def by_way_of_a_folder(operation: Operation) -> Operation:
     """Let every fold go by way of a temporary folder, in chunks and pieces of a few rows."""
 
     def called(lake: fh.Lake) -> object:
-        lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=5, spilled_piece_rows=6, unspilled_bytes=300)
+        lake.tuning = fh.Tuning(plain_rows_factor=0, chunk_rows=5, spilled_piece_rows=6, unspilled_bytes=0)
         return operation(lake)
 
     return called
