@@ -420,7 +420,10 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
     "mode", ["in this process", *(pytest.param(mode, marks=pytest.mark.heavy) for mode in MODES if "Spark" in mode)]
 )
 def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, mode: str) -> None:
-    run_histories(spark_lake(tuning=MODES[mode]), seed, list(CASES.values()), steps=3)
+    cases = list(CASES.values())
+    if "tasks" in mode:
+        cases = cases[seed::2]  # a job for each refresh takes its time: each table is folded with one seed of two
+    run_histories(spark_lake(tuning=MODES[mode]), seed, cases, steps=3)
 
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(6, 20))])
