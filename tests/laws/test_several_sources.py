@@ -421,8 +421,8 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
 )
 def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, mode: str) -> None:
     cases = list(CASES.values())
-    if "tasks" in mode:
-        cases = cases[seed::2]  # a job for each refresh takes its time: each table is folded with one seed of two
+    if "Spark" in mode:
+        cases = cases[seed::2]  # jobs take their time: each table is folded with one seed of two
     run_histories(spark_lake(tuning=MODES[mode]), seed, cases, steps=3)
 
 
