@@ -31,7 +31,7 @@ test: setup  ## the tools, then the suite in two processes (CI=1: the long histo
 	@$(if $(CI),$(PLAYWRIGHT) || echo "== Playwright cannot be installed; tests/location/test_browser.py is skipped")
 	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
-LAWS := laws/test_the_law.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
+LAWS := laws/test_the_law.py laws/test_several_sources.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
 LAWS += integration/test_corruption.py
 
 laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)

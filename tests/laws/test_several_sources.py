@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from laws.rules import FULLY
+from laws.amount import HISTORIES
+from laws.rules import FULLY, rule_of
 from oracle import assert_same, folded_at_its_position
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +20,8 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 
 DAYS = [datetime(2024, 1, day, 9) for day in (1, 2, 3)]
+MANY = range(1000, 1000 + max(1, (HISTORIES - 240) // 12))
+"""Seeds, each of which is a history of every table below, under one of the rules: one in CI, 63 of `make laws`."""
 
 orders = fh.stream(
     "many.orders",
@@ -424,6 +427,15 @@ def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, 
     if "Spark" in mode:
         cases = cases[seed::2]  # jobs take their time: each table is folded with one seed of two
     run_histories(spark_lake(tuning=MODES[mode]), seed, cases, steps=3)
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", MANY)
+def test_the_law_holds_over_many_histories_with_several_sources(spark_lake, seed: int) -> None:
+    lake = spark_lake()
+    with rule_of(seed, lake):
+        run_histories(lake, seed, list(CASES.values()), steps=4)
 
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(6, 20))])
