@@ -15,7 +15,7 @@ from foldhouse.errors import ForeignCommit
 from foldhouse.heads.refresh_state import REFRESH_STATE
 from foldhouse.storage.commit import is_bound
 from foldhouse.storage.deleted import live_rows
-from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.history import head_of, lineage, snapshot_of
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import (
@@ -89,7 +89,7 @@ def head_properties(iceberg: IcebergTable) -> dict[str, str]:
 
 
 def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
-    snapshot = iceberg.current_snapshot()
+    snapshot = head_of(iceberg)
     replaced: list[Snapshot] = []
     while snapshot is not None and not is_ours(snapshot):
         if snapshot.summary is None or snapshot.summary.operation != Operation.REPLACE:

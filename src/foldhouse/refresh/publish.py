@@ -12,6 +12,7 @@ from pyiceberg.table import Table as IcebergTable
 from foldhouse.errors import CommitConflict, UnknownSnapshot
 from foldhouse.heads.head import check_ours
 from foldhouse.storage.branch import fast_forward
+from foldhouse.storage.history import head_of
 from foldhouse.values.metadata_names import REBUILD_BRANCH, REBUILT_IN_SPEC
 
 
@@ -32,7 +33,7 @@ def publish(catalog: Catalog, iceberg: IcebergTable, only: int | None = None) ->
         CommitConflict: another process committed since the rebuild was folded; the head did not move.
     """
     rebuilt = iceberg.snapshot_by_name(REBUILD_BRANCH)
-    head = iceberg.current_snapshot()
+    head = head_of(iceberg)
     name = ".".join(iceberg.name())
     if only is not None and head is not None and head.snapshot_id == only:
         return only

@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
 
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
+from foldhouse.storage.history import head_of
 from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.keeps_history import check_history_is_kept, check_keeps_history
 from foldhouse.storage.manifests import CODEC, Manifests, schema_of_spec
@@ -171,7 +172,7 @@ def commit(
         Unsupported: the catalog keeps no history. Its first refused commit landed, later ones are not sent.
     """
     check_keeps_history(catalog)
-    head = iceberg.current_snapshot()
+    head = head_of(iceberg)
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)
     made = evolved(iceberg, changes.updates)

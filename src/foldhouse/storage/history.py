@@ -84,17 +84,28 @@ def to_json(found: Thinned) -> str:
 def snapshot_of(iceberg: IcebergTable, snapshot_id: int | None) -> Snapshot | None:
     """Return a snapshot of the table; `None` if it does not exist, for example because it was expired."""
     # The newest snapshots are at the end, and are requested most.
+    if snapshot_id is None:
+        return None
     return next((one for one in reversed(iceberg.metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
+def head_of(iceberg: IcebergTable) -> Snapshot | None:
+    """Return the current snapshot of the table; pyiceberg's own method begins at the oldest one."""
+    return snapshot_of(iceberg, iceberg.metadata.current_snapshot_id)
 
 
 def lineage(iceberg: IcebergTable, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """Yield the lineage of a snapshot, newest first; a removed parent is replaced by the nearest kept ancestor."""
+    if snapshot is None:
+        return
+    yield snapshot  # before the rest is looked up, because most callers need the first few
     listed = {one.snapshot_id: one for one in iceberg.metadata.snapshots}
     below = thinned(iceberg.metadata).below
-    while snapshot is not None:
+    behind = ancestor(snapshot, listed, below)
+    while behind is not None:
+        snapshot = listed[behind]
         yield snapshot
         behind = ancestor(snapshot, listed, below)
-        snapshot = None if behind is None else listed[behind]
 
 
 def ancestor(snapshot: Snapshot, listed: Mapping[int, Snapshot], below: Mapping[int, int]) -> int | None:

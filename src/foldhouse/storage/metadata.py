@@ -15,14 +15,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import StagedTable, Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 
 from foldhouse.errors import CorruptFile, Unsupported
 from foldhouse.storage.guarded import GuardedMetastore
 from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_whole
+from foldhouse.storage.snapshot_texts import contents, parsed
 from foldhouse.storage.sqlite import check_whole
 from foldhouse.storage.store import of_store
-from foldhouse.storage.updated import contents
 
 _GZIP = ".gz.metadata.json"
 UNPACKED_BYTES = 256 * 2**20
@@ -44,7 +44,7 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
     try:
         plain = _unpacked(found) if location.endswith(_GZIP) else found
         if plain is not None:
-            return TableMetadataUtil.parse_raw(plain.decode())
+            return parsed(plain.decode())
     except Exception as failure:  # whatever a parser raises for bytes that are not metadata
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise CorruptFile(f"{location} is damaged: it is not table metadata ({reason}). {WAY_OUT}") from failure

@@ -1,17 +1,12 @@
 """Creates the metadata of a commit, at a cost that hardly grows with the number of snapshots in it.
 
 pyiceberg copies a table's metadata with every snapshot at each commit. With a long history, that is most of the cost of
-a commit. Existing snapshots never change, so they need no copy, and the JSON of a snapshot is cached for the next
-commit.
+a commit. Existing snapshots never change, so they need no copy.
 """
 
 from __future__ import annotations
 
-import threading
-from uuid import UUID
-
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     TableUpdate,
     _apply_table_update,
@@ -20,11 +15,6 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.storage.clock import stamp_ms
-
-_MOST_TABLES = 64
-_NO_SNAPSHOTS = '"snapshots":[]'
-_WRITTEN: dict[UUID, dict[int, tuple[Snapshot, str]]] = {}
-_LOCK = threading.Lock()
 
 
 def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]) -> TableMetadata:
@@ -48,29 +38,3 @@ def updated(base: TableMetadata, location: str, updates: tuple[TableUpdate, ...]
     after.spec().check_compatible(after.schema())
     after.sort_order().check_compatible(after.schema())
     return after
-
-
-def contents(metadata: TableMetadata) -> bytes:
-    """Return the uncompressed bytes of a metadata file."""
-    rest = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=True)
-    # Quotes within a JSON text are escaped, so the first match is the list and never a part of a property.
-    return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(_texts(metadata))}]', 1).encode()
-
-
-def _texts(metadata: TableMetadata) -> list[str]:
-    with _LOCK:
-        known = _WRITTEN.get(metadata.table_uuid, {})
-    made: dict[int, tuple[Snapshot, str]] = {}
-    for snapshot in metadata.snapshots:
-        held = known.get(snapshot.snapshot_id)
-        # Identity first: it is the usual case, and comparing two snapshots takes far longer.
-        if held is None or not (held[0] is snapshot or held[0] == snapshot):
-            held = (snapshot, snapshot.model_dump_json(exclude_none=True))
-        made[snapshot.snapshot_id] = held
-    with _LOCK:
-        # Removed and inserted again, so that the table used longest ago is first in the dict.
-        _WRITTEN.pop(metadata.table_uuid, None)
-        if len(_WRITTEN) >= _MOST_TABLES:
-            _WRITTEN.pop(next(iter(_WRITTEN)))
-        _WRITTEN[metadata.table_uuid] = made
-    return [text for _, text in made.values()]

@@ -30,6 +30,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.files import read_piece, write_data_files
+from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, Slice, live_of, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
@@ -221,7 +222,7 @@ def replace_partitions(
 
 def stream_coverage(iceberg: IcebergTable) -> Coverage:
     """Return the days that were landed in a stream, including empty ones, as of the newest commit that states them."""
-    said = newest_coverage(iceberg, iceberg.current_snapshot())
+    said = newest_coverage(iceberg, head_of(iceberg))
     return Coverage() if said is None else Coverage.parse(said)
 
 

@@ -22,10 +22,11 @@ from pyiceberg.types import NestedField, StringType
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import read_piece
-from foldhouse.storage.history import lineage
+from foldhouse.storage.history import head_of, lineage
 from foldhouse.storage.listed import ListedManifest
 from foldhouse.storage.live import Piece, Slice, live_of
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.snapshot_texts import with_entry
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED
 from foldhouse.values.tuning import Tuning
 
@@ -89,7 +90,7 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
 
     The bounds in the manifests decide for most files. Of files with several batches, only this column is read, once.
     """
-    head = iceberg.current_snapshot()
+    head = head_of(iceberg)
     if head is None:
         return False
     # Iceberg's bounds of texts are UTF-8, whose bytes have the order of the characters.
@@ -101,10 +102,14 @@ def holds_batch(iceberg: IcebergTable, batch_id: str) -> bool:
                 return True
             unsure += [(number, layout, one) for one in found.unsure if _may_hold(one.file, number, wanted)]
     return any(batch_id in _batches(one, number, _Of(layout)) for number, layout, one in unsure) or any(
-        batch_id in json.loads(one.summary.additional_properties[BATCHES_REPLACED])
-        for one in lineage(iceberg, head)
-        if one.summary is not None and BATCHES_REPLACED in one.summary.additional_properties
+        batch_id in json.loads(text) for text in _replaced(iceberg, head)
     )
+
+
+def _replaced(iceberg: IcebergTable, head: Snapshot) -> list[str]:
+    """Return what the commits of the lineage say of batches whose last events they replaced."""
+    said = with_entry(iceberg.metadata, BATCHES_REPLACED)
+    return [said[one.snapshot_id] for one in lineage(iceberg, head) if one.snapshot_id in said] if said else []
 
 
 @dataclass(frozen=True)

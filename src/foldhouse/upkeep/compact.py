@@ -25,6 +25,7 @@ from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
 from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
@@ -113,7 +114,7 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
     A table that was rolled back to before a rebuild with other columns has none, because its rows do not fit its
     current schema.
     """
-    head = iceberg.current_snapshot()
+    head = head_of(iceberg)
     is_table = kind_of(iceberg) == "table"
     if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
         return
@@ -138,7 +139,7 @@ def files_due(iceberg: IcebergTable, tuning: Tuning) -> int:
 
     Only manifests are read. Files with many deleted rows are not counted, because that takes reading delete files.
     """
-    layout, head = Layout.of(iceberg), iceberg.current_snapshot()
+    layout, head = Layout.of(iceberg), head_of(iceberg)
     if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
         return 0
     target_bytes = write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
