@@ -30,6 +30,7 @@ LIKELY: dict[Callable[[History], None], float] = {
     tables.refresh_all: 3,
     tables.backfill: 3,
     tables.rebuild: 1,
+    tables.restate: 1,
     tables.roll_back_a_table: 2,
     tables.change_a_definition: 1,
     upkeep.compact: 1,

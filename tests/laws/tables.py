@@ -31,6 +31,20 @@ def backfill(history: History) -> None:
         history.refresh(defined, days)
 
 
+def restate(history: History) -> None:
+    """Some days that a table covers are folded again, at its position; nothing else changes."""
+    defined = history.a_table(lambda one: one.table.partition_by is not None and history.head(one.name) is not None)
+    if defined is None or history.refusals(defined):
+        return
+    covered = history.lake.covered(defined.table, DAYS)
+    if covered:
+        days = history.chance.sample(covered, history.chance.randint(1, len(covered)))
+        history.tell(f"{defined.name} {', '.join(map(str, days))}")
+        before = [history.said(defined, name) for name in ("foldhouse.position", "foldhouse.coverage")]
+        history.lake.restate(defined.table, days)
+        assert [history.said(defined, name) for name in ("foldhouse.position", "foldhouse.coverage")] == before
+
+
 def rebuild(history: History) -> None:
     """A table is folded from the beginning."""
     defined = history.a_table()

@@ -4,7 +4,9 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from pyiceberg.expressions import EqualTo
 
 import foldhouse as fh
 from foldhouse.dagster import operation_jobs
@@ -75,14 +77,19 @@ def test_there_are_six_jobs_and_none_does_anything_unless_it_is_told_to() -> Non
         assert config.default_value is True, job.name
 
 
-def test_restated_days_follow_late_events_and_missing_days_are_added(lake: fh.Lake) -> None:
+def test_restated_days_are_folded_again_late_events_follow_and_missing_days_are_added(lake: fh.Lake) -> None:
     lake.append(sold, [{"day": day, "n": 1} for day in DAYS])
     lake.backfill(daily, DAYS[:2])
     lake.append(sold, [{"day": DAYS[0], "n": 10}])
+    iceberg = lake.load(daily)
+    wrong = iceberg.scan(row_filter=EqualTo("day", DAYS[1])).to_arrow().to_pylist()
+    schema = iceberg.scan().to_arrow().schema
+    iceberg.overwrite(pa.Table.from_pylist([{**row, "n": 99} for row in wrong], schema), EqualTo("day", DAYS[1]))
     head = lake.head(daily)
     config = {"table": "o.daily", "first": "2024-03-04", "last": "2024-03-06"}
     planned = said(run(lake, "restate", "restate_days", **config))
-    assert (planned["days_added"], planned["dry_run"]) == ("(datetime.date(2024, 3, 6),)", True)
+    assert (planned["days_again"], planned["days_added"]) == ("2024-03-04, 2024-03-05", "2024-03-06")
+    assert (planned["keys"], planned["is_foreign"], planned["dry_run"]) == ("2", "True", True)
     assert lake.head(daily) == head
     done = run(lake, "restate", "restate_days", **config, dry_run=False)
     assert done.success

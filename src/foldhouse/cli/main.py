@@ -27,7 +27,7 @@ SUBCOMMANDS = {
         "reading",
         "Show the story of a key: every commit that changed its rows, from the streams to the tables downstream.",
     ),
-    "plan": ("plan", "Say what a refresh, a backfill or a rollback would do, and do nothing."),
+    "plan": ("plan", "Say what a refresh, a backfill, a restatement or a rollback would do, and do nothing."),
     "refresh": ("writing", "Fold what is new in the sources of tables, each after the tables that it is folded from."),
     "follow": ("follow", "Fold each commit within moments, until it is stopped."),
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),
@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "pause": ("pausing", "Keep a table from being refreshed by anything, until it is resumed."),
     "resume": ("pausing", "Let a paused table be refreshed again."),
     "rebuild": ("writing", "Fold a table again from the beginning, as it is declared now."),
+    "restate": ("plan", "Fold days of a table again that it covers already, because somebody changed their rows."),
     "compact": ("upkeep", "Rewrite small files and files with many deleted rows."),
     "expire": ("upkeep", "Remove old snapshots, and delete the files that only they reference."),
     "forget": (

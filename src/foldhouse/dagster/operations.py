@@ -26,7 +26,7 @@ class RollbackConfig(dg.Config):
 
 
 class RestateConfig(dg.Config):
-    """Which days of a table follow their sources again."""
+    """Which days of a table are folded again."""
 
     table: str = Field(description="The table, such as shop.revenue_by_day.")
     first: str = Field(description="The first day, such as 2024-03-04.")
@@ -71,7 +71,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     """Make the jobs `rollback`, `restate`, `rebuild`, `publish`, `drop_branch` and `tag`.
 
         rollback      an older snapshot is the head again
-        restate       some days are what their sources say now: late events are folded, missing days are added
+        restate       days that the table covers are folded again; then late events are folded and missing days added
         rebuild       the whole table is folded again, at once or into a branch
         publish       the branch of a rebuild is the head
         drop_branch   the branch of a rebuild or of an audit is gone
@@ -102,12 +102,17 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     def restate_days(context: dg.OpExecutionContext, config: RestateConfig) -> None:
         lake, table = opened(context), _declared(config.table, tables)
         days = _days(config.first, config.last)
-        planned = lake.plan(table, days)
-        _say(context, {name: str(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
+        covered = lake.covered(table, days)
+        plan: dict[str, str] = {"table": table.name, "days_again": _texts(covered)}
+        if covered:
+            plan |= {name: str(value) for name, value in vars(lake.plan_restate(table, covered)).items()}
+        plan["days_added"] = _texts(sorted(set(days) - set(covered)))
+        _say(context, plan, dry_run=config.dry_run)
         if not config.dry_run:
+            again = lake.restate(table, covered) if covered else None
             done = lake.backfill(table, days)
-            changed = ", ".join(str(day) for day in sorted(done.partitions)[:_SHOWN])
-            _observe(context, table.name, done.snapshot_id, "restate", days_changed=changed)
+            changed = {*(again.partitions if again else ()), *done.partitions}
+            _observe(context, table.name, done.snapshot_id, "restate", days_changed=_texts(sorted(changed)))
 
     @dg.op(name="fold_again", required_resource_keys=needed)
     def fold_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
@@ -154,7 +159,9 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     return [
         _job("rollback", roll_back, "Makes an older snapshot of a table its head again."),
         _job(
-            "restate", restate_days, "Folds what came late for days of a table, and adds those that it does not have."
+            "restate",
+            restate_days,
+            "Folds days of a table again, with what came late, and adds those it does not have.",
         ),
         _job("rebuild", fold_again, "Folds a table again from the beginning, as it is declared now."),
         _job("publish", publish_rebuild, "Makes a rebuild that was not published the head of its table."),
@@ -194,6 +201,10 @@ def _days(first: str, last: str) -> list[date]:
     if other < one:
         raise InvalidCall(f"the days are {first} to {last}, which ends before it begins")
     return [one + timedelta(days=number) for number in range((other - one).days + 1)]
+
+
+def _texts(days: Sequence[date]) -> str:
+    return ", ".join(map(str, days[:_SHOWN]))
 
 
 def _declared(name: str, tables: Sequence[Table]) -> Table:

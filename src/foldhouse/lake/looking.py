@@ -13,12 +13,13 @@ from foldhouse.lake.as_of import AsOf, in_history
 from foldhouse.lake.opened import OpenLake
 from foldhouse.reading.changelog import changes_between
 from foldhouse.refresh.plan import plan
+from foldhouse.refresh.restate import plan_restate
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import lineage
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.readable import html_table
-from foldhouse.values.results import Planned, PlannedRollback, SourceLag
+from foldhouse.values.results import Planned, PlannedRestate, PlannedRollback, SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.window import Coverage
 
@@ -87,6 +88,21 @@ class Looking(OpenLake):
         asked = Coverage.of(partitions)
         declared = self._declaration(table)
         return replace(plan(self._workshop, declared, asked or None), consumers=tuple(self.consumers(declared)))
+
+    @told
+    def plan_restate(self, table: Table | str, partitions: Iterable[date]) -> PlannedRestate:
+        """Return what `restate` would read and replace, and the tables downstream. Nothing is changed.
+
+        Args:
+            table: the declaration, or its name; see `refresh`.
+            partitions: the days.
+
+        Raises:
+            UnknownTable, DefinitionError, DefinitionChanged, ForeignCommit, InvalidData: as `restate` would.
+        """
+        declared = self._declaration(table)
+        planned = plan_restate(self._workshop, declared, partitions)
+        return replace(planned, consumers=tuple(self.consumers(declared)))
 
     @told
     def plan_rollback(self, table: Source | str, *, to: AsOf) -> PlannedRollback:

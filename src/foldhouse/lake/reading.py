@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from foldhouse.calls.arguments import told
 from foldhouse.errors import UnknownTable
+from foldhouse.heads.head import last_head
 from foldhouse.heads.row_count import row_count
 from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
 from foldhouse.lake.commits import SnapshotInfo, infos
@@ -205,6 +206,15 @@ class Reading(OpenLake):
             return self.load(name)
         except UnknownTable:
             return None
+
+    @told
+    def covered(self, table: Table | str, days: Iterable[date]) -> list[date]:
+        """Return those of some days that a table covers, in order, by the last commit of foldhouse."""
+        try:
+            coverage = last_head(self.load(table)).coverage
+        except UnknownTable:
+            return []
+        return sorted({day for day in days if day in coverage})
 
     @told
     def new_days(self, table: Table) -> list[date]:

@@ -14,6 +14,7 @@ from foldhouse.lake.as_of import AsOf, in_history
 from foldhouse.lake.opened import OpenLake
 from foldhouse.refresh.publish import publish as publish_rebuild
 from foldhouse.refresh.refresh import rebuild, refresh
+from foldhouse.refresh.restate import restate
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.races import until_won
 from foldhouse.storage.restore import roll_back
@@ -139,6 +140,30 @@ class Writing(OpenLake):
         declared = self._declaration(table)
         asked = Coverage.of(partitions)
         return until_won(lambda: refresh(self._workshop, declared, asked))
+
+    @told
+    def restate(self, table: Table | str, partitions: Iterable[date]) -> Refreshed:
+        """Fold days that a table covers again, because somebody changed their rows, in one commit.
+
+            lake.restate(revenue, [date(2024, 3, 4)])
+
+        The days are folded from the sources as they were at the table's position. Position, coverage, history and all
+        other days stay. Tables downstream fold the difference at their next refresh. A second call writes the
+        same rows.
+
+        Args:
+            table: the declaration, with `partition_by`, or its name; see `refresh`. It may be paused.
+            partitions: the days; all must be covered.
+
+        Raises:
+            InvalidData: the table does not cover a day, or none was given.
+            ForeignCommit: another tool also changed rows of other days.
+            UnknownSnapshot: the position is no longer in the history of a source.
+            UnknownTable, DefinitionError, DefinitionChanged, SourceReplaced, ChecksFailed: see `foldhouse.errors`.
+        """
+        declared = self._declaration(table)
+        days = list(partitions)  # a retry would find an iterator empty
+        return until_won(lambda: restate(self._workshop, declared, days))
 
     @told
     def rebuild(self, table: Table | str, *, publish: bool = True) -> Refreshed:

@@ -27,6 +27,7 @@ from foldhouse.values.metadata_names import (
     POSITION,
     REBUILD_BRANCH,
     REBUILT_IN_SPEC,
+    RESTATED,
 )
 from foldhouse.values.results import Checked
 
@@ -58,7 +59,7 @@ def staged(iceberg: IcebergTable, table: Table, summary: dict[str, str]) -> Snap
         return None
     said = snapshot.summary.additional_properties
     is_on_head = snapshot.parent_snapshot_id == iceberg.metadata.current_snapshot_id
-    is_same = all(said.get(name) == summary[name] for name in (POSITION, COVERAGE, DEFINITION))
+    is_same = all(said.get(name) == summary.get(name) for name in (POSITION, COVERAGE, DEFINITION, RESTATED))
     is_same = is_same and said.get(CHECKS) == row_checks(table)
     return snapshot if is_on_head and is_same and REBUILT_IN_SPEC not in said else None
 
@@ -114,8 +115,10 @@ def _passed(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked
     snapshot = iceberg.snapshot_by_id(snapshot_id)
     assert snapshot is not None
     assert snapshot.summary is not None
-    is_rebuild = REBUILT_IN_SPEC in snapshot.summary.additional_properties
-    known: frozenset[str] = frozenset() if is_rebuild else read_head(iceberg).checks
+    said = snapshot.summary.additional_properties
+    # These two may stand on rows of another tool, about which nothing is known.
+    is_repair = REBUILT_IN_SPEC in said or RESTATED in said
+    known: frozenset[str] = frozenset() if is_repair else read_head(iceberg).checks
     candidate = Candidate(table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known, is_ours=True)
     results = audited(auditor(workshop), candidate)
     if any(one.blocks and not one.passed for one in results):

@@ -113,7 +113,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     work = work_of(workshop, compiled, target, found, sources, asked)
     if work is None:
         return _nothing_new(target.iceberg, table, found, asked, started)
-    return _folded_and_committed(workshop, work, started)
+    return folded_and_committed(workshop, work, started)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
@@ -150,13 +150,13 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
     work = Work(
         table, compiled, target, Live(), found, sources, logic, evaluations, coverage, None, dropped, REBUILD_BRANCH
     )
-    rebuilt = _folded_and_committed(workshop, work, started)
+    rebuilt = folded_and_committed(workshop, work, started)
     if and_publish:
         publish(workshop.catalog, workshop.catalog.load_table(table.name), rebuilt.snapshot_id)
     return rebuilt
 
 
-def _folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refreshed:
+def folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refreshed:
     """Fold, commit and return the counts. A table with checks is committed to a branch, and published if they pass."""
     write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
     work = replace(work, target=settled(workshop.catalog, work.target))
@@ -209,7 +209,9 @@ def _folded(workshop: Workshop, work: Work) -> _Folded:
         results += emptied_buckets(job, results) if work.is_full_recompute else []
     read = pieces_read(work.evaluations)
     iceberg = work.target.iceberg
-    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else 0
+    before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else work.kept_rows
+    if work.restated:  # what is left out of these days was counted when they were first folded
+        results = [replace(one, null_key_rows=0, null_sequence_rows=0) for one in results]
     return _Folded(
         results=results,
         rows_recomputed=recomputed,
@@ -236,6 +238,7 @@ def _place(work: Work) -> dict[str, str]:
         names.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
+        **({names.RESTATED: str(work.restated)} if work.restated else {}),
     }
 
 

@@ -23,10 +23,15 @@ from foldhouse.storage.live import Live, live_of
 from foldhouse.values.definition import Table
 from foldhouse.values.window import Coverage, Position
 
+_NO_DAY = Coverage()
+
 
 @dataclass(frozen=True)
 class Work:
-    """One fold before its commit: the table, its sources and the rows to fold."""
+    """One fold before its commit: the table, its sources and the rows to fold.
+
+    Args of a restatement alone: `restated`, the days that are folded again, and `kept_rows`, the rows of other days.
+    """
 
     table: Table
     compiled: Compiled
@@ -41,6 +46,8 @@ class Work:
     dropped: frozenset[str] = frozenset()
     branch: str = MAIN_BRANCH
     is_full_recompute: bool = False
+    restated: Coverage = _NO_DAY
+    kept_rows: int = 0
 
 
 def work_of(

@@ -52,6 +52,8 @@ FORGOTTEN = "foldhouse.forgotten"
 """In a snapshot summary: since this snapshot, the rows of a subject are in no snapshot of the table."""
 REBUILT_IN_SPEC = "foldhouse.rebuilt-in-spec"
 """In the summary of a rebuild: the id of the partitioning it was written in, which a snapshot itself does not say."""
+RESTATED = "foldhouse.restated"
+"""In the summary of a restatement: the days that were folded again; its position is that of the commit below."""
 
 REBUILD_BRANCH = "foldhouse-rebuild"
 AUDIT_BRANCH = "foldhouse-audit"

@@ -146,6 +146,41 @@ class Planned(Readable):
 
 
 @dataclass(frozen=True, repr=False)
+class PlannedRestate(Readable):
+    """What folding covered days again would do.
+
+    Args:
+        table: the table's name.
+        days: the days.
+        rows_read: source -> rows to read, as they were at the table's position; files hold other days, too.
+        files_read: the number of their files.
+        bytes_read: the size of these files.
+        runs: where it would run.
+        keys: the stored rows of these days, one for each key; all are replaced.
+        files_replaced: data files with these rows.
+        bytes_replaced: the size of these files.
+        rows: rows of the table now.
+        is_foreign: whether the head is of another tool, so that the table is not refreshed until it is repaired.
+        consumers: the tables downstream, which fold the difference at their next refresh.
+        paused: since when, by whom and why the table is paused; it can be restated all the same.
+    """
+
+    table: str
+    days: tuple[date, ...] = ()
+    rows_read: dict[str, int] = field(default_factory=dict)
+    files_read: int = 0
+    bytes_read: int = 0
+    runs: str | None = None
+    keys: int = 0
+    files_replaced: int = 0
+    bytes_replaced: int = 0
+    rows: int = 0
+    is_foreign: bool = False
+    consumers: tuple[str, ...] = ()
+    paused: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class PlannedRollback(Readable):
     """What a rollback would do.
 
