@@ -13,7 +13,7 @@ import click
 
 from foldhouse.calls.declared import after_sources, tables_in
 from foldhouse.errors import DefinitionError, InvalidCall, UnknownTable
-from foldhouse.values.definition import Table
+from foldhouse.values.definition import Source, Stream, Table
 
 
 def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +48,14 @@ def _declared_in() -> str:
 def declared(name: str, package: str) -> Table:
     """Find the declaration of a table among the modules of a package."""
     return _by_name(name, package, all_declared(package))
+
+
+def declared_source(name: str, package: str) -> Source:
+    """Find the declaration of a table, or of a stream that a table is folded from, among the modules of a package."""
+    found = all_declared(package)
+    streams = (source for table in found for source in table.sources if isinstance(source, Stream))
+    stream = next((one for one in streams if one.name == name), None)
+    return stream if stream is not None else _by_name(name, package, found)
 
 
 def all_declared(package: str) -> list[Table]:

@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 from rich.text import Text
 
+from foldhouse.cli.declared import declared_option, declared_source
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stderr, stdout, text_of
 from foldhouse.cli.status import plain_lag
@@ -67,19 +68,33 @@ def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[st
 @click.argument("name")
 @click.option("--as-of", help=f"The table as it was believed then. {_MOMENT}")
 @click.option(
+    "--until",
+    metavar="[COLUMN=]MOMENT",
+    help="Only of the events up to this time, or to the end of this day; COLUMN is that of their time.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=0),
     help=f"How many rows at the most, 0 for all; by default {ROWS_ON_A_TERMINAL} on a terminal, else all.",
 )
+@declared_option
 @lake_option
 @json_option
-def show(name: str, as_of: str | None, limit: int | None, folder: Path, as_json: bool) -> None:
+def show(
+    name: str, as_of: str | None, until: str | None, limit: int | None, package: str, folder: Path, as_json: bool
+) -> None:
     """Show the rows of a table, now or as they were.
 
-    Tables are shown in the order of their keys, streams as they are stored.
+    Tables are shown in the order of their keys, streams as they are stored. --as-of is the table as it was believed at
+    a commit. --until is the table of the events up to a moment of event time: it needs the declaration, and folds these
+    events again, in a temporary folder. Both together are what was believed then of the events up to that moment.
     """
     with opened(folder) as lake, stderr().status(f"reading {name}"):
-        rows = lake.to_arrow(known(lake, name), as_of=as_of)
+        if until is None:
+            rows = lake.to_arrow(known(lake, name), as_of=as_of)
+        else:
+            column, _, moment = until.rpartition("=")
+            rows = lake.until(declared_source(known(lake, name), package), moment, column=column or None, as_of=as_of)
         identifier = lake.load(name).schema().identifier_field_names()
     if keys := [column for column in rows.column_names if column in identifier]:
         rows = rows.sort_by([(key, "ascending") for key in keys])

@@ -138,6 +138,12 @@ def last_head(iceberg: IcebergTable, branch: str = MAIN_BRANCH) -> Head:
     return _parsed(next((snapshot for snapshot in behind if is_ours(snapshot)), None))
 
 
+def head_at(iceberg: IcebergTable, snapshot_id: int | None) -> Head:
+    """Return the head as of the newest commit of ours at a snapshot or below it; `None` is the current snapshot."""
+    snapshot = iceberg.current_snapshot() if snapshot_id is None else snapshot_of(iceberg, snapshot_id)
+    return _parsed(next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None))
+
+
 def _parsed(snapshot: Snapshot | None) -> Head:
     if snapshot is None or snapshot.summary is None:
         return Head()

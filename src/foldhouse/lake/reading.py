@@ -17,6 +17,7 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
 from foldhouse.lake.commits import SnapshotInfo, infos
 from foldhouse.lake.opened import OpenLake
+from foldhouse.lake.until import Moment, Until, folded_until
 from foldhouse.reading.changelog import changes_between, published, read_rows
 from foldhouse.reading.corrected import corrections_of, latest_figures
 from foldhouse.reading.frames import Query, answered, polars_of, relation_of
@@ -28,7 +29,7 @@ from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.corrected import CommitFigures, Corrections
-from foldhouse.values.definition import Source, Table
+from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.window import Coverage
 
@@ -62,6 +63,32 @@ class Reading(OpenLake):
         """Return the rows of a table or stream as an Arrow table, without starting Spark; see `read`."""
         iceberg = self.load(table)
         return read_rows(iceberg, None if as_of is None else snapshot_id_at(iceberg, as_of))
+
+    @told
+    def until(self, table: Source | str, moment: Moment, *, column: str | None = None, as_of: AsOf = None) -> pa.Table:
+        """Return a table as the fold of the events up to a moment of event time, now or as it was believed earlier.
+
+            lake.until(balances, "2024-03-04")                       -> what happened up to the end of that day
+            lake.until(balances, "2024-03-04", as_of="2024-03-05")   -> of it, what was known a day later
+
+        The events of its streams are read at the table's position and folded again, in a private temporary folder. So
+        it costs as much as a rebuild, and `as_of` alone costs less. Events at the moment are included; an event without
+        a time is not.
+
+        Args:
+            table: the declaration, or its name; see `refresh`. A stream is only filtered.
+            moment: a time (UTC if it has no zone), or a day, which is meant to its end.
+            column: the column with the time, in the streams that have it. By default, the `event_time` of a stream,
+                else the column of its `partition_by`.
+            as_of: the moment of a commit; see `read`.
+
+        Raises:
+            InvalidCall: a stream has no column of event time, or the moment does not fit its type.
+            UnknownSnapshot: there is no snapshot for `as_of`, or a position is no longer in the history of a source.
+            DefinitionChanged: the table was folded under another declaration then.
+        """
+        declared = table if isinstance(table, Stream) else self._declaration(table)
+        return folded_until(self.load, self._workshop, declared, Until.of(moment, column), as_of)
 
     @told
     def to_polars(self, table: Source | str, *, as_of: AsOf = None) -> pl.DataFrame:

@@ -1,0 +1,197 @@
+"""A table as the fold of the events up to a moment of event time.
+
+    until(T@n, moment)  ==  L({event in S@p : event time <= moment})        where p is the position of T@n
+
+The streams that a table is folded from are read at its positions, without the later events, and folded again with all
+tables in between. That happens in a private folder that is removed afterwards; nothing of the lake is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table as IcebergTable
+
+from foldhouse.errors import DefinitionChanged, InvalidCall, SourceReplaced, UnknownTable
+from foldhouse.heads.head import Head, head_at
+from foldhouse.lake.as_of import AsOf, snapshot_id_at
+from foldhouse.logic.compiled import compile_table
+from foldhouse.reading.changelog import read_rows
+from foldhouse.refresh.refresh import refresh
+from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.guarded import guarded
+from foldhouse.storage.private import private_folder
+from foldhouse.storage.schema import Layout
+from foldhouse.streams import append as streams
+from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.given import shown
+
+Moment = str | date | datetime
+"""A time, or a day, which is meant to its end; ISO 8601 if it is text."""
+
+
+@dataclass(frozen=True)
+class Until:
+    """A moment of event time.
+
+    Args:
+        last: a day, or a time; events at it are included, and so are all of a day.
+        column: the column to compare, in the streams that have it; by default a stream's `event_time`, else the column
+            that its days are taken of.
+    """
+
+    last: date | datetime
+    column: str | None = None
+
+    @classmethod
+    def of(cls, moment: Moment, column: str | None = None) -> Until:
+        """Parse a moment.
+
+        Raises:
+            InvalidCall: it is none.
+        """
+        if not isinstance(moment, str):
+            return cls(moment, column)
+        try:
+            return cls(date.fromisoformat(moment), column)
+        except ValueError:
+            pass
+        try:
+            return cls(datetime.fromisoformat(moment), column)
+        except ValueError:
+            raise InvalidCall(
+                f"the moment is {shown(moment)}; give a day such as 2024-03-04, or a time such as 2024-03-04T12:00:00Z"
+            ) from None
+
+    def of_stream(self, stream: Stream, events: pa.Table) -> pa.Table:
+        """Return the events of a stream up to the moment; an event without a time is left out.
+
+        Raises:
+            InvalidCall: the stream has no column of event time, or the moment does not fit it.
+        """
+        column = self.column if self.column in events.column_names else stream.event_time or stream.partition_column
+        if column is None or column not in events.column_names:
+            raise InvalidCall(
+                f"{stream.name} declares no event_time and no days, so it is not known which of its events are up to "
+                f"{self.last}; name the column: --until COLUMN=MOMENT, or lake.until(..., column=...)"
+            )
+        kind = events.schema.field(column).type
+        return events.filter(pc.less_equal(events[column], pa.scalar(self._last_of(stream, column, kind), kind)))
+
+    def _last_of(self, stream: Stream, column: str, kind: pa.DataType) -> date | datetime:
+        """Return the last value that is included of a column."""
+        is_day = not isinstance(self.last, datetime)
+        if pa.types.is_date(kind):
+            if not is_day:
+                raise InvalidCall(f"{stream.name}.{column} has days; give a day, not the time {self.last}")
+            return self.last
+        if not pa.types.is_timestamp(kind):
+            raise InvalidCall(f"{stream.name}.{column} is {kind}; --until compares dates and timestamps alone")
+        moment = self.last if isinstance(self.last, datetime) else datetime.combine(self.last, time.max)
+        in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return in_utc if kind.tz else in_utc.replace(tzinfo=None)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Folds streams and tables up to a moment, each once, into a lake of its own.
+
+    Args:
+        load: returns a table of the lake that is read.
+        workshop: of the lake that is written.
+        until: the moment.
+    """
+
+    load: Callable[[str], IcebergTable]
+    workshop: Workshop
+    until: Until
+    _done: dict[str, int | None] = field(default_factory=dict)
+
+    def fold(self, source: Source, snapshot_id: int | None, by: str) -> None:
+        """Make a stream or table as it is at a snapshot, of the events up to the moment.
+
+        Args:
+            source: the declaration.
+            snapshot_id: of the lake that is read.
+            by: the table that is folded from it.
+
+        Raises:
+            InvalidCall: another table is folded from another state of it.
+            DefinitionChanged: the table was folded under another declaration then.
+        """
+        if source.name in self._done:
+            if self._done[source.name] != snapshot_id:
+                raise InvalidCall(
+                    f"{by} and another table are folds of different states of {source.name}, so no one state has the "
+                    "events up to a moment; refresh them all, or name a moment with --as-of at which they agree"
+                )
+            return
+        self._done[source.name] = snapshot_id
+        iceberg = self.load(source.name)
+        if isinstance(source, Stream):
+            self._append(source, iceberg, snapshot_id)
+            return
+        found = head_at(iceberg, snapshot_id)
+        if not found.is_folded:
+            raise UnknownTable(f"{source.name} was never folded; run `foldhouse refresh {source.name}`")
+        self._fold_sources(source, found)
+        covered = None if found.coverage.is_everything or source.partition_by is None else found.coverage
+        refresh(self.workshop, replace(source, checks=()), covered)
+        self._check_definition(source, found)
+
+    def _fold_sources(self, table: Table, found: Head) -> None:
+        for source in table.sources:
+            position = found.positions.get(source.name)
+            uuid = str(self.load(source.name).metadata.table_uuid)
+            if position is None or position.uuid != uuid:
+                raise SourceReplaced(
+                    f"{table.name} was not folded from this {source.name}; its events up to a moment cannot be read"
+                )
+            self.fold(source, position.snapshot_id, table.name)
+
+    def _append(self, stream: Stream, iceberg: IcebergTable, snapshot_id: int | None) -> None:
+        layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
+        events = read_rows(iceberg, snapshot_id)
+        events = events.slice(0, 0) if snapshot_id is None else events
+        given = dict(stream.schema)
+        kinds = {name: str(layout.schema.find_field(name).field_type) for name in layout.visible}
+        types = tuple((name, given[name] if "<" in kind and name in given else kind) for name, kind in kinds.items())
+        copy = replace(stream, schema=types, partition_by=None)
+        shop, kept = self.workshop, self.until.of_stream(stream, events)
+        streams.append(shop.catalog, copy, kept, None, shop.run_id, shop.tuning)
+
+    def _check_definition(self, table: Table, found: Head) -> None:
+        now = head_at(self.workshop.catalog.load_table(table.name), None)
+        is_declared = bool(found.declaration) and found.declaration == now.declaration
+        if found.definition_hash != now.definition_hash and not is_declared:
+            raise DefinitionChanged(
+                f"{table.name} was folded under another declaration than the present one, so it cannot be folded up to "
+                f"{self.until.last} as it was believed then; run `foldhouse rebuild {table.name}`, or leave --as-of out"
+            )
+
+
+def folded_until(
+    load: Callable[[str], IcebergTable], workshop: Workshop, source: Source, until: Until, as_of: AsOf
+) -> pa.Table:
+    """Return a stream or table of the events up to a moment; see `Lake.until`."""
+    iceberg = load(source.name)
+    snapshot_id = snapshot_id_at(iceberg, as_of)
+    if isinstance(source, Stream):
+        events = read_rows(iceberg, snapshot_id) if snapshot_id is not None else read_rows(iceberg, None)
+        return until.of_stream(source, events)
+    with private_folder() as folder:
+        catalog = guarded(open_local_catalog(folder))
+        try:
+            session = workshop.session
+            inside = replace(
+                workshop, catalog=catalog, compiled=lambda table, given: compile_table(table, given, session)
+            )
+            Folded(load, inside, until).fold(source, snapshot_id, source.name)
+            return read_rows(catalog.load_table(source.name), None)
+        finally:
+            catalog.close()

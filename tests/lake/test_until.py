@@ -1,0 +1,191 @@
+"""A table of the events up to a moment of event time, beside what DuckDB makes of the same events."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import types
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import foldhouse as fh
+from foldhouse.cli import main
+from foldhouse.lake import position_of
+
+SCHEMA = {"day": "date", "at": "timestamp", "k": "string", "id": "long", "n": "long", "tags": "list<string>"}
+events = fh.stream("u.events", schema=SCHEMA, keys=["k"], sequence_by="id", event_time="at", partition_by="day")
+sums = fh.table("u.sums", source=events, fold=fh.fold(n=fh.total("n"), last=fh.latest("n"), rows=fh.count()))
+by_size = fh.table("u.by_size", source=sums, keys="rows", fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0)])
+daily = fh.table("u.daily", source=events, keys="day", fold=fh.fold(n=fh.total("n")), partition_by="day")
+timeless = fh.stream("u.timeless", schema={"k": "string", "happened": "timestamptz", "n": "long"}, keys="k")
+counts = fh.table("u.counts", source=timeless, fold=fh.fold(n=fh.total("n")))
+FIRST = datetime(2024, 3, 1)
+DAYS = [date(2024, 3, day) for day in range(1, 7)]
+
+
+def land(lake: fh.Lake, seed: int, rows: int = 25) -> None:
+    """Events of six days, in any order, so that each batch has late ones; some exactly at a full hour."""
+    chance = random.Random(seed)
+    made = []
+    for number in range(rows):
+        at = FIRST + timedelta(hours=chance.randrange(6 * 24), microseconds=chance.choice([0, 0, 1, 999_999]))
+        key = f"k{chance.randrange(5)}"
+        made.append(
+            {"day": at.date(), "at": at, "k": key, "id": seed * 100 + number, "n": chance.randrange(50), "tags": ["a"]}
+        )
+    lake.append(
+        events, [*made, {"day": DAYS[0], "at": None, "k": "timeless", "id": seed * 100 + 99, "n": 1, "tags": None}]
+    )
+
+
+@pytest.fixture
+def shop(lake: fh.Lake) -> fh.Lake:
+    for seed in range(4):
+        land(lake, seed)
+        lake.refresh(sums)
+        if seed < 3:
+            lake.refresh(by_size)
+            lake.backfill(daily, DAYS[1:4])
+    return lake
+
+
+def asked(lake: fh.Lake, table: fh.Table, query: str, last: datetime, as_of: Any = None) -> list[dict[str, Any]]:
+    """What DuckDB makes of the events of a table's position up to a moment."""
+    snapshot = next(one for one in lake.history(table) if as_of in (None, one.id))
+    with duckdb.connect() as db:
+        db.register("events", lake.to_arrow(events, as_of=position_of(snapshot)[events.name]))
+        found = db.sql(query.format(of='from events where "at" <= $last'), params={"last": last})
+        return found.to_arrow_table().to_pylist()
+
+
+SUMS = """select k, cast(sum(n) as bigint) as n, arg_max(n, id) as last, count(*) as rows {of}
+group by k order by k"""
+BY_SIZE = """select rows, cast(sum(n) as bigint) as n from (select sum(n) as n, count(*) as rows {of} group by k)
+group by rows order by rows"""
+DAILY = """select day, cast(sum(n) as bigint) as n {of} and day between '2024-03-02' and '2024-03-04'
+group by day order by day"""
+
+
+def ordered(rows: pa.Table, *keys: str) -> list[dict[str, Any]]:
+    return rows.sort_by([(key, "ascending") for key in keys]).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("moment", "last"),
+    [
+        ("2024-03-03", datetime(2024, 3, 3, 23, 59, 59, 999_999)),
+        (date(2024, 3, 2), datetime(2024, 3, 2, 23, 59, 59, 999_999)),
+        ("2024-03-03T07:00:00", datetime(2024, 3, 3, 7)),
+        (datetime(2024, 3, 3, 9, tzinfo=UTC), datetime(2024, 3, 3, 9)),
+        ("2024-03-03T09:00:00+02:00", datetime(2024, 3, 3, 7)),
+        ("1999-01-01", datetime(1999, 1, 1)),
+        ("9999-12-31", datetime(9999, 12, 31)),
+    ],
+)
+def test_a_table_of_the_events_up_to_a_moment_is_what_duckdb_makes_of_them(
+    shop: fh.Lake, moment: Any, last: datetime
+) -> None:
+    land(shop, 9)  # no table has folded these
+    assert ordered(shop.until(sums, moment), "k") == asked(shop, sums, SUMS, last)
+
+
+def test_tables_of_tables_and_of_covered_days_follow(shop: fh.Lake) -> None:
+    last = datetime(2024, 3, 3, 7)
+    heads = [shop.head(one) for one in (sums, by_size, daily)]
+    # by_size is behind sums: it is folded from the state of sums that it has folded
+    assert ordered(shop.until(by_size, last), "rows") == asked(shop, sums, BY_SIZE, last, folded_by_size(shop))
+    assert ordered(shop.until(daily, last), "day") == asked(shop, daily, DAILY, last)
+    assert [shop.head(one) for one in (sums, by_size, daily)] == heads
+
+
+def folded_by_size(lake: fh.Lake) -> int | None:
+    """The snapshot of `sums` that `by_size` has folded."""
+    head = lake.head(by_size)
+    assert head is not None
+    return position_of(head)[sums.name]
+
+
+def test_as_of_is_what_was_known_then_of_the_events_up_to_the_moment(shop: fh.Lake) -> None:
+    last = datetime(2024, 3, 4, 12)
+    found = {one.id: ordered(shop.until(sums, last, as_of=one.id), "k") for one in shop.history(sums)}
+    assert found == {one: asked(shop, sums, SUMS, last, one) for one in found}
+    assert len({json.dumps(rows) for rows in found.values()}) == len(found) == 4
+
+
+def test_a_stream_is_filtered(shop: fh.Lake) -> None:
+    rows = shop.until(events, "2024-03-02")
+    assert 0 < rows.num_rows < shop.count(events)
+    assert max(rows["at"].to_pylist()) < datetime(2024, 3, 3)
+
+
+def test_a_column_is_named_where_no_stream_names_one(lake: fh.Lake) -> None:
+    noon = datetime(2024, 3, 1, 12, tzinfo=UTC)
+    lake.append(timeless, [{"k": "a", "happened": noon + timedelta(hours=hour), "n": 1} for hour in range(-3, 3)])
+    lake.refresh(counts)
+    with pytest.raises(fh.InvalidCall, match=r"u\.timeless declares no event_time"):
+        lake.until(counts, noon)
+    assert lake.until(counts, noon, column="happened").to_pylist() == [{"k": "a", "n": 4}]
+    with pytest.raises(fh.InvalidCall, match=r"u\.timeless\.n is int64"):
+        lake.until(counts, noon, column="n")
+    with pytest.raises(fh.InvalidCall, match="give a day such as"):
+        lake.until(counts, "yesterday")
+
+
+def test_a_time_is_refused_for_a_column_of_days(shop: fh.Lake) -> None:
+    assert shop.until(sums, "2024-03-02", column="day").num_rows > 0
+    with pytest.raises(fh.InvalidCall, match=r"u\.events\.day has days; give a day"):
+        shop.until(sums, "2024-03-02T12:00:00", column="day")
+
+
+def test_another_declaration_is_refused(shop: fh.Lake) -> None:
+    other = fh.table("u.sums", source=events, fold=fh.fold(n=fh.maximum("n")))
+    with pytest.raises(fh.DefinitionChanged, match=r"u\.sums was folded under another declaration"):
+        shop.until(other, "2024-03-02")
+
+
+def test_two_states_of_one_stream_are_refused(lake: fh.Lake) -> None:
+    land(lake, 1)
+    lake.refresh(sums)
+    land(lake, 2)
+    both = fh.table(
+        "u.both", source=[sums, events], keys="k", rows=lambda sums, events: sums, fold=fh.fold(n=fh.total("n"))
+    )
+    from foldhouse.lake.until import Folded, Until
+
+    positions = {sums.name: lake.head(sums).id, events.name: lake.head(events).id}  # type: ignore[union-attr]
+    folded = Folded(lake.load, None, Until.of("2024-03-02"), {events.name: 1})  # type: ignore[arg-type]
+    with pytest.raises(fh.InvalidCall, match=r"different states of u\.events"):
+        folded.fold(events, positions[events.name], both.name)
+
+
+def test_the_command_takes_both_moments_and_leaves_nothing_behind(
+    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("shop_until")
+    module.__dict__.update(tables=[sums, by_size, daily])
+    monkeypatch.setitem(sys.modules, "shop_until", module)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+
+    def show(*words: str) -> Any:
+        given = ["show", *words, "--json", "--lake", str(tmp_path / "lake"), "--declared-in", "shop_until"]
+        return CliRunner().invoke(main, given)
+
+    first = shop.history(sums)[-1].id
+    said = show("u.sums", "--until", "2024-03-03", "--as-of", str(first))
+    assert said.exit_code == 0, said.output
+    last = datetime(2024, 3, 3, 23, 59, 59, 999_999)
+    assert [json.loads(line) for line in said.stdout.splitlines()] == asked(shop, sums, SUMS, last, first)
+    assert show("u.sums", "--until", "at=2024-03-03").exit_code == 0
+    assert show("u.events", "--until", "2024-03-01").exit_code == 0
+    assert show("u.sums", "--until", "soon").exit_code == 2
+    assert os.listdir(temporary) == []
