@@ -380,6 +380,10 @@ def test_the_command_says_what_is_wrong_and_how_to_mend_it(
     said = CliRunner().invoke(main, arguments)
     assert said.exit_code == 0, said.output
     assert "every key is what Spark computes from proof.events@" in said.output
+    said = CliRunner().invoke(main, [*arguments, "--since", str(right)])
+    assert said.exit_code == 0, said.output
+    assert "each of the 6 keys that changed is what Spark computes from proof.events@" in said.output
+    assert f"not looked at: keys whose rows and source rows are as they were at snapshot {right}" in said.output
 
 
 class Opened:
@@ -405,3 +409,61 @@ def test_the_asset_check_names_the_first_wrong_commit(corrupted: tuple[fh.Lake, 
     lake.rollback(sums, to=right)
     [evaluation] = dg.materialize(assets, resources={"lake": Opened(lake)}).get_asset_check_evaluations()
     assert evaluation.passed
+
+
+@pytest.mark.spark
+def test_since_a_commit_only_changed_keys_are_compared_and_older_errors_are_not_found(
+    spark_lake: Callable[..., fh.Lake],
+) -> None:
+    lake = spark_lake()
+    for number in range(3):
+        append(lake, number)
+        lake.refresh(sums)
+    right = lake.head(sums)
+    assert right is not None
+    nothing = lake.verify(sums, since=right.id)
+    assert (nothing.passed, nothing.keys_since) == (True, 0)
+    wrong = corrupt(lake, sums)
+    found = lake.verify(sums, since=right.id)
+    assert (found.wrong, found.keys_since, found.since) == (1, 1, right.id)
+    assert found.first_wrong is not None
+    assert (found.first_wrong.last_right, found.differences[0].key) == (right.id, {"key": "b"})
+    older = lake.verify(sums, since=wrong)  # it was wrong already then
+    assert (older.passed, older.keys_since) == (True, 0)
+    assert not lake.verify(sums).passed
+
+
+@pytest.mark.spark
+def test_since_a_commit_a_key_that_should_have_changed_and_did_not_is_found(
+    spark_lake: Callable[..., fh.Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = spark_lake()
+    append(lake, 0)
+    lake.refresh(sums)
+    since = lake.head(sums)
+    assert since is not None
+    iceberg = lake.load(sums)
+    then = iceberg.scan(row_filter=EqualTo("key", "b")).to_arrow()
+    for number in (1, 2):
+        append(lake, number)
+        lake.refresh(sums)
+    lake.load(sums).overwrite(then, EqualTo("key", "b"))  # as if its events had never been folded
+    found = lake.verify(sums, since=since.id)
+    assert found.keys_since == 4  # a, b, 1 and 2, but not the key 0
+    assert [one.key for one in found.differences] == [{"key": "b"}]
+    with pytest.raises(fh.UnknownSnapshot):
+        lake.verify(sums, since=1)
+
+
+@pytest.mark.spark
+def test_since_another_declaration_all_keys_are_compared(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    append(lake, 0)
+    other = fh.table(sums.name, source=events, keys="key", fold=fh.fold(rows=fh.count()))
+    lake.refresh(other)
+    since = lake.head(other)
+    assert since is not None
+    lake.rebuild(sums)
+    corrupt(lake, sums)
+    found = lake.verify(sums, since=since.id)
+    assert (found.keys_since, found.wrong) == (None, 1)

@@ -11,7 +11,7 @@ import click
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.cli.output import Column, count_text, json_option, moment_of, plain, print_rows, stderr, text_of
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
 
@@ -25,13 +25,25 @@ from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
     show_default=True,
     help="The share of the keys to compare; always the same ones.",
 )
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Compare only keys that changed since a snapshot id, a time, a tag or a branch; older errors are not found.",
+)
 @click.option("--no-search", is_flag=True, help="Do not search for the first wrong commit.")
 @declared_option
 @lake_option
 @json_option
 @click.pass_context
 def verify(
-    ctx: click.Context, name: str, share: float, no_search: bool, package: str, folder: Path, as_json: bool
+    ctx: click.Context,
+    name: str,
+    share: float,
+    since: str | None,
+    no_search: bool,
+    package: str,
+    folder: Path,
+    as_json: bool,
 ) -> None:
     """Compare a table with what Spark computes from all rows of its sources, as a batch job.
 
@@ -39,12 +51,15 @@ def verify(
     wrong, its history is searched for the first commit where it was; that takes as many further batch jobs, over the
     rows of these keys alone, as the number of commits has bits. The positions in its history must form one chain, too.
     The command ends with 1 if a key or the chain is wrong.
+
+    With --since, only the keys are compared whose rows, or whose source rows, changed since then. If the table was
+    right then, it is right now. A key that was wrong before and did not change since is not found.
     """
     table = declared(name, package)
     with opened(folder) as lake, stderr().status(f"computing {name} with Spark"):
         known(lake, name)
         chain = lake.gapless(table)
-        found = lake.verify(table, share=share, search=not no_search)
+        found = lake.verify(table, share=share, since=since, search=not no_search)
     if as_json:
         print_rows([], [{**_plain(found), "gapless": _plain_chain(chain)}], as_json=True)
     else:
@@ -102,21 +117,46 @@ def _plain_check(one: Checked) -> dict[str, Any]:
 
 def _say(found: Verified) -> None:
     sources = ", ".join(f"{name}@{at}" for name, at in found.position.items())
-    keys = "every key" if found.share == 1 else f"every compared key ({found.share:g} of all)"
+    keys = _keys_text(found)
     unproven = f"; compared within a tenth: {', '.join(found.estimated)}" if found.estimated else ""
     unproven += f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
     if found.passed:
         click.echo(
             f"{found.table}: at snapshot {found.snapshot_id}, {keys} is what Spark computes from {sources}{unproven}"
         )
+        _say_unseen(found)
         return
     wrong = "1 key is" if found.wrong == 1 else f"{found.wrong:,} keys are"
     click.echo(
         f"{found.table}: at snapshot {found.snapshot_id}, {wrong} not what Spark computes from {sources}{unproven}"
     )
+    _say_unseen(found)
     _print_differences(found.differences)
     if found.first_wrong is not None:
-        _say_since(found.table, found.first_wrong)
+        _say_first(found.table, found.first_wrong)
+
+
+def _keys_text(found: Verified) -> str:
+    changed = "" if found.keys_since is None else f" of the {count_text(found.keys_since, 'key')} that changed"
+    if found.share < 1:
+        return f"every compared key ({found.share:g} of all){changed}"
+    return f"each{changed}" if changed else "every key"
+
+
+def _say_unseen(found: Verified) -> None:
+    """Say what was not looked at."""
+    if found.since is None:
+        return
+    if found.keys_since is None:
+        click.echo(
+            f"all keys were compared: it is unknown which of them changed since snapshot {found.since}, because the "
+            "table was declared otherwise then, or its sources' history of then has expired"
+        )
+        return
+    click.echo(
+        f"not looked at: keys whose rows and source rows are as they were at snapshot {found.since}; one that was "
+        "wrong already then is not found"
+    )
 
 
 def _say_chain(chain: Gapless) -> None:
@@ -158,7 +198,7 @@ def _plain_chain(chain: Gapless) -> dict[str, Any]:
     }
 
 
-def _say_since(table: str, first: FirstWrong) -> None:
+def _say_first(table: str, first: FirstWrong) -> None:
     by = f"run {first.run_id}" if first.is_ours else "another tool than foldhouse"
     click.echo(f"\nfirst wrong at snapshot {first.snapshot_id}, {moment_of(first.committed_at)}, by {by}")
     _print_differences(first.differences)
@@ -205,6 +245,8 @@ def _plain(found: Verified) -> dict[str, Any]:
         "snapshot_id": str(found.snapshot_id),
         "position": {name: None if at is None else str(at) for name, at in found.position.items()},
         "share": found.share,
+        "since": None if found.since is None else str(found.since),
+        "keys_since": found.keys_since,
         "columns": list(found.columns),
         "unproven": list(found.unproven),
         "estimated": list(found.estimated),

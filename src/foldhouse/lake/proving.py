@@ -9,7 +9,7 @@ from typing import Any
 from foldhouse.audit.audit import Candidate, audited
 from foldhouse.calls.arguments import told
 from foldhouse.errors import InvalidCall, UnknownTable
-from foldhouse.lake.as_of import AsOf, snapshot_id_at
+from foldhouse.lake.as_of import AsOf, in_history, snapshot_id_at
 from foldhouse.lake.opened import OpenLake
 from foldhouse.proof.aligned import Ancestry
 from foldhouse.proof.gapless import gapless
@@ -53,7 +53,7 @@ class Proving(OpenLake):
         return audited(auditor(self._workshop), Candidate(declared, iceberg, snapshot_id, before))
 
     @told
-    def verify(self, table: Table | str, *, share: float = 1.0, search: bool = True) -> Verified:
+    def verify(self, table: Table | str, *, share: float = 1.0, since: AsOf = None, search: bool = True) -> Verified:
         """Compare a table with what Spark computes, as a batch job, from all rows of its sources.
 
         Spark evaluates `rows` and its own aggregates over the sources as they were at the table's position. No code of
@@ -68,14 +68,21 @@ class Proving(OpenLake):
             table: the declaration, or its name; see `refresh`.
             share: the share of the keys to compare, from 0 to 1; always the same ones. All rows of the
                 sources are read for it, either way.
+            since: a commit, tag or moment. Only keys are compared whose rows, or whose source rows, changed since then:
+                if the table was right then, it is right now. A key that was wrong before and did not change is not
+                found. All keys are compared if it is unknown which ones changed: the declaration was another one then,
+                or the position of then is no longer in the history of a source.
             search: whether to search for the first wrong commit.
 
         Raises:
             UnknownTable: the table, or a source of it, does not exist.
-            UnknownSnapshot: the table was never folded, or a position of it is no longer in the history of a source.
+            UnknownSnapshot: `since` is not in the history of the head, the table was never folded, or a position of it
+                is no longer in the history of a source.
         """
         declared = self._declaration(table)
-        return verify(self._workshop, declared, self.load(declared), share, search=search)
+        iceberg = self.load(declared)
+        after = None if since is None else in_history(iceberg, since)
+        return verify(self._workshop, declared, iceberg, share, since=after, search=search)
 
     @told
     def reconcile(

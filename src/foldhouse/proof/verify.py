@@ -24,6 +24,7 @@ from foldhouse.proof.aggregates import aggregates_of
 from foldhouse.proof.batch import HAVE, WANT, Wanted, batch, compared, pieces_at, side_of, source_rows, stored_rows
 from foldhouse.proof.bisect import oldest_wrong
 from foldhouse.proof.of_keys import KeyRows
+from foldhouse.proof.since import keys_since
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.failures import translating_spark_errors
@@ -37,6 +38,9 @@ from foldhouse.values.window import Coverage, Position, positions_from_json
 SHOWN = 20
 _FOLLOWED = 1_000
 """Keys that are followed through the history: more would make each step as dear as the whole table."""
+
+_PICKED = 100_000
+"""Keys whose source rows are picked for Spark; for more of them, it reads the sources in full."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ class _Proof:
         """Return the declaration, compiled against the columns that the sources had at a commit."""
         return self.workshop.compiled(self.table, self.layouts(commit))
 
+    def logic(self, commit: _Commit) -> Logic:
+        """Return the logic of the table, over the columns that the sources had at a commit."""
+        return Logic(self.compiled(commit), self.layouts(commit), self.workshop.session, self.workshop.tuning)
+
     def positions(self, commit: _Commit) -> list[int | None]:
         """Return the snapshot of each source that a commit has folded."""
         return [commit.positions[source.name].snapshot_id for source in self.table.sources]
@@ -89,15 +97,16 @@ class _Proof:
             places = zip(self.table.sources, layouts, self.sources, positions, strict=True)
             frames = [source_rows(session, source, one, pieces_at(table, at)) for source, one, table, at in places]
         else:
-            logic = Logic(compiled, layouts, self.workshop.session, self.workshop.tuning)
-            frames = rows.of(logic, self.sources, positions)
+            frames = rows.of(self.logic(commit), self.sources, positions)
         keys = compiled.plan.key_names
         names = [*keys, *aggregates_of(compiled.plan, compiled.fold)]
         have = stored_rows(session, self.iceberg, commit.id, names, keys, wanted)
         return compared(have, batch(compiled, frames, commit.coverage, wanted), keys)
 
 
-def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float, *, search: bool) -> Verified:
+def verify(
+    workshop: Workshop, table: Table, iceberg: IcebergTable, share: float, *, since: int | None, search: bool
+) -> Verified:
     """Compare a table with Spark's batch answer; see `Lake.verify`."""
     started = time.monotonic()
     sources = [workshop.catalog.load_table(source.name) for source in table.sources]
@@ -108,7 +117,9 @@ def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float
         if reason := _unreadable(proof, head):
             raise UnknownSnapshot(f"{table.name} cannot be verified: {reason}")
         compiled = proof.compiled(head)
-        wrong = proof.wrong(head, Wanted(share)).persist()
+        keys = None if since is None else keys_since(proof.logic(head), iceberg, sources, since, head.id)
+        rows = None if keys is None or keys.num_rows > _PICKED else KeyRows(keys)
+        wrong = proof.wrong(head, Wanted(share, keys), rows).persist()
         try:
             count = wrong.count()
             differing = wrong.limit(_FOLLOWED).toArrow()
@@ -124,6 +135,8 @@ def verify(workshop: Workshop, table: Table, iceberg: IcebergTable, share: float
         snapshot_id=head.id,
         position={name: one.snapshot_id for name, one in head.positions.items()},
         share=share,
+        since=since,
+        keys_since=None if keys is None else keys.num_rows,
         columns=columns,
         unproven=tuple(name for name in compiled.plan.outputs if name not in columns),
         estimated=tuple(name for name in columns if aggregates[name].is_estimate),

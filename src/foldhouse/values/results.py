@@ -383,6 +383,8 @@ class Verified(Readable):
         snapshot_id: the commit that was compared.
         position: source name -> the snapshot id up to which its rows were used.
         share: the share of the keys that was compared.
+        since: the commit since which keys changed that were compared; `None` for all keys.
+        keys_since: the number of these keys; `None` for all keys, also if it is unknown which ones changed.
         columns: the compared columns.
         unproven: columns that Spark cannot compute: those of `custom`, of maps, and `latest` of nested values.
         estimated: columns that are estimates, and may differ by a tenth: those of `distinct`.
@@ -396,6 +398,8 @@ class Verified(Readable):
     snapshot_id: int
     position: dict[str, int | None]
     share: float = 1.0
+    since: int | None = None
+    keys_since: int | None = None
     columns: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     estimated: tuple[str, ...] = ()
