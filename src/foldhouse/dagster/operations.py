@@ -104,8 +104,8 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         days = _days(config.first, config.last)
         covered = lake.covered(table, days)
         plan: dict[str, str] = {"table": table.name, "days_again": _texts(covered)}
-        if covered:
-            plan |= {name: str(value) for name, value in vars(lake.plan_restate(table, covered)).items()}
+        planned = lake.plan_restate(table, covered) if covered else lake.plan(table, days)
+        plan |= {name: str(value) for name, value in vars(planned).items()}
         plan["days_added"] = _texts(sorted(set(days) - set(covered)))
         _say(context, plan, dry_run=config.dry_run)
         if not config.dry_run:
