@@ -384,6 +384,10 @@ def test_the_command_says_what_is_wrong_and_how_to_mend_it(
     assert said.exit_code == 0, said.output
     assert "each of the 6 keys that changed is what Spark computes from proof.events@" in said.output
     assert f"not looked at: keys whose rows and source rows are as they were at snapshot {right}" in said.output
+    head = lake.head(sums)
+    assert head is not None
+    said = CliRunner().invoke(main, [*arguments, "--since", str(head.id)])
+    assert "no key and no source row of one changed" in said.output
 
 
 class Opened:

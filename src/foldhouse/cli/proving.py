@@ -120,6 +120,10 @@ def _say(found: Verified) -> None:
     keys = _keys_text(found)
     unproven = f"; compared within a tenth: {', '.join(found.estimated)}" if found.estimated else ""
     unproven += f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
+    if found.keys_since == 0:
+        click.echo(f"{found.table}: at snapshot {found.snapshot_id}, no key and no source row of one changed")
+        _say_unseen(found)
+        return
     if found.passed:
         click.echo(
             f"{found.table}: at snapshot {found.snapshot_id}, {keys} is what Spark computes from {sources}{unproven}"

@@ -86,7 +86,7 @@ class Reading(OpenLake):
             InvalidCall: a stream has no column of event time, or the moment does not fit its type.
             UnknownSnapshot: there is no snapshot for `as_of`, or a position is no longer in the history of a source.
             DefinitionChanged: the table was folded under another declaration then.
-            DefinitionError: a column that the declaration reads was renamed after the position; refresh the table.
+            DefinitionError: a column that the declaration reads had another name at the position.
         """
         declared = table if isinstance(table, Stream) else self._declaration(table)
         return folded_until(self.load, self._workshop, declared, Until.of(moment, column), as_of)
