@@ -113,13 +113,23 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
     return list(map(str, found)) == list(map(str, wanted))
 
 
-IN_PIECES = fh.Tuning(in_process_rows=-1, task_piece_rows=50)
+ONE_TASK = fh.Tuning(in_process_rows=-1)
+"""One task reads and folds the window, with a thread for each core."""
+ONE_TASK_IN_PIECES = fh.Tuning(in_process_rows=-1, spilled_piece_rows=50, unspilled_bytes=2_000)
+IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, task_piece_rows=50)
 """Some fifty rows are too many to be folded at once."""
-ALONE = fh.Tuning(in_process_rows=-1)
+ALONE = fh.Tuning(in_process_rows=-1, one_task_rows=0)
 """Each task reads the whole window, and nothing is shuffled."""
-SHUFFLED = fh.Tuning(in_process_rows=-1, read_alone_rows=0)
-SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, read_alone_rows=0, task_piece_rows=50)
-WAYS = {"in pieces": IN_PIECES, "alone": ALONE, "shuffled": SHUFFLED, "shuffled, in pieces": SHUFFLED_IN_PIECES}
+SHUFFLED = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0)
+SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0, task_piece_rows=50)
+WAYS = {
+    "one task": ONE_TASK,
+    "one task, in pieces": ONE_TASK_IN_PIECES,
+    "in pieces": IN_PIECES,
+    "alone": ALONE,
+    "shuffled": SHUFFLED,
+    "shuffled, in pieces": SHUFFLED_IN_PIECES,
+}
 
 
 @pytest.mark.parametrize("tuning", WAYS.values(), ids=WAYS)
@@ -156,7 +166,9 @@ def files_of(lake: fh.Lake, table: fh.Table) -> set[str]:
     return set(live_slices(iceberg, iceberg.metadata.current_snapshot_id))
 
 
-@pytest.mark.parametrize("tuning", [IN_PIECES, SHUFFLED_IN_PIECES], ids=["alone", "shuffled"])
+@pytest.mark.parametrize(
+    "tuning", [IN_PIECES, SHUFFLED_IN_PIECES, ONE_TASK_IN_PIECES], ids=["alone", "shuffled", "one task"]
+)
 def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(
     spark_lake: OpenLake, tuning: fh.Tuning
 ) -> None:
@@ -178,13 +190,14 @@ def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_writt
 
 
 @pytest.mark.parametrize("floats", [False, True], ids=["text keys", "float keys"])
+@pytest.mark.parametrize("tuning", [ONE_TASK, ALONE], ids=["one task", "alone"])
 def test_keys_that_are_computed_again_are_read_by_the_tasks_alone_and_not_shuffled(
-    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, floats: bool
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, tuning: fh.Tuning, floats: bool
 ) -> None:
     monkeypatch.setattr(on_spark, "_routed", None)  # a call of it would fail
     most = fh.fold(most=fh.maximum("n"), rows=fh.count())
     table = fh.table("t.most", source=events, keys="x" if floats else "key", buckets=1 if floats else 3, fold=most)
-    lake = spark_lake(tuning=ALONE)
+    lake = spark_lake(tuning=tuning)
     lake.append(events, some_events(1, DAYS[:2]))
     lake.replace(events, some_events(2, DAYS[2:]), partitions=DAYS[2:])
     lake.refresh(table)
@@ -203,7 +216,7 @@ def test_a_task_that_would_keep_too_much_in_memory_has_its_rows_shuffled(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alone, "in_tasks", None)  # a call of it would fail
-    lake = spark_lake(tuning=fh.Tuning(in_process_rows=-1, kept_alone_bytes=0))
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=-1, one_task_rows=0, kept_alone_bytes=0))
     batch = some_events(1, DAYS)
     lake.append(events, batch)
     lake.refresh(LATEST)
