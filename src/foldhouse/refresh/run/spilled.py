@@ -24,7 +24,7 @@ from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
+from foldhouse.refresh.run.deciding import decide_alone, decisive_rows, summing_pays
 from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Run, folded_here, naming, recomputed_here
 from foldhouse.refresh.run.placement import placed
@@ -115,6 +115,7 @@ def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[Bu
     plan, tuning = route.plan, route.tuning
     with ThreadPoolExecutor(window.at_once) as threads:
         if not decide_alone(plan, reading, tuning):
+            window = replace(window, route=replace(route, is_summing=summing_pays(plan, reading, tuning)))
             return _through_a_folder(window, threads, recomputed, partial(_read_all, reading, window.besides))
         deciding = chain(
             decisive_rows(plan, reading, threads, tuning.decided_rows),
