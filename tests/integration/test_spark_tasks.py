@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from datetime import date
@@ -189,6 +190,21 @@ def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_writt
     assert is_like(published(lake, WHOLE), expected(WHOLE, given))
 
 
+def test_one_task_folds_the_greater_delivery_of_an_event_without_spark_sql(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_spark, "evaluated_on_spark", None)  # a call of it would fail
+    types = pa.schema({"id": pa.int64(), "key": pa.string(), "n": pa.int64()})
+    stream = fh.stream("t.once", schema={"id": "long", "key": "string", "n": "long"}, keys="key", event_id="id")
+    table = fh.table("t.once_totals", source=stream, fold=fh.fold(total=fh.total("n"), rows=fh.count()))
+    lake = spark_lake(tuning=ONE_TASK)
+    lake.append(stream, pa.Table.from_pylist([{"id": i, "key": f"k{i % 3}", "n": i} for i in range(9)], types))
+    again = [{"id": 4, "key": "k2", "n": 100}, {"id": 9, "key": "k2", "n": 9}]
+    lake.append(stream, pa.Table.from_pylist(again, types))
+    lake.refresh(table)
+    assert published(lake, table) == [("k0", 9, 3), ("k1", 8, 2), ("k2", 124, 5)]
+
+
 @pytest.mark.parametrize("floats", [False, True], ids=["text keys", "float keys"])
 @pytest.mark.parametrize("tuning", [ONE_TASK, ALONE], ids=["one task", "alone"])
 def test_keys_that_are_computed_again_are_read_by_the_tasks_alone_and_not_shuffled(
@@ -232,6 +248,14 @@ def test_a_session_without_a_context_calls_the_same_tasks_through_spark_sql(
     lake.append(events, batch)
     lake.refresh(LATEST)
     assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
+
+
+def test_a_worker_does_not_collect_what_it_imported(spark) -> None:
+    def called(number: int) -> list[pa.RecordBatch]:
+        return [pa.record_batch({"frozen": pa.array([gc.get_freeze_count()])})]
+
+    found = tasks.in_tasks(spark, 1, called, pa.schema([("frozen", pa.int64())]))
+    assert found["frozen"][0].as_py() > 10_000
 
 
 def test_a_backfill_folds_the_days_it_is_asked_for(spark_lake: OpenLake) -> None:
