@@ -114,9 +114,9 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
     return list(map(str, found)) == list(map(str, wanted))
 
 
-ONE_TASK = fh.Tuning(in_process_rows=-1)
+ONE_TASK = fh.Tuning(in_process_rows=-1, one_task_least_rows=1)
 """One task reads and folds the window, with a thread for each core."""
-ONE_TASK_IN_PIECES = fh.Tuning(in_process_rows=-1, spilled_piece_rows=50, unspilled_bytes=2_000)
+ONE_TASK_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_least_rows=1, spilled_piece_rows=50, unspilled_bytes=2_000)
 IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, task_piece_rows=50)
 """Some fifty rows are too many to be folded at once."""
 ALONE = fh.Tuning(in_process_rows=-1, one_task_rows=0)

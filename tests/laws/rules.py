@@ -73,8 +73,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed // len(RULES) // 4 % 2:
             forced["direct_rows"] = 0
             name += ", evaluated by Spark"
-        if seed % 3:
-            forced["one_task_rows"] = 0
+        forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0
         if seed % 4 == 2:

@@ -115,6 +115,8 @@ class Tuning:
     one_task_rows: int = 100_000_000
     """In a local session, a window of up to so many rows is folded in one task with a thread for each core: its threads
     share what they read. With 0, the rows are divided among tasks."""
+    one_task_least_rows: int = 1_000_000
+    """Fewer rows are divided among tasks there too: reading them twice costs less than threads lose to one another."""
     read_alone_rows: int = 16_000_000
     """If Spark's tasks together read no more rows than this, each of them reads the whole window and keeps the rows of
     its own buckets: a shuffle costs more. With 0, the rows are always shuffled."""

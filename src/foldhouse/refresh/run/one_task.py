@@ -26,10 +26,10 @@ def folded_in_one_task(run: Run) -> list[BucketResult] | None:
 
     Returns:
         The results. `None` if the session is not a local one, if the task cannot read the rows itself, or if there are
-        more of them than one task is given.
+        too few or too many of them for one task.
     """
     session, tuning = run.logic.session(), run.job.tuning
-    if not is_local(session) or rows_of_run(run) > tuning.one_task_rows:
+    if not is_local(session) or not tuning.one_task_least_rows <= rows_of_run(run) <= tuning.one_task_rows:
         return None
     if not can_be_spilled(run.logic, run.evaluations) or rows_read(run) is None:
         return None
