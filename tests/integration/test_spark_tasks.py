@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from datetime import date
@@ -113,13 +114,23 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
     return list(map(str, found)) == list(map(str, wanted))
 
 
-IN_PIECES = fh.Tuning(in_process_rows=-1, task_piece_rows=50)
+ONE_TASK = fh.Tuning(in_process_rows=-1, one_task_least_rows=1)
+"""One task reads and folds the window, with a thread for each core."""
+ONE_TASK_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_least_rows=1, spilled_piece_rows=50, unspilled_bytes=2_000)
+IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, task_piece_rows=50)
 """Some fifty rows are too many to be folded at once."""
-ALONE = fh.Tuning(in_process_rows=-1)
+ALONE = fh.Tuning(in_process_rows=-1, one_task_rows=0)
 """Each task reads the whole window, and nothing is shuffled."""
-SHUFFLED = fh.Tuning(in_process_rows=-1, read_alone_rows=0)
-SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, read_alone_rows=0, task_piece_rows=50)
-WAYS = {"in pieces": IN_PIECES, "alone": ALONE, "shuffled": SHUFFLED, "shuffled, in pieces": SHUFFLED_IN_PIECES}
+SHUFFLED = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0)
+SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0, task_piece_rows=50)
+WAYS = {
+    "one task": ONE_TASK,
+    "one task, in pieces": ONE_TASK_IN_PIECES,
+    "in pieces": IN_PIECES,
+    "alone": ALONE,
+    "shuffled": SHUFFLED,
+    "shuffled, in pieces": SHUFFLED_IN_PIECES,
+}
 
 
 @pytest.mark.parametrize("tuning", WAYS.values(), ids=WAYS)
@@ -156,7 +167,9 @@ def files_of(lake: fh.Lake, table: fh.Table) -> set[str]:
     return set(live_slices(iceberg, iceberg.metadata.current_snapshot_id))
 
 
-@pytest.mark.parametrize("tuning", [IN_PIECES, SHUFFLED_IN_PIECES], ids=["alone", "shuffled"])
+@pytest.mark.parametrize(
+    "tuning", [IN_PIECES, SHUFFLED_IN_PIECES, ONE_TASK_IN_PIECES], ids=["alone", "shuffled", "one task"]
+)
 def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_written_twice(
     spark_lake: OpenLake, tuning: fh.Tuning
 ) -> None:
@@ -177,14 +190,30 @@ def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_writt
     assert is_like(published(lake, WHOLE), expected(WHOLE, given))
 
 
+def test_one_task_folds_the_greater_delivery_of_an_event_without_spark_sql(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_spark, "evaluated_on_spark", None)  # a call of it would fail
+    types = pa.schema({"id": pa.int64(), "key": pa.string(), "n": pa.int64()})
+    stream = fh.stream("t.once", schema={"id": "long", "key": "string", "n": "long"}, keys="key", event_id="id")
+    table = fh.table("t.once_totals", source=stream, fold=fh.fold(total=fh.total("n"), rows=fh.count()))
+    lake = spark_lake(tuning=ONE_TASK)
+    lake.append(stream, pa.Table.from_pylist([{"id": i, "key": f"k{i % 3}", "n": i} for i in range(9)], types))
+    again = [{"id": 4, "key": "k2", "n": 100}, {"id": 9, "key": "k2", "n": 9}]
+    lake.append(stream, pa.Table.from_pylist(again, types))
+    lake.refresh(table)
+    assert published(lake, table) == [("k0", 9, 3), ("k1", 8, 2), ("k2", 124, 5)]
+
+
 @pytest.mark.parametrize("floats", [False, True], ids=["text keys", "float keys"])
+@pytest.mark.parametrize("tuning", [ONE_TASK, ALONE], ids=["one task", "alone"])
 def test_keys_that_are_computed_again_are_read_by_the_tasks_alone_and_not_shuffled(
-    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, floats: bool
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, tuning: fh.Tuning, floats: bool
 ) -> None:
     monkeypatch.setattr(on_spark, "_routed", None)  # a call of it would fail
     most = fh.fold(most=fh.maximum("n"), rows=fh.count())
     table = fh.table("t.most", source=events, keys="x" if floats else "key", buckets=1 if floats else 3, fold=most)
-    lake = spark_lake(tuning=ALONE)
+    lake = spark_lake(tuning=tuning)
     lake.append(events, some_events(1, DAYS[:2]))
     lake.replace(events, some_events(2, DAYS[2:]), partitions=DAYS[2:])
     lake.refresh(table)
@@ -203,7 +232,7 @@ def test_a_task_that_would_keep_too_much_in_memory_has_its_rows_shuffled(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alone, "in_tasks", None)  # a call of it would fail
-    lake = spark_lake(tuning=fh.Tuning(in_process_rows=-1, kept_alone_bytes=0))
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=-1, one_task_rows=0, kept_alone_bytes=0))
     batch = some_events(1, DAYS)
     lake.append(events, batch)
     lake.refresh(LATEST)
@@ -219,6 +248,14 @@ def test_a_session_without_a_context_calls_the_same_tasks_through_spark_sql(
     lake.append(events, batch)
     lake.refresh(LATEST)
     assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
+
+
+def test_a_worker_does_not_collect_what_it_imported(spark) -> None:
+    def called(number: int) -> list[pa.RecordBatch]:
+        return [pa.record_batch({"frozen": pa.array([gc.get_freeze_count()])})]
+
+    found = tasks.in_tasks(spark, 1, called, pa.schema([("frozen", pa.int64())]))
+    assert found["frozen"][0].as_py() > 10_000
 
 
 def test_a_backfill_folds_the_days_it_is_asked_for(spark_lake: OpenLake) -> None:

@@ -67,11 +67,13 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
             forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20}
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
+            forced["chunk_rows"] = (2, 262_144)[seed % 7 % 2]
             forced["unspilled_bytes"] = (0, 600, 10**6)[seed % 11 % 3]
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
             forced["direct_rows"] = 0
             name += ", evaluated by Spark"
+        forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0
         if seed % 4 == 2:

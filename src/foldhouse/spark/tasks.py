@@ -31,13 +31,18 @@ def in_tasks(session: SparkSession, count: int, called: Called, schema: pa.Schem
         called: the function; Spark may call it again with the same number.
         schema: of the batches.
     """
-    if not (_has_context(session) and str(session.sparkContext.master).startswith("local")):
+    if not is_local(session):
         numbers = session.range(0, count, 1, count)
         answers = numbers.mapInArrow(functools.partial(_of_arrow, called), from_arrow_schema(schema)).toArrow()
         return answers.cast(schema)
     numbered = session.sparkContext.parallelize(range(count), count)
     streams = numbered.map(functools.partial(_of_number, called, schema)).collect()
     return pa.concat_tables([pa.ipc.open_stream(stream).read_all() for stream in streams])
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether all tasks of a session run on this machine."""
+    return _has_context(session) and str(session.sparkContext.master).partition("[")[0] == "local"
 
 
 def _has_context(session: SparkSession) -> bool:

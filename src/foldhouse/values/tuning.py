@@ -112,6 +112,11 @@ class Tuning:
     """Sums are shuffled instead of rows while the keys are no larger a share of the rows than this."""
     task_rows: int = 100_000
     """Rows for which another Spark task is started: one with fewer costs more to start than it saves."""
+    one_task_rows: int = 100_000_000
+    """In a local session, a window of up to so many rows is folded in one task with a thread for each core: its threads
+    share what they read. With 0, the rows are divided among tasks."""
+    one_task_least_rows: int = 1_000_000
+    """Fewer rows are divided among tasks there too: reading them twice costs less than threads lose to one another."""
     read_alone_rows: int = 16_000_000
     """If Spark's tasks together read no more rows than this, each of them reads the whole window and keeps the rows of
     its own buckets: a shuffle costs more. With 0, the rows are always shuffled."""
@@ -170,6 +175,7 @@ _BOUNDS = {
     "always_small_rows": (0, _MOST),
     "pruning_keys": (0, _MOST),
     "decisive_bytes": (0, _MOST),
+    "one_task_rows": (0, _MOST),
     "read_alone_rows": (0, _MOST),
     "kept_alone_bytes": (0, _MOST),
     "unspilled_bytes": (0, _MOST),

@@ -53,7 +53,7 @@ def folded_alone(run: Run) -> list[BucketResult] | None:
     """
     if not all(is_read_as_it_is(run.logic, one) for one in run.evaluations):
         return None
-    if (read := _read_by_each(run)) is None:
+    if (read := rows_read(run)) is None:
         return None
     session, tuning = run.logic.session(), run.job.tuning
     tasks = min(tasks_for(run, read), at_once(session))
@@ -61,7 +61,7 @@ def folded_alone(run: Run) -> list[BucketResult] | None:
     kept_bytes = sum(piece.file.size_bytes for piece in pieces) / tasks
     if read * tasks > tuning.read_alone_rows or kept_bytes > tuning.kept_alone_bytes:
         return None
-    again = None if run.recompute is None else _again(run, run.recompute)
+    again = None if run.recompute is None else again_of(run, run.recompute)
     if not pieces and again is None:
         return []
     placement = placed(run.job, rows_of_evaluations(run.evaluations), tasks, tuning.task_piece_rows)
@@ -73,7 +73,7 @@ def folded_alone(run: Run) -> list[BucketResult] | None:
     return results_of(run.job, folded)
 
 
-def _read_by_each(run: Run) -> float | None:
+def rows_read(run: Run) -> float | None:
     """Return how many rows each task reads, a row that is only looked at as a part of one; `None` if it cannot."""
     rows, recompute = rows_of_evaluations(run.evaluations), run.recompute
     if recompute is None or recompute.evaluation is None:
@@ -86,7 +86,8 @@ def _read_by_each(run: Run) -> float | None:
     return rows + run.job.tuning.picked_rows_share * rows_of_evaluations([plain])
 
 
-def _again(run: Run, recompute: Recompute) -> Again:
+def again_of(run: Run, recompute: Recompute) -> Again:
+    """Return what a task needs to compute keys again."""
     evaluation = recompute.evaluation
     if evaluation is None:
         return Again(recompute.keys, None)
@@ -108,7 +109,7 @@ def _own_parts(route: Route, reading: Reading, again: Again | None) -> list[Part
     found = [part for rows in _rows_of(reading) for parts in divided(route, rows) for part in parts]
     if again is not None:
         recomputed = replace(route, recomputed=True)
-        found += [part for parts in divided(recomputed, _recomputed(route, reading, again)) for part in parts]
+        found += [part for parts in divided(recomputed, recomputed_in_task(route, reading, again)) for part in parts]
     return sorted(found, key=lambda part: (part.group, part.subgroup))
 
 
@@ -116,10 +117,11 @@ def _rows_of(reading: Reading) -> Iterator[pl.DataFrame]:
     return (rows for splits in reading.splits for split in splits for rows in rows_of_split(reading, split))
 
 
-def _recomputed(route: Route, reading: Reading, again: Again) -> pl.DataFrame:
-    """Return all rows of the task's keys, and one marker row per key; see `recomputed_here`."""
+def recomputed_in_task(route: Route, reading: Reading, again: Again) -> pl.DataFrame:
+    """Return all rows of the keys of the route's task, and one marker row per key; see `recomputed_here`."""
     buckets = with_bucket(route.layout, replace(route.plan, sequence=()), again.keys)[BUCKET]
-    own = again.keys.filter(pl.Series([route.placement.task(one) == route.task for one in buckets], dtype=pl.Boolean))
+    is_own = (route.task is None or route.placement.task(one) == route.task for one in buckets)
+    own = again.keys.filter(pl.Series(is_own, dtype=pl.Boolean))
     if again.reading is None:
         added = (rows.filter(pl.col(WEIGHT) > 0) for rows in _rows_of(reading))
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, islice
 
@@ -24,10 +25,23 @@ def decide_alone(plan: FoldPlan, reading: Reading, tuning: Tuning) -> bool:
     splits = _flat(reading)
     if plan.decided_by is None or any(split.weight != 1 for split in splits):
         return False
-    keys = reading.narrowed(plan.key_names)
+    return _has_many_a_key(plan, reading, tuning, min(sum(split.rows for split in splits), tuning.decided_rows))
+
+
+def summing_pays(plan: FoldPlan, reading: Reading, tuning: Tuning) -> bool:
+    """Whether the rows of a window add up to clearly fewer partial sums, by a sample.
+
+    If not, each row would be grouped twice: among the rows that are read with it, and among those of its bucket.
+    """
+    rows = sum(split.rows for split in _flat(reading))
+    return plan.adds_up and (rows <= tuning.chunk_rows or _has_many_a_key(plan, reading, tuning, rows))
+
+
+def _has_many_a_key(plan: FoldPlan, reading: Reading, tuning: Tuning, rows: float) -> bool:
+    splits = _flat(reading)
+    keys = replace(reading.narrowed(plan.key_names), chunk_rows=1)  # one row group of each sampled split
     sampled = splits[:: max(1, len(splits) // tuning.sampled_files)]
     frames = [rows for split in sampled for rows in islice(rows_of_split(keys, split), 1)]
-    rows = min(sum(split.rows for split in splits), tuning.decided_rows)
     return bool(frames) and has_many_a_key(pl.concat(frames).drop(WEIGHT), rows)
 
 

@@ -6,8 +6,9 @@ A small window is folded here, because starting Spark tasks costs more than fold
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -64,27 +65,43 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, evaluate logic that is not plain in Spark, and fold in this process."""
     if run.recompute is not None and run.recompute.is_alone:
         full = recomputed_here(run, run.recompute)
-        return folded_here(run, full.drop(KEY_ONLY).clear(), full)
+        with naming(run.name):
+            return folded_here(run.job, full.drop(KEY_ONLY).clear(), full)
     rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
     recomputed = None
     if run.recompute is not None:
         wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
         rows, recomputed = rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted)
-    return folded_here(run, rows, recomputed)
+    with naming(run.name):
+        return folded_here(run.job, rows, recomputed)
 
 
-def folded_here(run: Run, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Add the name of the table to an `InvalidData` that is raised inside the block."""
+    try:
+        yield
+    except InvalidData as failure:
+        raise InvalidData(f"{name}: {failure}") from failure
+
+
+def folded_here(
+    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None, at_once: int | None = None
+) -> list[BucketResult]:
     """Fold signed rows with their `__bucket` in this process, several groups of buckets at a time.
 
+    Args:
+        job: the job of the table.
+        rows: signed rows.
+        recomputed: all rows of the keys that were unresolved; see `recomputed_here`.
+        at_once: the number of threads; one for each core by default.
+
     Raises:
-        InvalidData: see `combine`; the message contains the table's name.
+        InvalidData: see `combine`.
     """
-    try:
-        groups = groups_of(run.job, rows, recomputed, os.cpu_count() or 1)
-        folded = in_threads(lambda group: fold_buckets(run.job, *group), groups)
-        return [result for results in folded for result in results]
-    except InvalidData as failure:
-        raise InvalidData(f"{run.name}: {failure}") from failure
+    groups = groups_of(job, rows, recomputed, at_once or os.cpu_count() or 1)
+    folded = in_threads(lambda group: fold_buckets(job, *group), groups, at_once)
+    return [result for results in folded for result in results]
 
 
 def recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:

@@ -44,6 +44,7 @@ class Route:
         buckets: rows of other buckets are left out; if empty, no row is.
         recomputed: whether the rows are all source rows of keys that were unresolved.
         task: rows of other folding tasks are left out; `None` leaves out none.
+        is_summing: whether rows may be divided as partial sums per key.
     """
 
     plan: FoldPlan
@@ -53,6 +54,7 @@ class Route:
     buckets: frozenset[str] = frozenset()
     recomputed: bool = False
     task: int | None = None
+    is_summing: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +159,7 @@ def typed_rows(plan: FoldPlan, rows: pl.DataFrame, *, recomputed: bool = False) 
 
 def _fewer(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Yield signed rows as they are, or partial sums per key as long as there are clearly fewer keys than rows."""
-    summing, tuning = route.plan.adds_up and not route.recomputed, route.tuning
+    summing, tuning = route.is_summing and route.plan.adds_up and not route.recomputed, route.tuning
     pending: list[pl.DataFrame] = []
     taken = 0
     for rows in frames:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,14 +20,13 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.errors import InvalidData
 from foldhouse.kernel.plan import WEIGHT
-from foldhouse.refresh.bucket.fold import BucketResult
+from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.run.deciding import decide_alone, decisive_rows
+from foldhouse.refresh.run.deciding import decide_alone, decisive_rows, summing_pays
 from foldhouse.refresh.run.groups import fold_groups
-from foldhouse.refresh.run.in_process import Run, folded_here, recomputed_here
+from foldhouse.refresh.run.in_process import Run, folded_here, naming, recomputed_here
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
@@ -44,6 +43,9 @@ from foldhouse.refresh.run.routing import (
 )
 from foldhouse.storage.private import private_folder
 
+Recomputed = Callable[[], pl.DataFrame]
+"""Returns all rows of the keys that were unresolved, and one marker row per key; see `recomputed_here`."""
+
 
 def can_be_spilled(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     """Whether the rows to fold can be read from the files as they are, but for events that were delivered again."""
@@ -55,33 +57,79 @@ def can_be_spilled(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
 def fold_spilled(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, divide their rows among groups of buckets on disk, and fold group by group.
 
-    The temporary folder is always removed afterwards; the folder of a killed process is removed by the next process.
-    If few rows of the window decide and these fit in memory, no folder is used. No commit references the files of a
-    fold that fails or is run again.
+    No commit references the files of a fold that fails or is run again.
 
     Raises:
         InvalidData: see `combine`; the message contains the table's name.
     """
-    at_once, most_bytes = os.cpu_count() or 1, run.job.tuning.decisive_bytes
+    recomputed = None if run.recompute is None else partial(recomputed_here, run, run.recompute)
+    with naming(run.name):
+        return fold_window(window_of(run, os.cpu_count() or 1), recomputed)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What one process reads, divides and folds; it may be sent to a Spark task.
+
+    Args:
+        job: the job of the table.
+        route: divides the rows among groups of buckets.
+        reading: the rows of the files.
+        besides: further signed rows.
+        at_once: the number of threads.
+    """
+
+    job: BucketJob
+    route: Route
+    reading: Reading
+    besides: tuple[pl.DataFrame, ...]
+    at_once: int
+
+
+def window_of(run: Run, at_once: int) -> Window:
+    """Prepare a run that `can_be_spilled` for one process."""
     again = repeated_ids(run.logic, run.evaluations)
     left_out = None if again is None or again.keys.is_empty() else again
     reading = reading_of(run.logic, run.evaluations, 4 * at_once, left_out)
-    besides = [] if left_out is None else [rows_of_repeated(run.logic, run.evaluations[0], left_out)]
-    with ThreadPoolExecutor(at_once) as threads:
-        if not decide_alone(run.plan, reading, run.job.tuning):
-            return _through_a_folder(run, threads, partial(_read_all, reading, besides))
+    besides = () if left_out is None else (rows_of_repeated(run.logic, run.evaluations[0], left_out),)
+    placement = placed(run.job, rows_of_run(run), at_once, run.job.tuning.spilled_piece_rows)
+    buckets = run.recompute.buckets if run.recompute else frozenset()
+    route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
+    return Window(run.job, route, reading, besides, at_once)
+
+
+def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[BucketResult]:
+    """Read, divide and fold a window with the threads of this process.
+
+    The temporary folder is always removed afterwards; the folder of a killed process is removed by the next process.
+    If few rows of the window decide and these fit in memory, no folder is used.
+
+    Args:
+        window: from `window_of`.
+        recomputed: returns all rows of the keys that were unresolved, and one marker row per key.
+
+    Raises:
+        InvalidData: see `combine`.
+    """
+    reading, route = window.reading, window.route
+    plan, tuning = route.plan, route.tuning
+    with ThreadPoolExecutor(window.at_once) as threads:
+        if not decide_alone(plan, reading, tuning):
+            window = replace(window, route=replace(route, is_summing=summing_pays(plan, reading, tuning)))
+            return _through_a_folder(window, threads, recomputed, partial(_read_all, reading, window.besides))
         deciding = chain(
-            decisive_rows(run.plan, reading, threads, run.job.tuning.decided_rows),
-            (rows.select(*(one.meta.output_name() for one in reading.signed), WEIGHT) for rows in besides),
+            decisive_rows(plan, reading, threads, tuning.decided_rows),
+            (rows.select(*(one.meta.output_name() for one in reading.signed), WEIGHT) for rows in window.besides),
         )
-        kept = list(_until(deciding, most_bytes))
-        if sum(rows.estimated_size() for rows in kept) > most_bytes:
-            return _through_a_folder(run, threads, partial(_take_all, chain(kept, deciding)))
-    rows = with_bucket(run.job.layout, run.plan, typed_rows(run.plan, pl.concat(kept)))
-    if run.recompute is None:
-        return folded_here(run, rows)
-    wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
-    return folded_here(run, rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted))
+        kept = list(_until(deciding, tuning.decisive_bytes))
+        if sum(rows.estimated_size() for rows in kept) > tuning.decisive_bytes:
+            return _through_a_folder(window, threads, recomputed, partial(_take_all, chain(kept, deciding)))
+    rows = with_bucket(route.layout, plan, typed_rows(plan, pl.concat(kept)))
+    if recomputed is None:
+        return folded_here(window.job, rows, at_once=window.at_once)
+    wanted = pl.col(BUCKET).is_in(list(route.buckets))
+    full = with_bucket(route.layout, plan, recomputed())
+    return folded_here(window.job, rows.filter(wanted), full.filter(wanted), window.at_once)
 
 
 def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:
@@ -95,25 +143,20 @@ def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataF
 
 
 def _through_a_folder(
-    run: Run, threads: ThreadPoolExecutor, divide: Callable[[Route, _Spill, ThreadPoolExecutor], None]
+    window: Window,
+    threads: ThreadPoolExecutor,
+    recomputed: Recomputed | None,
+    divide: Callable[[Route, _Spill, ThreadPoolExecutor], None],
 ) -> list[BucketResult]:
-    placement = placed(run.job, rows_of_run(run), os.cpu_count() or 1, run.job.tuning.spilled_piece_rows)
-    buckets = run.recompute.buckets if run.recompute else frozenset()
-    route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
-    with (
-        private_folder() as folder,
-        contextlib.closing(_Spill(folder, route)) as spill,
-    ):
-        try:
-            divide(route, spill, threads)
-            if run.recompute is not None:
-                for parts in divided(replace(route, recomputed=True), recomputed_here(run, run.recompute)):
-                    spill.take(parts)
-            spill.close()
-            folded = threads.map(lambda group: _folded(run, spill, group), spill.groups)
-            return [result for results in folded for result in results]
-        except InvalidData as failure:
-            raise InvalidData(f"{run.name}: {failure}") from failure
+    route = window.route
+    with private_folder() as folder, contextlib.closing(_Spill(folder, route)) as spill:
+        divide(route, spill, threads)
+        if recomputed is not None:
+            for parts in divided(replace(route, recomputed=True), recomputed()):
+                spill.take(parts)
+        spill.close()
+        folded = threads.map(lambda group: _folded(window.job, spill, group), spill.groups)
+        return [result for results in folded for result in results]
 
 
 def _read_all(
@@ -195,7 +238,7 @@ class _Spill:
             )
 
 
-def _folded(run: Run, spill: _Spill, group: int) -> list[BucketResult]:
+def _folded(job: BucketJob, spill: _Spill, group: int) -> list[BucketResult]:
     with spill.parts_of(group) as parts:
-        folded = fold_groups(run.job, run.job.tuning.spilled_piece_rows, parts)
+        folded = fold_groups(job, job.tuning.spilled_piece_rows, parts)
         return [result for results in folded for result in results]
