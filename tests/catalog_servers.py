@@ -7,7 +7,9 @@ No test fetches anything. What is missing here makes a fixture skip, and the tex
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import http.client
 import importlib.util
 import os
 import pwd
@@ -32,6 +34,8 @@ S3A_SHA256 = {
     "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
     "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
 }
+GCS = JARS.parent / "bin" / "fake-gcs-server"
+AZURITE = JARS.parent / "node_modules" / ".bin"
 SUMS = HERE / "jars.sha256"
 ACCESS_KEY, SECRET_KEY = "foldhouse-tests", "a-secret-that-no-text-may-contain"
 BUCKET = "warehouse"
@@ -120,6 +124,60 @@ def s3() -> Iterator[dict[str, str]]:
             }
             _make_bucket(given)
             yield given
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def gcs() -> Iterator[dict[str, str]]:
+    """Run fake-gcs-server with one bucket; the properties are those of a catalog."""
+    program = shutil.which("fake-gcs-server", path=os.pathsep.join([str(GCS.parent), os.environ.get("PATH", "")]))
+    if program is None:
+        raise Missing("fake-gcs-server is not here; `.venv/bin/python tests/catalog_servers.py gcs` fetches it with Go")
+    port = free_port()
+    given = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+    given += ["-public-host", f"127.0.0.1:{port}", "-external-url", f"http://127.0.0.1:{port}"]
+    with subprocess.Popen([program, *given], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait(port, server)
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as asked:
+                asked.request("POST", "/storage/v1/b?project=p", f'{{"name": "{BUCKET}"}}')
+                assert asked.getresponse().status == 200
+            yield {
+                "gcs.service.host": f"http://127.0.0.1:{port}",
+                "gcs.oauth2.token": SECRET_KEY,
+                "gcs.oauth2.token-expires-at": str(int((time.time() + 86_400) * 1000)),
+            }
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def azure() -> Iterator[dict[str, str]]:
+    """Run Azurite with one container; the properties are those of a catalog."""
+    program = shutil.which("azurite-blob", path=os.pathsep.join([str(AZURITE), os.environ.get("PATH", "")]))
+    if program is None:
+        raise Missing("Azurite is not here; `.venv/bin/python tests/catalog_servers.py azure` fetches it with npm")
+    port, account = free_port(), "devaccount"
+    given = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--skipApiVersionCheck"]
+    given += ["--silent", "--disableTelemetry"]
+    key = base64.b64encode(SECRET_KEY.encode()).decode()
+    environment = {**os.environ, "AZURITE_ACCOUNTS": f"{account}:{key}"}
+    with subprocess.Popen([program, *given], env=environment, stdout=subprocess.DEVNULL) as server:
+        try:
+            _wait(port, server)
+            made = {
+                "account-name": account,
+                "account-key": key,
+                "blob-storage-authority": f"127.0.0.1:{port}",
+                "dfs-storage-authority": f"127.0.0.1:{port}",
+                "blob-storage-scheme": "http",
+                "dfs-storage-scheme": "http",
+            }
+            from pyarrow.fs import AzureFileSystem
+
+            AzureFileSystem(**{name.replace("-", "_"): text for name, text in made.items()}).create_dir(BUCKET)
+            yield {f"adls.{name}": text for name, text in made.items()}
         finally:
             server.terminate()
 
@@ -295,6 +353,18 @@ def fetch_nessie() -> None:
     _copy_jar("org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner", NESSIE.parent)
 
 
+def fetch_gcs() -> None:
+    """Build fake-gcs-server with Go, which checks its modules against its own pins."""
+    environment = {**os.environ, "GOBIN": str(GCS.parent)}
+    subprocess.run(["go", "install", "github.com/fsouza/fake-gcs-server@v1.56.1"], env=environment, check=True)
+
+
+def fetch_azure() -> None:
+    """Install Azurite with npm."""
+    command = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(JARS.parent)]
+    subprocess.run([*command, "azurite@3.37.0"], check=True)
+
+
 def fetch() -> None:
     """Fetch the jars with Maven, and compare them with their pins."""
     maven = shutil.which("mvn")
@@ -306,4 +376,5 @@ def fetch() -> None:
 
 
 if __name__ == "__main__":
-    {"nessie": fetch_nessie, "s3a": fetch_s3a}.get("".join(sys.argv[1:]), fetch)()
+    fetches = {"nessie": fetch_nessie, "s3a": fetch_s3a, "gcs": fetch_gcs, "azure": fetch_azure}
+    fetches.get("".join(sys.argv[1:]), fetch)()

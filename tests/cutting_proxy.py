@@ -22,6 +22,7 @@ class CuttingProxy:
         self._after: int | None = None
         self._is_sent = True
         self.cuts = 0
+        self.replied_bytes = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -43,7 +44,7 @@ class CuttingProxy:
     def cut(self, after_bytes: int, *, is_sent: bool = True) -> None:
         """Cut the next reply after so many bytes; or, if not `is_sent`, do not even send the request on."""
         with self._lock:
-            self._after, self._is_sent = after_bytes, is_sent
+            self._after, self._is_sent, self.replied_bytes = after_bytes, is_sent, 0
 
     def _accept(self) -> None:
         while True:
@@ -65,6 +66,7 @@ class CuttingProxy:
                     break
                 left = None if is_request else budget[0]
                 if left is not None:
+                    self.replied_bytes += len(data)
                     to.sendall(data[:left])
                     budget[0] = left - min(left, len(data))
                     if len(data) >= left:

@@ -17,7 +17,7 @@ from deploy.here.setup import Setup
 JOB = "retail"
 KILLS = ("run worker", "code server", "postgres", "store", "spark", "web server", "daemon")
 """What is killed, one after another. `store` is the relay in front of moto; see `deploy.here.relay`."""
-ADDED = {"rest": ("rest",), "cluster": ("spark worker", "spark master")}
+ADDED = {"rest": ("rest",), "cluster": ("executor", "spark worker", "spark master")}
 """Option -> the parts that it adds."""
 _DOWN_SECONDS = 3.0
 _PATIENCE_SECONDS = 600
@@ -76,6 +76,8 @@ def _kill(setup: Setup, root: str, kills: tuple[str, ...]) -> bool:
         if name == "run worker":
             assert worker is not None, "a run reports its process when it starts"
             os.kill(worker, signal.SIGKILL)  # the process of our run, in the session of our code server
+        elif name == "executor":
+            os.kill(setup.parts["spark worker"].below("CoarseGrainedExecutorBackend"), signal.SIGKILL)
         else:
             setup.parts[name].kill()
     if down := [setup.parts[name] for name in kills if name in setup.parts]:

@@ -97,6 +97,27 @@ class Part:
             _signal(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    def below(self, text: str) -> int:
+        """Return a process that it started and whose command line contains a text.
+
+        Raises:
+            CannotRun: there is none.
+        """
+        assert self.process is not None
+        reached = [self.process.pid]
+        for parent in reached:
+            for one in Path("/proc").glob("[0-9]*"):
+                try:
+                    is_child = int((one / "stat").read_text().rpartition(")")[2].split()[1]) == parent
+                    command = (one / "cmdline").read_text(errors="replace") if is_child else ""
+                except OSError:  # it has ended
+                    continue
+                if text in command:
+                    return int(one.name)
+                if is_child:
+                    reached.append(int(one.name))
+        raise CannotRun(f"{self.name} runs no {text}")
+
     def stop(self) -> None:
         """End it in an orderly way, or kill it; what it started ends too."""
         if self.process is None:

@@ -23,6 +23,8 @@ from click.testing import CliRunner, Result
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.dagster import LakeFolder
+from foldhouse.storage.configured import open_catalog
+from foldhouse.storage.credentials import separated
 from foldhouse.storage.secrets import secrets_in, without_secrets
 
 SECRET = "hunter2-very-secret"
@@ -331,3 +333,20 @@ def test_several_processes_open_a_new_catalog_at_once(prod: Path) -> None:
     running = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
     said = [one.communicate(timeout=60)[1] for one in running]
     assert [one.returncode for one in running] == [0] * 4, said
+
+
+def test_a_warehouse_on_azure_is_read_by_arrow_even_where_fsspec_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__AZURE__URI", f"sqlite:///{tmp_path}/c.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__AZURE__WAREHOUSE", "abfss://lake@account.dfs.core.windows.net/w")
+    assert open_catalog("azure").properties["py-io-impl"].endswith("PyArrowFileIO")
+    monkeypatch.setenv("PYICEBERG_CATALOG__AZURE__PY_IO_IMPL", "own.FileIO")
+    assert open_catalog("azure").properties["py-io-impl"] == "own.FileIO"
+
+
+def test_a_token_of_google_is_kept_with_the_end_of_its_life() -> None:
+    given = {"gcs.oauth2.token": "secret", "gcs.oauth2.token-expires-at": "4102444800000", "gcs.service.host": "h"}
+    public, kept = separated("c", given)
+    assert public == {"gcs.service.host": "h"}
+    assert kept.values() == {name: given[name] for name in ("gcs.oauth2.token", "gcs.oauth2.token-expires-at")}

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import socket
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +13,7 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._daemon.monitoring.run_monitoring import monitor_started_run
+from dagster._grpc.client import DagsterGrpcClient
 
 from foldhouse.dagster import launcher
 from foldhouse.dagster.again import trying_again
@@ -84,6 +88,28 @@ def test_a_socket_is_gone_with_its_server(instance, monkeypatch) -> None:
 
 def test_a_real_address_where_nobody_listens_is_unreachable(instance) -> None:
     assert monitored(instance, started(instance, SOCKET)) == "FAILURE"
+
+
+def test_a_code_server_that_is_slow_is_not_taken_for_one_that_ended(instance, monkeypatch) -> None:
+    ask, now = DagsterGrpcClient._get_response, [1000.0]
+    monkeypatch.setattr(
+        DagsterGrpcClient, "_get_response", lambda self, method, request, timeout: ask(self, method, request, 0.5)
+    )
+    monkeypatch.setattr(launcher, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with tempfile.TemporaryDirectory() as folder, closing(socket.socket(socket.AF_UNIX)) as slow:
+        path = f"{folder}/code"
+        slow.bind(path)
+        slow.listen(1)  # its queue holds two connections, and the fourth look finds it full
+        record = started(instance, {"host": "localhost", "socket": path})
+        monkeypatch.setattr(launcher, "_CONNECTS_WITHIN_SECONDS", 0.2)
+        for _ in range(4):
+            assert monitored(instance, record) == "STARTED"
+        now[0] += 301
+        assert monitored(instance, record) == "FAILURE"
+        another = started(instance, {"host": "localhost", "socket": path})
+        assert monitored(instance, another) == "STARTED"
+        slow.close()
+        assert monitored(instance, another) == "FAILURE"
 
 
 def test_a_run_in_the_foreground_is_left_alone(instance, monkeypatch) -> None:

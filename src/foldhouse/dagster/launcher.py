@@ -6,15 +6,17 @@ Dagster's own launcher cannot: a run whose code server was killed stays STARTED,
 |---|---|
 | lists the run | goes on |
 | does not list it, because it was started again since | failed, then retried as `run_retries` says |
-| cannot be reached at its address for `patience_seconds` | failed, then retried |
-| cannot be reached at its socket, which goes with its process | failed, then retried |
+| has ended: nobody listens at its socket any more | failed, then retried |
+| does not answer for `patience_seconds`, because it is slow or away | failed, then retried |
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -27,13 +29,14 @@ from dagster._grpc.types import GetCurrentRunsResult
 from dagster._serdes import ConfigurableClassData, deserialize_value
 
 _PATIENCE_SECONDS = 300
+_CONNECTS_WITHIN_SECONDS = 5
 
 
 class Launcher(dg.DefaultRunLauncher):
     """Dagster's `DefaultRunLauncher`, with the health of its runs, for `run_launcher` of `dagster.yaml`.
 
     Args:
-        patience_seconds: how long a code server may be unreachable before its runs are failed.
+        patience_seconds: how long a code server may be slow or away before its runs are failed.
         inst_data: how Dagster made it.
     """
 
@@ -77,10 +80,26 @@ class Launcher(dg.DefaultRunLauncher):
     def _unreachable(self, run_id: str, address: Mapping[str, Any]) -> CheckRunHealthResult:
         since = self._unreachable_since.setdefault(run_id, time.monotonic())
         waited = time.monotonic() - since
-        if not address.get("socket") and waited < self._patience_seconds:
-            return CheckRunHealthResult(WorkerStatus.RUNNING, f"its code server is unreachable for {waited:.0f} s")
+        if waited < self._patience_seconds and not _has_ended(address):
+            return CheckRunHealthResult(WorkerStatus.RUNNING, f"its code server has not answered for {waited:.0f} s")
         del self._unreachable_since[run_id]
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its code server cannot be reached")
+
+
+def _has_ended(address: Mapping[str, Any]) -> bool:
+    """Whether a code server at a socket has ended: a slow one does not answer, but its socket accepts connections."""
+    path = address.get("socket")
+    if not path:  # at a port, somebody else may accept, or a network may be away
+        return False
+    with closing(socket.socket(socket.AF_UNIX)) as asked:
+        asked.settimeout(_CONNECTS_WITHIN_SECONDS)
+        try:
+            asked.connect(str(path))
+        except (BlockingIOError, TimeoutError):  # its queue is full
+            return False
+        except OSError:
+            return True
+    return False
 
 
 def _runs_at(address: Mapping[str, Any]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -12,19 +10,16 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io import FileIO
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Connection, create_engine, inspect, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from foldhouse.errors import LostTables
+from foldhouse.storage.known import KnowingCatalog
 from foldhouse.storage.lost import check_catalog, check_newest, lost_table
-from foldhouse.storage.metadata import SealedCatalog, check_home
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
 from foldhouse.storage.warehouse import TableFolder, mark_dropped, path_of, unmark_dropped
@@ -33,41 +28,10 @@ CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
 _AGAIN_SECONDS = 0.01
 _TABLES = set(SqlCatalogBaseTable.metadata.tables)
-_MOST_KNOWN = 64
-_WRITTEN = threading.local()
-"""The metadata file that this thread wrote last."""
 
 
-class _LocalCatalog(SealedCatalog):
-    """A local catalog that parses each metadata file once and refuses tables that it lost.
-
-    A metadata file never changes. With a long history, parsing it takes most of the time of loading a table.
-    """
-
-    @cached_property
-    def _known(self) -> dict[str, TableMetadata]:
-        return {}
-
-    @cached_property
-    def _lock(self) -> threading.Lock:
-        return threading.Lock()
-
-    def _remember(self, location: str, metadata: TableMetadata) -> None:
-        with self._lock:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.pop(next(iter(self._known)))
-            self._known[location] = metadata
-
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        location = orm_table.metadata_location or ""
-        check_home(self.properties.get("warehouse", ""), location)
-        metadata = self._known.get(location)
-        if metadata is None:
-            loaded = super()._convert_orm_to_iceberg(orm_table)
-            self._remember(location, loaded.metadata)
-            return loaded
-        name = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        return Table(name, metadata, location, self._load_file_io(location=location), self)
+class _LocalCatalog(KnowingCatalog):
+    """A local catalog that parses each metadata file once and refuses tables that it lost."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         table = super().load_table(identifier)
@@ -133,26 +97,6 @@ class _LocalCatalog(SealedCatalog):
         if is_its_own(table, metadata_location):
             unmark_dropped(path_of(table.metadata_location).parent.parent, str(table.metadata.table_uuid))
         return table
-
-    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
-        super()._write_metadata(metadata, io, metadata_path)
-        _WRITTEN.last = io, metadata_path
-
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        _WRITTEN.last = None
-        try:
-            response = super().commit_table(table, requirements, updates)
-        except CommitFailedException:
-            if _WRITTEN.last is not None:  # another writer changed the row first, so no table references this file
-                io, path = _WRITTEN.last
-                # A file that stays does no harm: nothing references it.
-                with contextlib.suppress(OSError):
-                    io.delete(path)
-            raise
-        self._remember(response.metadata_location, response.metadata)
-        return response
 
 
 def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:

@@ -8,6 +8,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog, CatalogType, infer_catalog_type, load_catalog
 from pyiceberg.catalog.sql import SqlCatalogBaseTable
 from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,6 +21,8 @@ from foldhouse.storage.sql import PatientSqlCatalog
 from foldhouse.storage.store import check_profile
 
 _SQL_TABLES = set(SqlCatalogBaseTable.metadata.tables)
+_ARROW = f"{PyArrowFileIO.__module__}.{PyArrowFileIO.__qualname__}"
+_OF_AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 _LOCK = 7_305_808_869
 """The number of the advisory lock under which a new Postgres catalog is made; any number that nobody else takes."""
 
@@ -69,6 +72,8 @@ def _opened(name: str, given: Mapping[str, Any]) -> Catalog:
         raise ConfigurationError(f"catalog {name} has no `uri`; configure it in {WHERE}")
     if not given.get(PY_IO_IMPL):
         check_profile(dict(given))
+        if str(given.get("warehouse", "")).partition(":")[0] in _OF_AZURE:  # pyiceberg would take fsspec for it
+            given = {**given, PY_IO_IMPL: _ARROW}
     if kind == CatalogType.REST:
         return PatientRestCatalog(name, **given)
     if kind == CatalogType.SQL:

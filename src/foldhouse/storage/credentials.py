@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from pyiceberg.io import GCS_TOKEN_EXPIRES_AT_MS
+
 from foldhouse.errors import ConfigurationError, FoldhouseError, StorageError
 from foldhouse.storage.configuration import WHERE, configuration_of
 from foldhouse.storage.rest import PatientRestCatalog
@@ -161,11 +163,11 @@ def separated(
         vended_table: the table that a REST server vended them for.
     """
     public = public_of(properties)
-    # The address of the catalog is of no use to a file system, and may contain a password.
+    # The catalog's address is of no use to a file system. Arrow takes a token of Google only with the end of its life.
     private = {
         name: text
         for name, text in properties.items()
-        if _is_private(name, text) and name != "uri" and _EXPIRY not in name
+        if name == GCS_TOKEN_EXPIRES_AT_MS or (_is_private(name, text) and name != "uri" and _EXPIRY not in name)
     }
     if not private:
         return public, Credentials()

@@ -152,7 +152,9 @@ class StoreIO(PyArrowFileIO):
             return PyArrowFile(
                 location, path, self.fs_by_scheme(scheme, netloc), int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE))
             )
-        store = " ".join(str(self.properties.get(name, "")) for name in ("s3.endpoint", "gcs.service.host"))
+        store = " ".join(
+            str(self.properties.get(name, "")) for name in ("s3.endpoint", "gcs.service.host", "adls.account-name")
+        )
         return _StoreFile(location, path, self.fs_by_scheme(scheme, netloc), store)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:

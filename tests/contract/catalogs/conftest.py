@@ -24,7 +24,9 @@ LOCAL: dict[str, Callable[[Path], Catalog]] = {
     "SqlCatalog in memory": lambda root: SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{root}/w"),
     "InMemoryCatalog": lambda root: InMemoryCatalog("c", warehouse=f"file://{root}/w"),
 }
-SERVED = ("Postgres and files", "Postgres and S3", "REST and files", "REST and S3")
+STORED = ("SQLite and gs", "SQLite and abfss")
+"""A SQL catalog in a file, with tables in a store for which there is an emulator."""
+SERVED = ("Postgres and files", "Postgres and S3", "REST and files", "REST and S3", "Glue and S3", *STORED)
 CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for name in SERVED)]
 
 
@@ -42,6 +44,8 @@ class Servers:
                 "s3": catalog_servers.s3,
                 "nessie": lambda: catalog_servers.nessie(self.store()),
                 "rest": lambda: catalog_servers.rest(self._folder),
+                "gs": catalog_servers.gcs,
+                "abfss": catalog_servers.azure,
             }[name]
             try:
                 self._running[name] = self._stack.enter_context(make())
@@ -69,6 +73,12 @@ class Servers:
 
     def configuration(self, name: str, root: Path) -> dict[str, str]:
         """The configuration of a new and empty catalog."""
+        if name in STORED:
+            scheme = name.rpartition(" ")[2]
+            warehouse = f"{scheme}://{catalog_servers.BUCKET}/t{uuid4().hex[:12]}"
+            return {"uri": f"sqlite:///{root}/c.db", "warehouse": warehouse, **self._started(scheme)}
+        if name.startswith("Glue"):
+            return self._glue()
         is_rest, is_s3 = name.startswith("REST"), name.endswith("S3")
         unique = f"t{uuid4().hex[:12]}"
         warehouse = f"s3://{catalog_servers.BUCKET}/{unique}" if is_s3 else f"file://{root}/w"
@@ -88,6 +98,28 @@ class Servers:
         else:
             given["io_impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
         return {"type": "rest", "uri": self._started("rest").start(**given), **store}
+
+    def _glue(self) -> dict[str, str]:
+        """The configuration of the one catalog that moto's Glue has, emptied."""
+        import boto3
+
+        store = self.store()
+        given = {
+            "glue.endpoint": store["s3.endpoint"],
+            "glue.access-key-id": store["s3.access-key-id"],
+            "glue.secret-access-key": store["s3.secret-access-key"],
+            "glue.region": store["s3.region"],
+        }
+        client = boto3.client(
+            "glue",
+            endpoint_url=given["glue.endpoint"],
+            region_name=given["glue.region"],
+            aws_access_key_id=given["glue.access-key-id"],
+            aws_secret_access_key=given["glue.secret-access-key"],
+        )
+        for database in client.get_databases()["DatabaseList"]:
+            client.delete_database(Name=database["Name"])
+        return {"type": "glue", "warehouse": f"s3://{catalog_servers.BUCKET}/t{uuid4().hex[:12]}", **given, **store}
 
 
 def _database(uri: str, name: str) -> str:
