@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,73 @@ def test_small_files_are_compacted_once_a_minute(lake: fh.Lake) -> None:
     ]
     follower.round()
     assert rows(lake, sums) == [("a", 15)]
+
+
+class Later(Executor):
+    """Runs what it is given when the test says so."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        self.given.append((Future(), partial(fn, *args, **named)))
+        return self.given[-1][0]
+
+    def run(self) -> None:
+        future, work = self.given[-1]
+        try:
+            future.set_result(work())
+        except Exception as failure:
+            future.set_exception(failure)
+
+
+def test_a_stream_is_maintained_beside_the_refreshes(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    compact, compacted = fh.Lake.compact, []
+    monkeypatch.setattr(fh.Lake, "compact", lambda self, name: (compacted.append(name), compact(self, name))[1])
+    follower, said, clock = followed(lake)
+    follower.beside = later = Later()
+    for number in range(6):
+        land(lake, FIRST, "a", number)
+        follower.round()
+    for clock.seconds in (0, 11, 75, 140):
+        for _ in range(8):
+            follower.maintain()
+        land(lake, FIRST, "a", 1)
+        assert follower.round() == 3, "events are folded meanwhile"
+    assert len(later.given) == 1, "one at a time"
+    assert {"w.sums", "w.above", "w.daily"} == set(compacted), "they have no other writer"
+    later.run()
+    assert [one["text"] for one in said if one["table"] == "w.events" and "maintained" in one] == [
+        "w.events: 10 files compacted"
+    ]
+    follower.maintain()
+    assert len(later.given) == 2
+    follower.round()
+    assert rows(lake, sums) == [("a", 19)]
+
+
+def test_what_is_no_error_of_ours_ends_it_also_beside_the_refreshes(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower, _, clock = followed(lake)
+    follower.beside = later = Later()
+    land(lake, FIRST, "a", 1)
+    follower.round()
+
+    def broken(self: fh.Lake, name: str) -> None:
+        raise MemoryError(name)
+
+    for _ in range(8):
+        follower.maintain()
+    clock.seconds = 11
+    monkeypatch.setattr(fh.Lake, "compact", broken)
+    follower.tables = [sums]  # its own maintenance would end the test
+    monkeypatch.setattr(follower, "_names", lambda: ["w.events"])
+    follower.maintain()
+    later.run()
+    clock.seconds = 75
+    with pytest.raises(MemoryError):
+        follower.maintain()
 
 
 def test_each_commit_is_handed_over(lake: fh.Lake) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -64,6 +65,7 @@ class Follower:
         keep: the history to keep of tables that have no policy of their own.
         in_use: snapshots that were the head within this time stay, because readers may use them.
         now: seconds that only grow.
+        beside: runs the maintenance of streams, one at a time; `None` for between the refreshes.
     """
 
     lake: Lake
@@ -73,6 +75,8 @@ class Follower:
     keep: str = KEEP_OFTEN
     in_use: timedelta = _IN_USE
     now: Callable[[], float] = time.monotonic
+    beside: Executor | None = None
+    _running: Future[None] | None = None
     _trouble: dict[str, _Trouble] = field(default_factory=dict)
     _done: dict[tuple[str, str], float] = field(default_factory=dict)
     _heads: dict[str, list[int | None]] = field(default_factory=dict)
@@ -84,22 +88,37 @@ class Follower:
         return sum(self._refreshed(table) for table in self.tables)
 
     def maintain(self) -> None:
-        """Compact each table and stream once a minute, and expire it every five; one table a call."""
+        """Compact each table and stream once a minute, and expire it every five; one table a call.
+
+        A stream is maintained beside the refreshes, where there is an executor: its writers commit all the time, so
+        that a compaction may lose many races, and events would wait for it.
+        """
         for name in self._names():
+            is_beside = self.beside is not None and all(name != table.name for table in self.tables)
+            if is_beside and self._running is not None and not self._running.done():
+                continue
             is_compacted, is_expired = self._is_due(name, _COMPACTED_EVERY), self._is_due(name, _EXPIRED_EVERY)
             if not (is_compacted or is_expired):
                 continue
-            try:
-                if is_compacted:
-                    compacted = self.lake.compact(name)
-                    self._note(name, f"{compacted.files_removed:,} files compacted", compacted.committed)
-                if is_expired:
-                    keep = None if KEEP in self.lake.load(name).properties else self.keep
-                    expired = self.lake.expire(name, keep=keep, in_use=self.in_use)
-                    self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.snapshots_removed > 0)
-            except FoldhouseError as failure:
-                self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
+            if is_beside and self.beside is not None:
+                if self._running is not None:
+                    self._running.result()  # raises what is no error of ours
+                self._running = self.beside.submit(self._maintained, name, is_compacted, is_expired)
+            else:
+                self._maintained(name, is_compacted, is_expired)
             return
+
+    def _maintained(self, name: str, is_compacted: bool, is_expired: bool) -> None:
+        try:
+            if is_compacted:
+                compacted = self.lake.compact(name)
+                self._note(name, f"{compacted.files_removed:,} files compacted", compacted.committed)
+            if is_expired:
+                keep = None if KEEP in self.lake.load(name).properties else self.keep
+                expired = self.lake.expire(name, keep=keep, in_use=self.in_use)
+                self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.snapshots_removed > 0)
+        except FoldhouseError as failure:
+            self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
 
     def _is_due(self, name: str, every: float) -> bool:
         """Whether something was not done to a table for some seconds; it counts as done from then on.
@@ -211,7 +230,12 @@ def follow(
     """
     parse(keep)  # refuses one that cannot be read, before anything is done
     tables = in_order(names, package)
-    with opened(folder) as lake, _reporting(report) as committed, _stopped_by_signals() as stopped:
+    with (
+        opened(folder) as lake,
+        _reporting(report) as committed,
+        ThreadPoolExecutor(1) as beside,
+        _stopped_by_signals() as stopped,
+    ):
 
         def say(said: Said) -> None:
             at = datetime.now(UTC)
@@ -220,7 +244,7 @@ def follow(
             else:
                 click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
 
-        follower = Follower(lake, tables, say, committed, keep)
+        follower = Follower(lake, tables, say, committed, keep, beside=beside)
         while not stopped.is_set():
             commits = follower.round()
             if maintain and not stopped.is_set():
