@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.storage.deleted import deleted_positions, selected_positions
-from foldhouse.storage.encoding import Encodings, encodings_of
+from foldhouse.storage.encoding import SMALL_BYTES, Encodings, encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Partition, Piece
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading, small_file
@@ -162,11 +162,12 @@ def _encoded(
 ) -> tuple[pa.Buffer, pq.FileMetaData]:
     """Return rows as the bytes of a Parquet file, and its footer; the file's name depends on these bytes."""
     encodings = encodings or encodings_of(rows)
+    codec = said.small_codec if rows.nbytes <= SMALL_BYTES else said.codec
     options = {
         "use_dictionary": list(encodings.dictionary),
         "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
-        "compression": said.codec,
-        "compression_level": said.level,
+        "compression": codec,
+        "compression_level": said.level if codec == said.codec else None,
         "store_schema": False,
         "store_decimal_as_integer": True,  # DELTA_BINARY_PACKED encodes no byte arrays, Arrow's default for decimals
         "write_page_checksum": True,  # the digest in the file's name covers only the footer
