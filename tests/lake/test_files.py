@@ -15,8 +15,9 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.storage.encoding import Encodings, encodings_of
-from foldhouse.storage.files import open_file, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
 
 ROWS = 150_000  # more than two row groups
