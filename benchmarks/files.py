@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
@@ -31,6 +33,10 @@ from foldhouse.storage.live import live_of
 
 FIRST = date(1900, 1, 1)
 COMMITTED_FILES = 5_000
+PEER_SECONDS = 120
+"""A peer that takes longer is given up; its figures are those of the steps that it ended."""
+PEER_ROUNDS = 2
+"""Corrections by a peer, after the first: a merge into many partitions takes seconds."""
 LINES, LATE_LINES, ITEMS = 20, 200, 50
 lines = fh.stream(
     "bench.lines",
@@ -175,14 +181,40 @@ def _peer(name: str, work: Path, folder: Path, steps: Steps, days: int, rounds: 
             connection.execute(
                 f"COPY ({DAILY_SQL.format(lines='late')}) TO '{given}/{number}.parquet' (FORMAT parquet)"
             )
-    job = {"name": name, "folder": str(given), "first": str(folder / "daily.parquet"), "rounds": rounds}
+    job = {
+        "name": name,
+        "folder": str(given),
+        "first": str(folder / "daily.parquet"),
+        "rounds": min(rounds, PEER_ROUNDS),
+    }
     command = [peer.python, "-m", "benchmarks.contenders.days", json.dumps(job)]
-    variables = {**os.environ, **peer.variables}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed: {_first_of(done.stderr)}")
-    steps.taken += [(f"{name}_{step}", began, ended) for step, began, ended in json.loads(done.stdout.splitlines()[-1])]
-    return {}
+    told, has_ended = _said_by(name, command, {**os.environ, **peer.variables})
+    steps.taken += [(f"{name}_{step}", began, ended) for step, began, ended in map(json.loads, told)]
+    return {} if has_ended else {f"{name}_given_up_after_seconds": PEER_SECONDS}
+
+
+def _said_by(name: str, command: list[str], variables: dict[str, str]) -> tuple[list[str], bool]:
+    """Run a peer until it ends, or its time is over; return the steps that it printed, and whether it ended."""
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        tempfile.TemporaryFile("w+") as errors,
+        # A session of its own: the JVM of a peer that is given up must end with it.
+        subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdout=said, stderr=errors, start_new_session=True
+        ) as running,
+    ):
+        try:
+            status = running.wait(timeout=PEER_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            status = None
+        said.seek(0)
+        lines = [line for line in said.read().splitlines(keepends=True) if line.endswith("\n") and line.startswith("[")]
+        errors.seek(0)
+        printed = errors.read()
+    if status:
+        raise RuntimeError(f"{name} failed: {_first_of(printed)}")
+    return lines, status is not None
 
 
 def _first_of(said: str) -> str:

@@ -78,7 +78,7 @@ def _ours(name: str, folder: Path, steps: Steps, rounds: int) -> dict[str, Any]:
         with steps(name):
             found = lake.read(TABLE).selectExpr("count(*)", *sums).first()
     assert found is not None
-    (folder / f"{name}.json").write_text(json.dumps([str(value) for value in found]))
+    (folder / f"{name}_sums.json").write_text(json.dumps([str(value) for value in found]))
     with steps(f"{name}_planning"):
         lake.read(TABLE)
     lake.close()
@@ -98,7 +98,7 @@ def _theirs(name: str, work: Path, folder: Path, steps: Steps, rounds: int) -> d
     if done.returncode:
         raise RuntimeError(f"{name} failed: {done.stderr[-3000:]}")
     told = json.loads(done.stdout.splitlines()[-1])
-    if told["sums"] != (ours := json.loads((folder / f"{name}.json").read_text())):
+    if told["sums"] != (ours := json.loads((folder / f"{name}_sums.json").read_text())):
         raise RuntimeError(f"{name}: Iceberg's library reads {told['sums']}, foldhouse {ours}")
     steps.taken += [(f"{name}_jvm", began, ended) for began, ended in told["spans"]]
     return {}

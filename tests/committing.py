@@ -12,8 +12,9 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges
-from foldhouse.storage.files import read_piece, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Piece, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 stream = fh.stream("shop.numbers", schema={"n": "int"})

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 
 import foldhouse as fh
-from foldhouse.storage import deleted, files, live, metadata
+from foldhouse.storage import deleted, live, metadata, opened_file
 from foldhouse.storage.avro import manifests_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.live import live_slices
@@ -60,7 +60,7 @@ def _no_spark() -> Any:
 
 def forget() -> None:
     """What a process remembers of files, which never change unless somebody damages them."""
-    files._FOOTERS.clear()
+    opened_file._FOOTERS.clear()
     deleted._DELETES.clear()
     live.forget()
     metadata.check_home.cache_clear()

@@ -2,7 +2,7 @@
 
 python -m benchmarks.contenders.days JOB      as `benchmarks.files` starts it, in the environment of the peer
 
-It prints the steps it took, as JSON: name, beginning and end by the clock of all processes.
+It prints each step as it ends, as a line of JSON: name, beginning and end by the clock of all processes.
 """
 
 from __future__ import annotations
@@ -111,20 +111,17 @@ def main() -> None:
     """Load the days, then merge into one and replace another, again and again."""
     job = json.loads(sys.argv[1])
     folder = Path(job["folder"])
-    steps: list[tuple[str, float, float]] = []
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
         began = time.monotonic()
         yield
-        steps.append((name, began, time.monotonic()))
+        print(json.dumps([name, began, time.monotonic()]), flush=True)
 
     made: dict[str, Any] = {"deltalake": Deltalake, "jvm": Iceberg}
     peer: Days = made[job["name"]](folder)
     with timed("load"):
         peer.load(pq.read_table(job["first"]))
-    with timed("read"):
-        peer.read()
     for number in range(job["rounds"] + 1):
         first = "first_" if not number else ""
         for place, name in enumerate(("merge", "replace")):
@@ -132,7 +129,8 @@ def main() -> None:
             day = str(pc.min(pq.read_table(path)["day"]).as_py())
             with timed(f"{first}{name}"):
                 getattr(peer, name)(path, day)
-    print(json.dumps(steps))
+    with timed("read"):  # last: it takes longest, and a peer may be given up
+        peer.read()
 
 
 if __name__ == "__main__":

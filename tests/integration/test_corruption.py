@@ -13,8 +13,8 @@ from corrupting import DAMAGES, KINDS, OPERATIONS, Trial
 from laws.amount import HISTORIES
 
 import foldhouse as fh
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 

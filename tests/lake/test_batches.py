@@ -13,8 +13,9 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import read_piece, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.streams import append as appending
 from foldhouse.streams.batches import holds_batch

@@ -11,8 +11,8 @@ import pytest
 import foldhouse as fh
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.window.changed import pieces_between
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 events = fh.stream(

@@ -20,8 +20,9 @@ from pyiceberg.table.snapshots import Operation
 import foldhouse as fh
 from foldhouse.storage import races
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import read_piece, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.append import stream_coverage
 from foldhouse.testing import FaultyCatalog

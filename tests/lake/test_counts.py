@@ -13,8 +13,9 @@ import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.heads.row_count import row_count
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 events = fh.stream("n.events", schema={"key": "long", "at": "long"}, keys="key", sequence_by="at")

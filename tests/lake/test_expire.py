@@ -35,8 +35,9 @@ import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.store import StoreIO
 from foldhouse.streams.append import stream_coverage

@@ -15,8 +15,9 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.storage.encoding import Encodings, encodings_of
-from foldhouse.storage.files import open_file, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
 
 ROWS = 150_000  # more than two row groups
@@ -25,17 +26,17 @@ ROWS = 150_000  # more than two row groups
 def test_columns_whose_values_repeat_are_told_from_the_others_also_within_nested_ones() -> None:
     rows = pa.table(
         {
-            "same": [1] * 100,
-            "other": list(range(100)),
-            "null": pa.nulls(100, pa.int32()),
-            "nan": [float("nan")] * 100,
-            "struct": [{"same": "x", "other": number, "list": [{"same": 1, "other": number}]} for number in range(100)],
-            "map": pa.array([[("key", number)] for number in range(100)], pa.map_(pa.string(), pa.int64())),
-            "id": pa.array([number.to_bytes(16, "big") for number in range(100)], pa.uuid()),
-            "short": pa.array(map(Decimal, range(100)), pa.decimal128(18, 2)),
-            "long": pa.array(map(Decimal, range(100)), pa.decimal128(21, 2)),
-            "moment": pa.array(range(100)).cast(pa.timestamp("us")),
-            "text": [str(number) for number in range(100)],
+            "same": [1] * 400,
+            "other": list(range(400)),
+            "null": pa.nulls(400, pa.int32()),
+            "nan": [float("nan")] * 400,
+            "struct": [{"same": "x", "other": number, "list": [{"same": 1, "other": number}]} for number in range(400)],
+            "map": pa.array([[("key", number)] for number in range(400)], pa.map_(pa.string(), pa.int64())),
+            "id": pa.array([number.to_bytes(16, "big") for number in range(400)], pa.uuid()),
+            "short": pa.array(map(Decimal, range(400)), pa.decimal128(18, 2)),
+            "long": pa.array(map(Decimal, range(400)), pa.decimal128(21, 2)),
+            "moment": pa.array(range(400)).cast(pa.timestamp("us")),
+            "text": [str(number) for number in range(400)],
         }
     )
     found = encodings_of(rows)
@@ -50,6 +51,11 @@ def test_columns_whose_values_repeat_are_told_from_the_others_also_within_nested
     numbers = ("other", "struct.other", "struct.list.list.element.other", "map.key_value.value", "short", "moment")
     assert found.differences == numbers
     assert encodings_of(rows.slice(0, 0)) == Encodings((), ())
+
+
+def test_whole_numbers_of_small_files_are_deltas_also_if_they_repeat() -> None:
+    rows = pa.table({"same": [1] * 20, "word": ["x"] * 20, "other": [str(number) for number in range(20)]})
+    assert encodings_of(rows) == Encodings(("word",), ("same",))
 
 
 @pytest.fixture

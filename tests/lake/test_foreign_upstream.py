@@ -11,8 +11,9 @@ import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.storage.commit import FileChanges, commit, is_bound
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import COMMIT
 

@@ -18,8 +18,9 @@ from pyiceberg.types import StringType
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.file_ref import FileRef
-from foldhouse.storage.files import read_piece, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Piece, Slice, difference, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 ROWS = 5

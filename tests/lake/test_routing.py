@@ -17,8 +17,9 @@ from foldhouse.refresh.bucket.names import BUCKET
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.refresh.run.routing import Part, Reading, Route, divided, parts_in, read_task, route_task, split_among
 from foldhouse.storage.file_ref import FileRef
-from foldhouse.storage.files import open_file, write_data_file, write_position_deletes
+from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Piece
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
 
 events = fh.stream("r.events", schema={"key": "long", "word": "string", "day": "date"}, keys="key")

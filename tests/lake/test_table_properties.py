@@ -61,11 +61,29 @@ def shop(lake: fh.Lake) -> fh.Lake:
 def test_files_are_compressed_as_the_table_says(shop: fh.Lake, codec: str, written: str) -> None:
     for table in (events, newest):
         put(shop, table, {"write.parquet.compression-codec": codec})
-    shop.append(events, batch(1, 2, 3, 4))
+    shop.append(events, batch(*range(2_000)))
     shop.refresh(newest)
     for table in (events, newest):
         assert newest_file(shop, table).row_group(0).column(0).compression == written
-    assert shop.to_arrow(newest).num_rows == 4
+    assert shop.to_arrow(newest).num_rows == 2_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "written"),
+    [
+        ({}, "SNAPPY"),
+        ({"write.parquet.compression-level": "3"}, "ZSTD"),
+        ({"write.parquet.compression-codec": "gzip"}, "GZIP"),
+    ],
+)
+def test_small_files_are_left_to_snappy_unless_a_level_or_another_codec_is_set(
+    shop: fh.Lake, properties: dict[str, str], written: str
+) -> None:
+    put(shop, events, properties)
+    shop.append(events, batch(1, 2, 3, 4))
+    footer = newest_file(shop, events)
+    assert {footer.row_group(0).column(place).compression for place in range(footer.num_columns)} == {written}
+    assert shop.count(events) == 7
 
 
 def test_the_level_is_handed_on(shop: fh.Lake) -> None:

@@ -16,8 +16,9 @@ from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 

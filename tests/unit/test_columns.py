@@ -24,8 +24,9 @@ from pyiceberg.types import (
 
 from foldhouse.storage.columns import continues, followed, widens
 from foldhouse.storage.file_ref import FileRef
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.live import Partition, Piece
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.values.checks import Accepted, Between, Check, NotNull, RowCheck

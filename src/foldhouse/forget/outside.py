@@ -13,8 +13,8 @@ from pyiceberg.table import Table as IcebergTable
 from foldhouse.forget.subject import Subject
 from foldhouse.landing.quarantine import QUARANTINE_TYPES
 from foldhouse.storage.catalog import table_names
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import live_of, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.removal import is_on_disk
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.storage.warehouse import folders, path_of

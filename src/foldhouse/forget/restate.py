@@ -25,9 +25,10 @@ from foldhouse.heads.head import head_properties, read_head
 from foldhouse.refresh.refresh import rebuild
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit, in_history
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.history import lineage
 from foldhouse.storage.live import Live, Partition, Slice, live_of, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.append import stream_coverage

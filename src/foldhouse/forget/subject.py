@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from foldhouse.errors import InvalidData
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.window.pruning import pieces_with_keys
-from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
 
 _LONG = 6

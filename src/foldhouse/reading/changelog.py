@@ -14,9 +14,9 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.kernel.net import SIGN, net
-from foldhouse.storage.files import read_pieces
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
+from foldhouse.storage.pieces import read_pieces
 from foldhouse.storage.schema import Layout
 from foldhouse.values import change
 

@@ -24,9 +24,9 @@ from foldhouse.kernel.net import SIGN, net
 from foldhouse.logic.shape import Origin
 from foldhouse.reading.changelog import published
 from foldhouse.refresh.window.pruning import pieces_with_keys
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import Piece, changed_pieces, live_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.metadata_names import POSITION, RUN_ID
 from foldhouse.values.results import Trace, TracedChange

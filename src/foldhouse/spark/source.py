@@ -24,9 +24,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece, without_bounds
 from foldhouse.storage.parquet import check_footers
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -17,10 +17,11 @@ from pyiceberg.manifest import DataFile, write_manifest_list
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
+    CHANGED_PARTITION_COUNT_PROP,
     Operation,
     Snapshot,
-    SnapshotSummaryCollector,
     Summary,
+    UpdateMetrics,
     update_snapshot_summaries,
 )
 from pyiceberg.table.update import (
@@ -33,10 +34,11 @@ from pyiceberg.table.update import (
 
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
+from foldhouse.storage.file_ref import partition_values
 from foldhouse.storage.history import head_of
 from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.keeps_history import check_history_is_kept, check_keeps_history
-from foldhouse.storage.manifests import CODEC, Manifests, schema_of_spec
+from foldhouse.storage.manifests import CODEC, Manifests
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
@@ -116,17 +118,19 @@ def _summary(
     removed: Sequence[DataFile],
     properties: Mapping[str, str],
 ) -> Summary:
-    collector = SnapshotSummaryCollector()
-    specs = iceberg.specs()
-    used = {data_file.spec_id for data_file in (*changes.added, *removed)}
-    schemas = {number: schema_of_spec(iceberg, specs[number]) for number in used}
+    metrics = UpdateMetrics()
     for data_file in changes.added:
-        collector.add_file(data_file, schemas[data_file.spec_id], specs[data_file.spec_id])
+        metrics.add_file(data_file)
     for data_file in removed:
-        collector.remove_file(data_file, schemas[data_file.spec_id], specs[data_file.spec_id])
+        metrics.remove_file(data_file)
+    counts = metrics.to_dict()
+    # pyiceberg counts partitions by their paths, and making a path takes as long as all other counts of a file.
+    partitions = {(one.spec_id, partition_values(one)) for one in (*changes.added, *removed) if len(one.partition)}
+    if partitions:
+        counts[CHANGED_PARTITION_COUNT_PROP] = str(len(partitions))
     # pyiceberg computes totals for every operation except `replace`, although the same sums are right there.
     totalled = update_snapshot_summaries(
-        summary=Summary(operation=Operation.OVERWRITE, **collector.build(), **dict(properties)),
+        summary=Summary(operation=Operation.OVERWRITE, **counts, **dict(properties)),
         previous_summary=head.summary.additional_properties if head and head.summary else None,
     )
     return Summary(operation=changes.operation, **totalled.additional_properties)

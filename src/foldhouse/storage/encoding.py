@@ -3,6 +3,8 @@
 A dictionary of values that hardly repeat takes more time than the rest of writing a file, and makes it larger. Deltas
 of whole numbers (sorted keys, timestamps, decimals of up to 18 digits) leave the codec a fraction of the bytes. Such a
 column takes half the time to write and a third of the time to read.
+
+Whole numbers of a small file are always deltas: a dictionary page costs more than it saves.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import pyarrow.compute as pc
 
 _SAMPLE_ROWS = 4_096
 _REPETITIVE_SHARE = 0.5
+SMALL_BYTES = 16 * 1024
+"""In a file with up to so many bytes of rows, a dictionary takes longer than encoding the rest, and so does zstd."""
 _INTEGER_DIGITS = 18
 """Decimals of up to so many digits are stored as integers in the file."""
 
@@ -38,10 +42,16 @@ def encodings_of(rows: pa.Table) -> Encodings:
     Args:
         rows: the rows to be written.
     """
+    is_small = rows.nbytes <= SMALL_BYTES
     sample = rows.slice(max(0, (rows.num_rows - _SAMPLE_ROWS) // 2), _SAMPLE_ROWS)
     columns = {name: pa.concat_arrays(sample[name].chunks) for name in sample.schema.names if sample.num_rows}
     leaves = dict(leaf for name, values in columns.items() for leaf in _leaves(name, values))
-    repeat = {p for p, v in leaves.items() if pc.count_distinct(v).as_py() <= _REPETITIVE_SHARE * len(v)}
+    repeat = {
+        path
+        for path, values in leaves.items()
+        if not (is_small and _is_whole_number(values.type))
+        and pc.count_distinct(values).as_py() <= _REPETITIVE_SHARE * len(values)
+    }
     return Encodings(
         tuple(path for path in leaves if path in repeat),
         tuple(path for path, values in leaves.items() if path not in repeat and _is_whole_number(values.type)),

@@ -219,13 +219,11 @@ class Manifests:
                 writer.add_entry(entry)
         if kind.content == ManifestContent.DATA:  # parsing refuses equality deletes, and may not be left out for them
             live = (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
-            keep_written(".".join(self._iceberg.name()), output.location, map(self._of_entry, live))
+            # A new file gets the sequence number of the commit.
+            new = self._iceberg.metadata.next_sequence_number()
+            files = ((e.data_file, new if e.sequence_number is None else e.sequence_number) for e in live)
+            keep_written(".".join(self._iceberg.name()), output.location, files)
         return writer.to_manifest_file()
-
-    def _of_entry(self, entry: ManifestEntry) -> tuple[DataFile, int]:
-        """Return the file of an entry, with its sequence number: a new file gets that of the commit."""
-        sequence = entry.sequence_number
-        return entry.data_file, self._iceberg.metadata.next_sequence_number() if sequence is None else sequence
 
 
 def schema_of_spec(iceberg: IcebergTable, spec: PartitionSpec) -> Schema:
@@ -252,6 +250,9 @@ class _Encoder(BinaryEncoder):
         self.contents += b
 
     def write_int(self, integer: int) -> None:
+        if 0 <= integer < 64:
+            self.contents.append(integer << 1)
+            return
         left = (integer << 1) ^ (integer >> 63)
         while left & ~0x7F:
             self.contents.append((left & 0x7F) | 0x80)

@@ -76,7 +76,7 @@ def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
         if footer is None:
             raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
         check(path, footer)
-        return opened(pa.BufferReader(contents))
+        return opened(pa.BufferReader(contents), pre_buffer=False)  # there is nothing to wait for
 
 
 def check_footers(io: FileIO, paths: Sequence[str]) -> None:

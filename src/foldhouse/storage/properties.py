@@ -49,6 +49,11 @@ class WriteProperties:
     manifest_bytes: int | None = None
     metadata_suffix: str = ".metadata.json"
 
+    @property
+    def small_codec(self) -> str:
+        """The codec of small files: snappy instead of zstd, which takes longer to begin than such a file to encode."""
+        return "snappy" if self.codec == "zstd" and self.level is None else self.codec
+
 
 def write_properties(properties: Mapping[str, str]) -> WriteProperties:
     """Read the properties of a table.

@@ -8,6 +8,7 @@ moment they are written or read.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import OrderedDict
 from functools import cached_property, lru_cache
@@ -39,6 +40,8 @@ KEPT_BYTES = 64 << 20
 """The total size of the files that are kept."""
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
+# Matches `file:///a/b`, if parsing it as a URL gives that path: pyiceberg parses for as long as a small file is read.
+_LOCAL = re.compile(r"file://(/[^?#;\r\n\t]*)")
 _OF_S3 = frozenset({"s3", "s3a", "s3n", "oss"})
 _ADDRESSES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -147,7 +150,8 @@ class StoreIO(PyArrowFileIO):
         return self._file(location)
 
     def _file(self, location: str) -> PyArrowFile:
-        scheme, netloc, path = self.parse_location(location, self.properties)
+        is_local = _LOCAL.fullmatch(location)
+        scheme, netloc, path = ("file", "", is_local[1]) if is_local else self.parse_location(location, self.properties)
         if scheme not in STORES:  # as pyiceberg does, without parsing the location again
             return PyArrowFile(
                 location, path, self.fs_by_scheme(scheme, netloc), int(self.properties.get(BUFFER_SIZE, ONE_MEGABYTE))

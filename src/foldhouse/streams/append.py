@@ -29,9 +29,10 @@ from foldhouse.storage import described
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.create import create_table
 from foldhouse.storage.evolve import evolved
-from foldhouse.storage.files import read_piece, write_data_files
+from foldhouse.storage.files import write_data_files
 from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, Slice, live_of, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types

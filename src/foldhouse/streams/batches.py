@@ -21,10 +21,10 @@ from pyiceberg.types import NestedField, StringType
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.file_ref import FileRef
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.history import head_of, lineage
 from foldhouse.storage.listed import ListedManifest
 from foldhouse.storage.live import Piece, Slice, live_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.snapshot_texts import with_entry
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED

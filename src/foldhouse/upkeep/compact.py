@@ -24,9 +24,10 @@ from foldhouse.heads.head import head_properties
 from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import deleted_positions
-from foldhouse.storage.files import read_piece, write_data_file
+from foldhouse.storage.files import write_data_file
 from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of

@@ -9,6 +9,7 @@ from typing import Any
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.checks import Check, checks_of
+from foldhouse.values.declared_columns import check_columns, check_schema, sensitive_of
 from foldhouse.values.fold import Fold, RowFold
 from foldhouse.values.given import prose, shown, text, texts, whole
 from foldhouse.values.names import check_declared
@@ -123,7 +124,7 @@ def stream(
         DefinitionError: an invalid name or type, or a column that is not in the schema.
     """
     check_declared(name)
-    _check_schema(name, schema)
+    check_schema(name, schema)
     declared = Stream(
         name=name,
         schema=tuple(schema.items()),
@@ -151,7 +152,7 @@ def stream(
             raise DefinitionError(
                 f"stream {name} names the column {column!r}, which is not in its schema: {', '.join(schema)}"
             )
-    _check_columns(name, list(schema))
+    check_columns(name, list(schema))
     return declared
 
 
@@ -206,7 +207,7 @@ def table(
     if partition_by is not None and partition_by not in key_columns:
         raise DefinitionError(f"table {name}: partition_by={partition_by!r} is not one of its keys {list(key_columns)}")
     published = fold.columns if isinstance(fold, RowFold) else [column for column, _ in fold.columns]
-    _check_columns(name, [*key_columns, *published])
+    check_columns(name, [*key_columns, *published])
     _check_chain(name, sources)
     whole(f"buckets of table {name}", buckets, 1, MOST_BUCKETS)
     if rows is not None and not callable(rows):
@@ -229,21 +230,8 @@ def table(
         buckets=buckets,
         description=_described(name, description),
         checks=checks_of(name, checks, None if isinstance(fold, RowFold) else [*key_columns, *published]),
-        sensitive=_sensitive(name, sensitive, None if isinstance(fold, RowFold) else [*key_columns, *published]),
+        sensitive=sensitive_of(name, sensitive, None if isinstance(fold, RowFold) else [*key_columns, *published]),
     )
-
-
-def _sensitive(name: str, given: Any, columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the sensitive columns that a table declares; `None` if it declares none and inherits them."""
-    if given is None:
-        return None
-    declared = texts(f"sensitive of table {name}", given)
-    for column in declared:
-        if columns is not None and column not in columns:
-            raise DefinitionError(
-                f"table {name} declares the column {column!r} as sensitive, but has: {', '.join(columns)}"
-            )
-    return declared
 
 
 def _sources(name: str, source: Source | Sequence[Source], rows: Rows | None) -> tuple[Source, ...]:
@@ -298,26 +286,3 @@ def _kind(source: Source) -> str:
 
 def _described(name: str, description: Any) -> str:
     return "" if description == "" else prose(f"the description of {name}", description)
-
-
-def _check_schema(name: str, schema: Any) -> None:
-    if not isinstance(schema, Mapping) or not schema:
-        raise DefinitionError(
-            f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
-        )
-    for column, kind in schema.items():
-        text(f"a column of stream {name}", column)
-        text(f"the type of {name}.{column}", kind)
-
-
-def _check_columns(name: str, columns: Sequence[str]) -> None:
-    twice = {column.lower() for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}
-    if twice:
-        raise DefinitionError(
-            f"{name} has the column {min(twice)!r} twice (names differ by more than upper and lower case)"
-        )
-    for column in columns:
-        if column.startswith("_"):
-            raise DefinitionError(
-                f"{name}: column {column!r} begins with an underscore, which foldhouse keeps for itself"
-            )

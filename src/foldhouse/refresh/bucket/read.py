@@ -22,8 +22,9 @@ from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.window.pruning import pieces_with_keys
 from foldhouse.storage.deleted import deleted_by_file
-from foldhouse.storage.files import open_file, read_piece
 from foldhouse.storage.live import Piece, Slice
+from foldhouse.storage.opened_file import open_file
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 

@@ -13,8 +13,8 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.number_set import NumberSet
 from foldhouse.storage.deleted import deleted_positions, together
 from foldhouse.storage.file_ref import FileRef
-from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.schema import Layout
 

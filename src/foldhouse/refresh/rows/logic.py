@@ -15,8 +15,8 @@ from foldhouse.kernel.plan import FoldPlan
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.rows.choices import Choice, Choices, Picked, picked
 from foldhouse.storage.deleted import selected_positions
-from foldhouse.storage.files import group_pieces, read_together
 from foldhouse.storage.live import Piece
+from foldhouse.storage.pieces import group_pieces, read_together
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage

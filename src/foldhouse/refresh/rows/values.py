@@ -10,8 +10,8 @@ from foldhouse.kernel.plan import polars_type
 from foldhouse.refresh.rows.choices import Choices, chosen, picked
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.rows.read import admitted
-from foldhouse.storage.files import read_piece
 from foldhouse.storage.live import Piece
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.threads import in_threads
 
 

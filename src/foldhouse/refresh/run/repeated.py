@@ -16,8 +16,8 @@ from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import evaluated_here
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.window.affected import event_id_of
-from foldhouse.storage.files import read_pieces
 from foldhouse.storage.live import Piece
+from foldhouse.storage.pieces import read_pieces
 
 
 def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | None:

@@ -21,8 +21,8 @@ from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, buckets_of
 from foldhouse.refresh.rows.choices import Choice, not_chosen
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
-from foldhouse.storage.files import open_file
 from foldhouse.storage.live import Piece
+from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 

@@ -1,0 +1,196 @@
+"""A data file whose footer was read: its columns, its row groups, and the rows at some positions.
+
+Columns are found by field id, and rows are returned with the schema of the table.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.schema import Schema
+from pyiceberg.types import StringType
+
+from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
+from foldhouse.storage.project import projected
+from foldhouse.storage.schema import Layout
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A data file whose footer was read."""
+
+    path: str
+    footer: pq.FileMetaData
+    schema: Schema
+    _known_bounds: dict[int, tuple[list[Any], list[Any]] | None] = field(default_factory=dict, repr=False)
+
+    def read(self, layout: Layout, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+        """Read some columns of some or all row groups, by field id and with the layout's schema.
+
+        Args:
+            layout: of the table. A file with an older schema is converted: columns are renamed or widened, missing ones
+                are null.
+            columns: top-level columns of the layout.
+            row_groups: numbers of the row groups; all by default.
+        """
+        groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
+        return projected(self._as_stored(layout, columns, groups), self.schema, layout.selected(tuple(columns)))
+
+    def _as_stored(
+        self, layout: Layout, columns: Sequence[str], groups: Sequence[int], in_dictionaries: Sequence[str] = ()
+    ) -> pa.Table:
+        """Read some columns of some row groups with the names and types that they have in the file."""
+        ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
+        names = [field.name for field in self.schema.fields if field.field_id in ids]
+        if not groups:  # opening a file of a store costs a request
+            return self.footer.schema.to_arrow_schema().empty_table().select(names)
+        with reading(self.path), layout.io.new_input(self.path).open() as source:
+            parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
+            rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+        if names:
+            check_rows(self.path, rows.num_rows, sum(self.footer.row_group(i).num_rows for i in groups))
+        return rows
+
+    @cached_property
+    def _texts_in_dictionaries(self) -> list[str]:
+        """The names, in the file, of columns of text that have a dictionary; only the first row group is looked at."""
+        if not self.footer.num_row_groups:
+            return []
+        first = self.footer.row_group(0)
+        columns = [first.column(place) for place in range(self.footer.num_columns)]
+        has_dictionary = {one.path_in_schema for one in columns if "RLE_DICTIONARY" in one.encodings}
+        texts = [field.name for field in self.schema.fields if isinstance(field.field_type, StringType)]
+        return [name for name in texts if name in has_dictionary]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """The position of the first row of each row group, then the number of rows of the file."""
+        sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    def positions(self, row_groups: Sequence[int], places: np.ndarray) -> np.ndarray:
+        """Convert places of rows among some row groups to positions in the file, as int64.
+
+        Args:
+            row_groups: the numbers of the row groups, ascending.
+            places: ascending; 0 is the first row of the first of the row groups.
+        """
+        starts = self._starts
+        # All row groups are read, so places already are positions in the file.
+        if len(row_groups) == len(starts) - 1:
+            return places
+        groups = np.array(row_groups, np.int64)
+        sizes = starts[groups + 1] - starts[groups]
+        before = np.cumsum(sizes) - sizes
+        # side="right" minus 1 finds the last row group that begins at or before a place.
+        within = np.searchsorted(before, places, side="right") - 1
+        return np.asarray(places - before[within] + starts[groups[within]])
+
+    def row_groups_with(self, layout: Layout, column: str, values: Sequence[Any]) -> list[int]:
+        """Return the row groups that can contain any of some values of a column, by its statistics.
+
+        Without statistics, that is every row group.
+
+        Args:
+            layout: of the table.
+            column: a top-level column of the layout.
+            values: the wanted values, ascending and not null. Only integers, dates and texts are compared; for other
+                types, every row group is returned.
+        """
+        everything = list(range(self.footer.num_row_groups))
+        bounds = self._bounds(layout.schema.find_field(column).field_id)
+        # type(), because isinstance also accepts a bool as an int, and a datetime as a date.
+        if bounds is None or not values or type(values[0]) not in (int, str, date):
+            return everything
+        pairs = enumerate(zip(*bounds, strict=True))
+        # Two binary searches find whether any value is between the bounds, however many values there are.
+        return [number for number, (least, most) in pairs if bisect_left(values, least) < bisect_right(values, most)]
+
+    def _bounds(self, field_id: int) -> tuple[list[Any], list[Any]] | None:
+        """Return the least and greatest values of a column, per row group; `None` if any of them is unknown."""
+        if field_id not in self._known_bounds:
+            names = [self.footer.schema.column(i).path for i in range(self.footer.num_columns)]
+            name = next((field.name for field in self.schema.fields if field.field_id == field_id), None)
+            found = None
+            if name in names:
+                place = names.index(name)
+                groups = [self.footer.row_group(i).column(place).statistics for i in range(self.footer.num_row_groups)]
+                if all(one is not None and one.has_min_max for one in groups):
+                    found = [one.min for one in groups], [one.max for one in groups]
+            self._known_bounds[field_id] = found
+        return self._known_bounds[field_id]
+
+    def read_at(self, layout: Layout, columns: Sequence[str], positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+        """Read some columns of the rows at some positions, from only the row groups that contain them.
+
+        Args:
+            layout: of the table.
+            columns: top-level columns of the layout.
+            positions: sorted int64 row positions in the file.
+
+        Returns:
+            The rows, and `positions` unchanged.
+        """
+        if not len(positions):
+            return self.read(layout, columns, []), positions
+        starts = self._starts
+        sizes = np.diff(starts)
+        groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
+        texts = self._texts_in_dictionaries
+        stored = self._as_stored(layout, columns, groups.tolist(), texts)
+        before = np.concatenate([[0], np.cumsum(sizes[groups])])[:-1]
+        within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
+        # Taken before they are converted: a dictionary is looked up for the wanted rows only.
+        places = pa.array(before[within] + positions - starts[groups[within]])
+        # Arrow takes no rows from a table without columns: those of an older file than any of the wanted ones.
+        rows = stored.take(places) if stored.num_columns else stored.slice(0, len(positions))
+        for place, name in enumerate(rows.column_names):
+            if name in texts:
+                rows = rows.set_column(place, rows.schema.field(name).with_type(pa.string()), rows[name].cast("string"))
+        return projected(rows, self.schema, layout.selected(tuple(columns))), positions
+
+
+def open_file(layout: Layout, path: str) -> OpenedFile:
+    """Open a data file and read its footer; footers are cached, because files do not change."""
+    found = _FOOTERS.get(path)
+    if found is None:
+        footer = read_footer(layout.io, path)
+        found = OpenedFile(path, footer, schema_in(path, footer))
+        if len(_FOOTERS) >= _MOST_FOOTERS:
+            _FOOTERS.clear()
+        _FOOTERS[path] = found
+    return found
+
+
+def schema_in(path: str, footer: pq.FileMetaData) -> Schema:
+    """Return the Iceberg schema of a file, from its footer.
+
+    Args:
+        path: of the file, for the message.
+        footer: of the file.
+
+    Raises:
+        CorruptFile: the footer has no schema that Arrow can decode.
+    """
+    with reading(path):
+        # Without its metadata, which has the seal of one file: files with equal columns share a schema.
+        return _schema_of(footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
+
+
+@lru_cache(maxsize=64)
+def _schema_of(serialized: bytes) -> Schema:
+    """Return the Iceberg schema of an Arrow schema with field ids; most files of a table have the same one."""
+    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
+
+
+_FOOTERS: dict[str, OpenedFile] = {}
+_MOST_FOOTERS = 4096

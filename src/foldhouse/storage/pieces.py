@@ -1,0 +1,135 @@
+"""Reads the rows of pieces with Arrow: one by one, or many small files together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from foldhouse.storage.deleted import deleted_positions, selected_positions
+from foldhouse.storage.live import Piece
+from foldhouse.storage.opened_file import open_file, schema_in
+from foldhouse.storage.parquet import check_rows, reading, small_file
+from foldhouse.storage.project import projected
+from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import in_threads
+
+
+def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read the rows of a piece, by field id and with the layout's schema.
+
+    Args:
+        layout: of the table. A file with an older schema is converted: columns are renamed or widened, missing ones are
+            null.
+        piece: which rows of which file.
+        columns: top-level columns to read, all by default.
+    """
+    names = [field.name for field in layout.schema.fields] if columns is None else columns
+    file = open_file(layout, piece.file.path)
+    check_rows(file.path, file.footer.num_rows, piece.file.rows)
+    if piece.only is not None:
+        selected = selected_positions(layout, piece)
+        assert selected is not None
+        return file.read_at(layout, names, selected)[0]
+    rows = file.read(layout, names)
+    gone = deleted_positions(layout, piece.without, piece.file.path)
+    if not len(gone):
+        return rows
+    left = np.ones(rows.num_rows, np.bool_)
+    left[gone] = False
+    return rows.filter(pa.array(left))
+
+
+_SMALL_BYTES = 48 * 1024
+"""A file of at most this size is read as a whole, if all of its rows are wanted."""
+
+_TOGETHER = 64
+"""Small files that are read one after the other, and then converted together."""
+
+
+def read_pieces(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str]) -> list[pa.Table]:
+    """Read the rows of many pieces, several at a time, in the order of the pieces.
+
+    Args:
+        layout: of the table; see `read_piece`.
+        pieces: which rows of which files.
+        columns: top-level columns to read, in this order.
+
+    Returns:
+        Tables with the Arrow types of the layout, without field ids. Small files share a table; no table is empty.
+    """
+    target = pa.schema([layout.arrow.field(name).remove_metadata() for name in columns])
+    read = read_together(layout, group_pieces(pieces), columns)
+    tables = [rows.select(columns).cast(target) for found in read for rows in found]
+    # No empty chunk: a DataFrame that Spark creates from the table would end at it.
+    return [rows for rows in tables if rows.num_rows]
+
+
+def read_together(layout: Layout, groups: Sequence[Sequence[Piece]], columns: Sequence[str]) -> list[list[pa.Table]]:
+    """Read groups of pieces, several at a time; return the tables of each group, whose rows follow the pieces.
+
+    Args:
+        layout: of the table; see `read_piece`.
+        groups: from `group_pieces`.
+        columns: top-level columns to read.
+    """
+    # The largest first, so that none of them is read alone at the end.
+    order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order)
+    found = dict(zip(order, read, strict=True))
+    return [found[place] for place in range(len(groups))]
+
+
+def group_pieces(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Divide pieces into groups that are read together: neighbours that are whole small files, else one piece."""
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        is_small = _is_small(piece)
+        if groups and is_small and len(groups[-1]) < _TOGETHER and _is_small(groups[-1][-1]):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _is_small(piece: Piece) -> bool:
+    return piece.is_whole and piece.file.size_bytes <= _SMALL_BYTES
+
+
+def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str]) -> list[pa.Table]:
+    if len(pieces) == 1:
+        return [read_piece(layout, pieces[0], columns)]
+    wanted = layout.selected(tuple(columns))
+    ids = {field.field_id for field in wanted.fields}
+    # Neighbours with the same columns are converted once.
+    runs: list[tuple[Schema, list[pa.Table]]] = []
+    for piece in pieces:
+        held, rows = _read_small(layout, piece, ids) or (wanted, read_piece(layout, piece, columns))
+        if not runs or runs[-1][0] is not held or runs[-1][1][0].schema != rows.schema:
+            runs.append((held, []))
+        runs[-1][1].append(rows)
+    return [projected(pa.concat_tables(tables).combine_chunks(), held, wanted) for held, tables in runs]
+
+
+def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa.Table] | None:
+    """Read the columns of some field ids of a whole small file, as they are in the file, and return its schema.
+
+    `None` if it has none of them, or is larger than its manifest says.
+    """
+    path = piece.file.path
+    parquet = small_file(layout.io, path)
+    if parquet is None:
+        return None
+    footer = parquet.metadata
+    check_rows(path, footer.num_rows, piece.file.rows)
+    held = schema_in(path, footer)
+    names = [field.name for field in held.fields if field.field_id in ids]
+    if not names:
+        return None
+    columns = None if len(names) == len(held.fields) else names  # finding columns by name takes time for each file
+    with reading(path):
+        rows = parquet.read_row_groups(range(footer.num_row_groups), columns=columns, use_threads=False)
+    check_rows(path, rows.num_rows, footer.num_rows)
+    return held, rows

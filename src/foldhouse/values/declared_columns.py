@@ -1,0 +1,47 @@
+"""The columns of a declaration: which names they may have, and which of them are sensitive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foldhouse.errors import DefinitionError
+from foldhouse.values.given import shown, text, texts
+
+
+def check_schema(name: str, schema: Any) -> None:
+    """Refuse a stream without columns, and columns or types that are not texts."""
+    if not isinstance(schema, Mapping) or not schema:
+        raise DefinitionError(
+            f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
+        )
+    for column, kind in schema.items():
+        text(f"a column of stream {name}", column)
+        text(f"the type of {name}.{column}", kind)
+
+
+def check_columns(name: str, columns: Sequence[str]) -> None:
+    """Refuse a name that is given twice, whatever its case, and names that foldhouse keeps for itself."""
+    twice = {column.lower() for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}
+    if twice:
+        raise DefinitionError(
+            f"{name} has the column {min(twice)!r} twice (names differ by more than upper and lower case)"
+        )
+    for column in columns:
+        if column.startswith("_"):
+            raise DefinitionError(
+                f"{name}: column {column!r} begins with an underscore, which foldhouse keeps for itself"
+            )
+
+
+def sensitive_of(name: str, given: Any, columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the sensitive columns that a table declares; `None` if it declares none and inherits them."""
+    if given is None:
+        return None
+    declared = texts(f"sensitive of table {name}", given)
+    for column in declared:
+        if columns is not None and column not in columns:
+            raise DefinitionError(
+                f"table {name} declares the column {column!r} as sensitive, but has: {', '.join(columns)}"
+            )
+    return declared
