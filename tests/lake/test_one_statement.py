@@ -105,3 +105,15 @@ def test_a_table_that_was_changed_in_memory_is_not_what_a_commit_starts_from(lak
     assert "odd" not in other.load(events).properties
     assert other.load(events).properties["a"] == "b"
     other.close()
+
+
+def test_a_metadata_file_without_a_unique_name_is_read_each_time(lake: fh.Lake) -> None:
+    """Another tool may write `v3.metadata.json` again, with other contents."""
+    written = Path(lake.load(events).metadata_location.removeprefix("file://"))
+    plain = written.with_name("v3.metadata.json")
+    plain.write_bytes(written.read_bytes())
+    with lake.catalog.engine.begin() as connection:  # type: ignore[attr-defined]
+        connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = ?", (plain.as_uri(),))
+    assert "purpose" not in lake.load(events).properties
+    plain.write_text(written.read_text().replace('"properties":{', '"properties":{"purpose":"new",', 1))
+    assert lake.load(events).properties["purpose"] == "new"

@@ -18,7 +18,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from foldhouse.storage.metadata import SealedCatalog, check_home
+from foldhouse.storage.metadata import SealedCatalog, check_home, has_unique_name
 
 _MOST_KNOWN = 64
 _WRITTEN = threading.local()
@@ -37,6 +37,8 @@ class KnowingCatalog(SealedCatalog):
         return threading.Lock()
 
     def _remember(self, location: str, metadata: TableMetadata) -> None:
+        if not has_unique_name(location):
+            return
         with self._lock:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))

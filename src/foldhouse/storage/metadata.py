@@ -31,6 +31,11 @@ UNPACKED_BYTES = 256 * 2**20
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
 
+def has_unique_name(location: str) -> bool:
+    """Whether no other metadata file has had this name; another tool may write `v3.metadata.json` again."""
+    return _UUID.search(location) is not None
+
+
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
     """Read a metadata file, and check it against the digest in its name.
 
