@@ -149,6 +149,40 @@ def test_a_commit_of_another_tool_among_three_hundred_is_named(lake: fh.Lake) ->
     assert {(one.is_ours, one.reason) for one in found.breaks} == {(False, "another tool than foldhouse committed it")}
 
 
+def test_what_was_folded_again_since_is_counted_and_no_break(lake: fh.Lake) -> None:
+    for day in range(3):
+        land(lake, ("a", day), day=day)
+    lake.backfill(daily, [FIRST + timedelta(days=day) for day in range(3)])
+    lake.refresh(sums)
+    for table, condition in ((daily, EqualTo("day", FIRST)), (sums, EqualTo("k", "a"))):
+        iceberg = lake.load(table)
+        iceberg.overwrite(iceberg.scan(row_filter=condition).to_arrow(), condition)
+    foreign = {table: lake.gapless(table).broken for table in (daily, sums)}
+    assert all(foreign.values())
+    lake.restate(daily, [FIRST])
+    lake.rebuild(sums)
+    for table, number in foreign.items():
+        found = lake.gapless(table)
+        assert (found.passed, found.broken, found.mended) == (True, 0, number)
+    iceberg = lake.load(daily)
+    iceberg.overwrite(iceberg.scan(row_filter=EqualTo("day", FIRST)).to_arrow(), EqualTo("day", FIRST))
+    found = lake.gapless(daily)
+    assert (found.passed, found.mended) == (False, foreign[daily]), "a later one is none that was folded again"
+
+
+def test_a_break_of_ours_below_a_restatement_stays(lake: fh.Lake, monkeypatch: Any) -> None:
+    land(lake, ("a", 1))
+    lake.backfill(daily, [FIRST])
+    land(lake, ("a", 2))
+    original = refreshing._summary
+    with monkeypatch.context() as patch:
+        patch.setattr(refreshing, "_summary", lambda *given: {**original(*given), names.AFTER: '{"g.other":5}'})
+        lake.refresh(daily)
+    lake.restate(daily, [FIRST])
+    found = lake.gapless(daily)
+    assert (found.broken, found.mended) == (1, 0), "other days may have been folded twice"
+
+
 def test_commits_that_do_not_say_where_they_began_are_counted(lake: fh.Lake, monkeypatch: Any) -> None:
     grown(lake, 2)
 

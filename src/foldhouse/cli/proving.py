@@ -12,6 +12,7 @@ from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.values.definition import Table
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
 
@@ -63,7 +64,7 @@ def verify(
     if as_json:
         print_rows([], [{**_plain(found), "gapless": _plain_chain(chain)}], as_json=True)
     else:
-        _say(found)
+        _say(found, table)
         _say_chain(chain)
     if not (found.passed and chain.passed):
         ctx.exit(FOUND_WRONG)
@@ -115,7 +116,7 @@ def _plain_check(one: Checked) -> dict[str, Any]:
     }
 
 
-def _say(found: Verified) -> None:
+def _say(found: Verified, table: Table) -> None:
     sources = ", ".join(f"{name}@{at}" for name, at in found.position.items())
     keys = _keys_text(found)
     unproven = f"; compared within a tenth: {', '.join(found.estimated)}" if found.estimated else ""
@@ -138,6 +139,10 @@ def _say(found: Verified) -> None:
     _print_differences(found.differences)
     if found.first_wrong is not None:
         _say_first(found.table, found.first_wrong)
+    if table.partition_by is not None:
+        days = {str(one.key[table.partition_by]) for one in found.differences}
+        day = days.pop() if len(days) == 1 and found.wrong <= len(found.differences) else "DAYS"
+        click.echo(f"`foldhouse restate {found.table} {day}` folds only the wrong days again")
 
 
 def _keys_text(found: Verified) -> str:
@@ -169,6 +174,7 @@ def _say_chain(chain: Gapless) -> None:
         for number, what in (
             (chain.unrecorded, "do not say where they began"),
             (chain.spans_expired, "stand on expired commits"),
+            (chain.mended, "broke it, and were folded again since"),
         )
         if number
     ]
@@ -187,6 +193,7 @@ def _plain_chain(chain: Gapless) -> dict[str, Any]:
         "passed": chain.passed,
         "commits": chain.commits,
         "unrecorded": chain.unrecorded,
+        "mended": chain.mended,
         "spans_expired": chain.spans_expired,
         "broken": chain.broken,
         "breaks": [

@@ -62,7 +62,8 @@ def gapless_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetC
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         found = opener.open().gapless(table)
-        counts = {"commits": found.commits, "unrecorded": found.unrecorded, "spans_expired": found.spans_expired}
+        counts = {"commits": found.commits, "unrecorded": found.unrecorded, "mended": found.mended}
+        counts |= {"spans_expired": found.spans_expired}
         said = "; ".join(f"snapshot {one.snapshot_id}: {one.reason}" for one in found.breaks)
         return dg.AssetCheckResult(passed=found.passed, description=said, metadata={**counts, "broken": found.broken})
 

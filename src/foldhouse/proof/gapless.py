@@ -7,7 +7,9 @@
 | a compaction | its positions and coverage are those of the commit below, and so is its number of rows |
 | of another tool | it is a compaction |
 
-A rollback adds no commit: the chain is that of the head. What expired commits did is unknown, and counted.
+A rollback adds no commit: the chain is that of the head. What expired commits did is unknown, and counted. So are
+commits that break the chain below a rebuild, which folds everything again, and those of another tool below a
+restatement, which accepts no change but of the days that it folds again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from foldhouse.heads.kinds import check_table
 from foldhouse.heads.row_count import row_count
 from foldhouse.storage.history import lineage
 from foldhouse.values.gapless import Break, Gapless
-from foldhouse.values.metadata_names import AFTER, COVERAGE, POSITION, REBUILT_IN_SPEC, RUN_ID
+from foldhouse.values.metadata_names import AFTER, COVERAGE, POSITION, REBUILT_IN_SPEC, RESTATED, RUN_ID
 from foldhouse.values.window import Position, after_from_json, positions_from_json
 
 SHOWN = 20
@@ -39,11 +41,11 @@ def gapless(iceberg: IcebergTable) -> Gapless:
     commits = list(lineage(check_table(iceberg), iceberg.current_snapshot()))
     said = [_said(one) for one in commits]
     spans = [_spans_expired(commits, place) for place in range(len(commits))]
-    breaks = [
-        _break(one, reason)
-        for place, one in enumerate(commits)
-        if (reason := _reason(iceberg, commits, place, spans[place]))
-    ]
+    reasons = {
+        place: reason for place in range(len(commits)) if (reason := _reason(iceberg, commits, place, spans[place]))
+    }
+    mended = reasons.keys() & _folded_again(commits)
+    breaks = [_break(commits[place], reason) for place, reason in reasons.items() if place not in mended]
     return Gapless(
         table=".".join(iceberg.name()),
         snapshot_id=commits[0].snapshot_id if commits else None,
@@ -51,8 +53,21 @@ def gapless(iceberg: IcebergTable) -> Gapless:
         unrecorded=sum(_is_fold(one) and AFTER not in summary for one, summary in zip(commits, said, strict=True)),
         spans_expired=sum(spans),
         broken=len(breaks),
+        mended=len(mended),
         breaks=tuple(breaks[:SHOWN]),
     )
+
+
+def _folded_again(commits: list[Snapshot]) -> set[int]:
+    """Return the places of the commits whose rows a later commit does not contain, because it folded them again."""
+    found: set[int] = set()
+    is_rebuilt = is_restated = False
+    for place, one in enumerate(commits):
+        if is_rebuilt or (is_restated and not is_ours(one)):
+            found.add(place)
+        if is_ours(one):
+            is_rebuilt, is_restated = is_rebuilt or REBUILT_IN_SPEC in _said(one), RESTATED in _said(one)
+    return found
 
 
 def _reason(iceberg: IcebergTable, commits: list[Snapshot], place: int, spans_expired: bool) -> str:

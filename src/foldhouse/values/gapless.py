@@ -37,7 +37,8 @@ class Gapless(Readable):
         commits: the number of commits that were looked at, from the head to the oldest one kept.
         unrecorded: how many of them do not say where they began, because an older foldhouse made them.
         spans_expired: how many stand on expired commits, so that what is below them is unknown.
-        broken: how many commits do not continue the one below.
+        broken: how many commits do not continue the one below, and were not folded again since.
+        mended: how many did not, before a rebuild folded the table again or a restatement their days.
         breaks: the first of these, the newest first.
     """
 
@@ -47,9 +48,10 @@ class Gapless(Readable):
     unrecorded: int = 0
     spans_expired: int = 0
     broken: int = 0
+    mended: int = 0
     breaks: tuple[Break, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every commit continues the one below it, as far as that is recorded and kept."""
+        """Whether every commit that counts for the head continues the one below it, as far as is recorded and kept."""
         return not self.broken
