@@ -190,6 +190,7 @@ def test_where_one_piece_has_a_late_event_the_others_of_its_bucket_are_not_writt
     assert is_like(published(lake, WHOLE), expected(WHOLE, given))
 
 
+@pytest.mark.classic
 def test_one_task_folds_the_greater_delivery_of_an_event_without_spark_sql(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_session_without_a_context_calls_the_same_tasks_through_spark_sql(
     assert is_like(published(lake, LATEST), expected(LATEST, [batch]))
 
 
+@pytest.mark.classic
 def test_a_worker_does_not_collect_what_it_imported(spark) -> None:
     def called(number: int) -> list[pa.RecordBatch]:
         return [pa.record_batch({"frozen": pa.array([gc.get_freeze_count()])})]
