@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.retail import FORMAT, days, sales
+from assets.retail import FORMAT, TABLES, days, sales, sales_quarantine
 from foldhouse.dagster import landing_sensor
 from jobs.mornings import each_morning
 
@@ -18,5 +18,12 @@ retail_daily = each_morning("retail", hour=6, days=days)
 """With or without a file; a file that comes later is for the sensor."""
 
 retail_landing = landing_sensor(
-    "retail_landing", job_name="retail", format=FORMAT, partitions_def=days, stream=sales, reloads_page=True
+    "retail_landing",
+    job_name="retail",
+    format=FORMAT,
+    partitions_def=days,
+    stream=sales,
+    quarantine=sales_quarantine,
+    tables=TABLES,
+    reloads_page=True,
 )

@@ -49,7 +49,7 @@ DEFINITIONS = """\
 import dagster as dg
 
 import demo
-from demo.orders import FORMAT, days, orders
+from demo.orders import FORMAT, days, orders, rejected
 from foldhouse.dagster import definitions_of, landing_sensor
 from resources.landing import landing_resource
 
@@ -63,6 +63,7 @@ defs = dg.Definitions.merge(
                 format=FORMAT,
                 partitions_def=days,
                 stream=orders,
+                quarantine=rejected,
                 reloads_page=True,
                 every_seconds=5,
             )

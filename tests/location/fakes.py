@@ -55,6 +55,7 @@ class FakeLake:
         *,
         partitions: Iterable[date],
         summary: Mapping[str, str] | None = None,
+        origins: Mapping[date, str] | None = None,
     ) -> Appended:
         asked = self._called(f"replace {stream.name}", partitions)
         return Appended(stream.name, True, 11, partitions={day: PartitionCounts(5, 4, 3) for day in asked})

@@ -22,7 +22,7 @@ from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, commit_metadata, spec_of
 from foldhouse.errors import DaysNotLanded, InvalidData, TooManyBadLines, UnreadableFile
 from foldhouse.lake import Lake
-from foldhouse.landing import CsvFormat, Landed, Landing
+from foldhouse.landing import CsvFormat, Landed, Landing, origin_of
 from foldhouse.values.definition import Stream
 
 CHECK = "every_day_landed"
@@ -182,10 +182,14 @@ def _replace(target: _Target, landed: dict[date, Landed], report: DayReport) -> 
     days = list(landed)
     bad = pa.concat_tables([one.quarantined for one in landed.values()])
     events = pa.concat_tables([one.events for one in landed.values()])
-    commits = {
-        target.quarantine: target.lake.replace(target.quarantine, bad, partitions=days),
-        target.stream: target.lake.replace(target.stream, events, partitions=days),
+    quarantined = target.lake.replace(target.quarantine, bad, partitions=days)
+    origins = {
+        day: origin_of(one.digest, target.landing.format, quarantined.states[day])
+        for day, one in landed.items()
+        if one.file and day in quarantined.states
     }
+    streamed = target.lake.replace(target.stream, events, partitions=days, origins=origins)
+    commits = {target.quarantine: quarantined, target.stream: streamed}
     for one, commit in commits.items():
         for day in days:
             rows = len(landed[day].quarantined if one is target.quarantine else landed[day].events)

@@ -2,22 +2,29 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
 
 import dagster as dg
 
 from foldhouse.dagster.found_days import beyond
+from foldhouse.dagster.landed_files import LandedFiles
 from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
 from foldhouse.dagster.reload import reload_page
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.landing import CsvFormat
-from foldhouse.values.definition import Stream
+from foldhouse.values.definition import Stream, Table
 
 Seen = dict[str, str]
-"""Day -> fingerprint of its file when a run was asked for it: the sensor's cursor."""
+"""The sensor's cursor: day -> fingerprint of its file when a run was asked for it.
+
+`<fingerprint>=<digest>` if no run was needed, because a file with this digest had landed.
+"""
 _OUTSIDE = "outside"
 """The entry of the cursor with the days of files that are no partitions."""
+_LAKE = "lake"
+"""The entry of the cursor with the lake, the stored table and its newest commit at the last look."""
+_NO_DAYS = {_OUTSIDE, _LAKE}
 
 
 def landing_sensor(
@@ -27,6 +34,8 @@ def landing_sensor(
     format: CsvFormat,
     partitions_def: dg.DailyPartitionsDefinition,
     stream: Stream | None = None,
+    quarantine: Stream | None = None,
+    tables: Sequence[Table] = (),
     reloads_page: bool = False,
     every_seconds: int = 30,
     landing_resource_key: str = "landing",
@@ -37,11 +46,14 @@ def landing_sensor(
         first look, files of 1, 2, 3 and 5      -> runs for 1..3 and 5; with `stream`, one run for 1..5
         then 2 lands again, and 6 is new        -> a run for 2, of a higher priority, and a run for 6
         then the file of 3 is gone              -> nothing
-        the cursor is lost                      -> runs for all files, which commit nothing
+        the cursor is lost                      -> with `quarantine`, runs for what has not landed; else for all files
 
-    What was consumed is known to the lake alone; the cursor only spares runs. A file that is gone is no correction, it
-    may have been archived: its day stays as it is until somebody lands a file with the header alone, or runs the day by
-    hand. A day that is no partition yet is asked for when it is one; the tick names it until then. No file is opened.
+    What was consumed is known to the lake alone; the cursor only spares runs. With `quarantine`, a new or changed file
+    is compared with what landed, by anyone, and gets no run if the lake is proven to hold it: see `LandedFiles`. The
+    sensor starts over if it finds another lake or a stream that was created again. Only files that may have landed are
+    opened. A file that is gone is no correction, it may have been archived: its day stays as it is until somebody lands
+    a file with the header alone, or runs the day by hand. A day that is no partition yet is asked for when it is one;
+    the tick names it until then.
 
     Args:
         name: the sensor's name.
@@ -50,6 +62,8 @@ def landing_sensor(
         partitions_def: the days that can be asked for.
         stream: the stream that the files land in. Days without a file and without an event in it, such as holidays, are
             then part of a range, so that a year is one run. Without it, each such day begins another run.
+        quarantine: the stream that the bad lines land in; used with `stream`.
+        tables: tables that the job folds; a landed day that one of them does not cover still gets a run.
         reloads_page: whether the page is asked to load the code location again when a file is for a day before or after
             all days that were asked for; for partitions of `found_days`, which are found at loading.
         every_seconds: between two looks, at least.
@@ -67,9 +81,13 @@ def landing_sensor(
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         folder: LandingFolder = getattr(context.resources, landing_resource_key)
         seen = _seen(context.cursor)
-        found = {
-            day.isoformat(): _short(fingerprint) for day, fingerprint in folder.open(format).fingerprints().items()
-        }
+        landing = folder.open(format)
+        found = {day.isoformat(): _short(fingerprint) for day, fingerprint in landing.fingerprints().items()}
+        lake = getattr(context.resources, lake_resource_key).open() if stream and quarantine and found else None
+        files = LandedFiles(lake, landing, stream, quarantine, tables) if lake and stream and quarantine else None
+        landed_since: set[str] = set()
+        if files is not None:
+            seen, landed_since = _followed(seen, files)
         outside = [day for day in found if not partitions_def.has_partition_key(day)]
         if reloads_page:
             if _is_news(seen, found, outside):
@@ -78,10 +96,14 @@ def landing_sensor(
         changed = {
             day: found[day]
             for day in sorted(found)
-            if found[day] != seen.get(day) and partitions_def.has_partition_key(day)
+            if (found[day] != _fingerprint(seen, day) or day in landed_since) and partitions_def.has_partition_key(day)
         }
+        landed, waiting = _landed(files, changed, seen) if files and changed else ({}, set())
+        changed = {day: fingerprint for day, fingerprint in changed.items() if day not in {*landed, *waiting}}
+        seen_now = {**seen, **landed}
         if not changed:
-            return dg.SensorResult(skip_reason=_nothing(found, outside), cursor=json.dumps(seen) if seen else None)
+            why = _nothing(found, outside, landed, waiting)
+            return dg.SensorResult(skip_reason=why, cursor=json.dumps(seen_now) if seen_now else None)
         corrected = [day for day in changed if day in seen]
         new = [day for day in changed if day not in seen]
         taken: set[str] | None = None
@@ -91,19 +113,54 @@ def landing_sensor(
         # Dagster starts runs of a higher priority first: a correction does not wait behind a year of new files.
         requests = [_request(days, changed, priority=CORRECTION) for days in _ranges(corrected, taken)]
         requests += [_request(days, changed, priority=LIVE) for days in _ranges(new, taken)]
-        return dg.SensorResult(run_requests=requests, cursor=json.dumps({**seen, **changed}))
+        return dg.SensorResult(run_requests=requests, cursor=json.dumps({**seen_now, **changed}))
 
     return look
 
 
 def _is_news(seen: Seen, found: Seen, outside: list[str]) -> bool:
     """Whether there are files for days that the page may not know: since the last look, or beyond all earlier days."""
-    further = beyond((day for day in found if day not in seen), (day for day in seen if day != _OUTSIDE))
+    further = beyond((day for day in found if day not in seen), (day for day in seen if day not in _NO_DAYS))
     return bool(set(further) - set(outside)) or bool(set(outside) - set(seen.get(_OUTSIDE, "").split(",")))
 
 
-def _nothing(found: Seen, outside: list[str]) -> str:
+def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
+    """Return the cursor with the lake as it is now, and the days without a run that somebody landed since.
+
+    The second is for a file that was put back while a landing of the other file was under way.
+    """
+    head = files.head()
+    place, table, number = _short(repr(files.lake)), head.table_id, str(head.sequence)
+    was = (seen.get(_LAKE) or f"{place}:{table}:{number}").split(":")
+    if len(was) != 3 or not was[2].isdigit() or was[0] != place or was[1] not in ("", table):
+        seen, was = {_OUTSIDE: seen[_OUTSIDE]} if _OUTSIDE in seen else {}, [place, table, number]
+    unasked = {day for day, value in seen.items() if day not in _NO_DAYS and "=" in value}
+    since = {day.isoformat() for day in head.since(int(was[2]))} if unasked else set()
+    return {**seen, _LAKE: f"{place}:{table}:{number}"}, unasked & since
+
+
+def _landed(files: LandedFiles, changed: Seen, seen: Seen) -> tuple[Seen, set[str]]:
+    """Return the entries of the cursor of days that need no run, and the days to be looked at next time."""
+    known = {
+        date.fromisoformat(day): seen[day].partition("=")[2]
+        for day, fingerprint in changed.items()
+        if "=" in seen.get(day, "") and _fingerprint(seen, day) == fingerprint
+    }
+    compared = files.compare(map(date.fromisoformat, changed), known)
+    landed = {str(day): f"{changed[str(day)]}={digest}" for day, digest in compared.landed.items()}
+    return landed, {str(day) for day in compared.waiting}
+
+
+def _fingerprint(seen: Seen, day: str) -> str:
+    return seen.get(day, "").partition("=")[0]
+
+
+def _nothing(found: Seen, outside: list[str], landed: Collection[str], waiting: Collection[str]) -> str:
     said = f"none of {len(found)} files is new or changed"
+    if landed:
+        said = f"{said} since it landed; {len(landed)} were compared with the lake"
+    if waiting:
+        said = f"{said}; {len(waiting)} are compared at the next look"
     if not outside:
         return said
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from foldhouse.calls.arguments import told
 from foldhouse.errors import UnknownTable
 from foldhouse.heads.head import last_head
+from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.row_count import row_count
 from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
 from foldhouse.lake.commits import SnapshotInfo, infos
@@ -28,8 +29,10 @@ from foldhouse.spark.source import frame_of
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import live_slices, pieces_of
 from foldhouse.storage.schema import Layout
+from foldhouse.streams.landed import landed_days
 from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.landed import LandedDays
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.window import Coverage
 
@@ -199,6 +202,20 @@ class Reading(OpenLake):
         except UnknownTable:
             return []
         return partition_days(iceberg)
+
+    @told
+    def landed(self, stream: Stream | str, days: Iterable[date] = ()) -> LandedDays:
+        """Return whether days of a stream still have the events of the origins given to `replace`.
+
+            lake.landed(orders, days).holds(day, digest)    # True only if the day's rows are proven to be these
+
+        No rows are read. A stream that does not exist yet holds no day.
+        """
+        try:
+            iceberg = check_stream(self.load(stream))
+        except UnknownTable:
+            return LandedDays()
+        return landed_days(iceberg, days)
 
     @told
     def rows_by_day(self, table: Source | str, days: Iterable[date]) -> dict[date, int]:

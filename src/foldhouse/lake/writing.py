@@ -53,7 +53,13 @@ class Writing(OpenLake):
 
     @told
     def replace(
-        self, stream: Stream, events: Events, *, partitions: Iterable[date], summary: Mapping[str, str] | None = None
+        self,
+        stream: Stream,
+        events: Events,
+        *,
+        partitions: Iterable[date],
+        summary: Mapping[str, str] | None = None,
+        origins: Mapping[date, str] | None = None,
     ) -> Appended:
         """Replace all events of whole days of a stream in one commit.
 
@@ -65,6 +71,8 @@ class Writing(OpenLake):
             events: all events of these days, in any form that `append` takes.
             partitions: the days.
             summary: more entries for the snapshot's summary; keys begin with `foldhouse.`.
+            origins: day -> a text that identifies where its events come from, such as the digest of a file. `landed`
+                then knows whether a day still has the events of that origin.
 
         Raises:
             InvalidData: the events do not fit the stream, or are of other days; nothing was written.
@@ -73,7 +81,7 @@ class Writing(OpenLake):
         given = events.toArrow() if is_spark(events) else as_arrow("replace: events", events, dict(stream.schema))
         return until_won(
             lambda: streams.replace_partitions(
-                self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning
+                self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning, origins
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -136,6 +137,23 @@ class Landing:
             if (matched := _FILE_NAME.fullmatch(name)) and (day := _day(matched[1])):
                 days.setdefault(day, []).append(looks[name])
         return {day: " ".join(found) for day, found in sorted(days.items())}
+
+    def digest(self, day: date, *, until: Callable[[], bool] = lambda: False) -> str | None:
+        """Return the digest of a day's file as `read` does, without its events; `None` if `until` ended it early.
+
+        Raises:
+            LandingError: there is no such folder.
+            UnreadableFile: no file or two files for the day, or one that is not regular, is beyond a limit, or changed
+                while it was read.
+        """
+        path = self.path(day)
+        if path is None:
+            raise UnreadableFile(f"{self.folder} has no file for {day}; land one")
+        content = Content(path, self.format.limits, self._place.opened)
+        for _ in content.pieces():
+            if until():
+                return None
+        return content.digest
 
     def read(self, day: date) -> Landed:
         """Read the file of a day, once; a day without a file is a day without events.

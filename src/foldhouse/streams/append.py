@@ -39,7 +39,8 @@ from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.values.definition import Stream
-from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, KIND, RUN_ID
+from foldhouse.values.landed import proof_of, state_of
+from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, KIND, LANDED, RUN_ID
 from foldhouse.values.results import Appended, PartitionCounts
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
@@ -162,6 +163,7 @@ def replace_partitions(
     run_id: str,
     extra: Mapping[str, str],
     tuning: Tuning,
+    origins: Mapping[date, str] | None = None,
 ) -> Appended:
     """Replace all events of some days with the given ones in one commit, and add the days to the coverage.
 
@@ -173,6 +175,7 @@ def replace_partitions(
         run_id: for the summary.
         extra: more entries for the summary; keys begin with `foldhouse.`.
         tuning: the settings for writing files.
+        origins: day -> a text that identifies where its events come from; see `foldhouse.values.landed`.
 
     Raises:
         InvalidData: an event belongs to another day, or columns do not fit; nothing was written.
@@ -192,13 +195,14 @@ def replace_partitions(
             "replace; name that day too, or leave out its events"
         )
     iceberg = commit_columns(catalog, iceberg, updates)
-    held = _held_by_day(iceberg, days)
+    held = held_by_day(iceberg, days)
     covered = stream_coverage(iceberg)
     coverage = covered.union(Coverage.of(days))
     changed = [day for day in days if not _same(layout, held.get(day, []), new.get(day))]
     counts = {day: _counts(held.get(day, []), new.get(day), day in changed) for day in days}
     if not changed and coverage == covered:
-        return Appended(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts)
+        states = _states(days, held, (), [])
+        return Appended(stream.name, False, iceberg.metadata.current_snapshot_id, partitions=counts, states=states)
     batches = {day: batches_in(iceberg, held.get(day, [])) for day in changed}
     parts = {day: stamped(layout, new[day], batches[day], tuning) for day in changed if day in new}
     added = write_data_files(layout, [(_partition(day), rows) for day, rows in parts.items()])
@@ -206,9 +210,12 @@ def replace_partitions(
     # `stamped` puts one id on each row, so the summary keeps the ids for which there is no row.
     left = sorted({one for d, ids in batches.items() for one in ids[new[d].num_rows if d in new else 0 :]})
     removed = frozenset(path for one in gone for path in (one.file.path, *one.deletes))
+    states = _states(days, held, changed, added)
+    proofs = {day: proof_of(origin, states[day]) for day, origin in (origins or {}).items() if day in states}
     properties = {RUN_ID: run_id, COVERAGE: str(coverage), **extra} | (
         {BATCHES_REPLACED: json.dumps(left)} if left else {}
     )
+    properties |= {LANDED: proofs_text(proofs)} if proofs else {}
     operation = Operation.OVERWRITE if removed else Operation.APPEND
     snapshot_id = commit(catalog, iceberg, FileChanges(added, removed, operation), properties)
     return Appended(
@@ -218,7 +225,26 @@ def replace_partitions(
         rows_added=sum(f.record_count for f in added),
         rows_removed=sum(one.file.rows for one in gone),
         partitions=counts,
+        states=states,
     )
+
+
+def _states(
+    days: Iterable[date], held: Mapping[date, list[Slice]], changed: Sequence[date], added: Iterable[DataFile]
+) -> dict[date, str]:
+    """Return what identifies the data files of each day after the commit."""
+    paths = {
+        day: [] if day in changed else [path for one in held.get(day, []) for path in (one.file.path, *one.deletes)]
+        for day in days
+    }
+    for file in added:
+        paths[_EPOCH + timedelta(days=int(file.partition[0]))].append(file.file_path)
+    return {day: state_of(found) for day, found in paths.items()}
+
+
+def proofs_text(proofs: Mapping[date, str]) -> str:
+    """Return proofs as a commit's summary or the table's properties have them."""
+    return json.dumps({str(day): proof for day, proof in sorted(proofs.items())}, separators=(",", ":"))
 
 
 def stream_coverage(iceberg: IcebergTable) -> Coverage:
@@ -351,7 +377,8 @@ def _write_task(
         yield pa.record_batch({"file": pa.array([json.dumps(described.to_json(f)) for f in files], pa.string())})
 
 
-def _held_by_day(iceberg: IcebergTable, days: Sequence[date]) -> dict[date, list[Slice]]:
+def held_by_day(iceberg: IcebergTable, days: Sequence[date]) -> dict[date, list[Slice]]:
+    """Return day -> its live files, for those of some days that have any."""
     held: dict[date, list[Slice]] = {}
     live = live_of(iceberg, iceberg.metadata.current_snapshot_id)
     for one in live.of_partitions([((day - _EPOCH).days,) for day in days]):

@@ -32,12 +32,12 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
-from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
+from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, LANDED, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
 
 # A repeated summary must not contain what is true of only one commit.
-OF_ONE_RUN = (AFTER, RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, COMMIT)
+OF_ONE_RUN = (AFTER, RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, LANDED, COMMIT)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from foldhouse.storage.catalog import table_names
 from foldhouse.storage.history import ancestor, thinned
 from foldhouse.storage.remove_snapshots import Deleted, Expiry, delete_unnamed, expire
 from foldhouse.storage.schema import kind_of
+from foldhouse.streams.landed import proofs_without
 from foldhouse.upkeep.retention import Keeping, stays
 from foldhouse.values.metadata_names import EXPIRED, POSITION_TAG, REBUILD_BRANCH
 from foldhouse.values.results import Expired
@@ -51,7 +52,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         removed=removed,
         tags={tag: at for tag, at in held.items() if ours.get(tag) != at},
         dropped=gone_by.union(tag for tag in ours if tag not in held),
-        properties={EXPIRED: to_json(without(iceberg, removed))} if removed else {},
+        properties={EXPIRED: to_json(without(iceberg, removed)), **proofs_without(iceberg, removed)} if removed else {},
     )
     if expiry != Expiry():
         expire(catalog, iceberg, expiry)

@@ -15,6 +15,11 @@ DECLARED = "foldhouse.declared"
 """Table property: the parts of the newest definitions, in words."""
 THINNED = "foldhouse.thinned"
 """Table property: how snapshots follow one another across those that were expired."""
+LANDED = "foldhouse.landed"
+"""In the summary of a replacement: day -> a digest of the file it came from and of its data files, as JSON.
+
+As a table property: the same of expired commits.
+"""
 FORGETTING = "foldhouse.forgetting"
 """Table property of a stream: a forget that has begun and is not done."""
 PAUSED = "foldhouse.paused"

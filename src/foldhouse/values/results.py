@@ -29,6 +29,7 @@ class Appended(Readable):
         snapshot_id: the stream's head afterwards.
         rows_added, rows_removed: the events in the added and removed files.
         partitions: counts by day; for a replacement, of the days that were given.
+        states: of a replacement, day -> a text that identifies its data files.
     """
 
     table: str
@@ -37,6 +38,7 @@ class Appended(Readable):
     rows_added: int = 0
     rows_removed: int = 0
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
+    states: dict[date, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, repr=False)

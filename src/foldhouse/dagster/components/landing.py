@@ -118,6 +118,7 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
             format=self.format,
             partitions_def=days,
             stream=stream,
+            quarantine=quarantine,
             landing_resource_key=key,
             reloads_page=True,
         )
