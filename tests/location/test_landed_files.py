@@ -117,14 +117,24 @@ def test_a_file_that_was_put_back_while_the_other_one_was_being_landed_gets_a_ru
     landed.look()
     landed.write(3, 8)
     read = landed.folder.open(FORMAT).read  # a landing reads the file, and commits after the next look
-    late, quarantined = read(date(2024, 3, 3)).events, landed.lake.landed(rejected, days(3, 3))
+    late = read(date(2024, 3, 3)).events
     landed.write(3, 1, 2)
     assert landed.look() == []
-    assert quarantined.states
     landed.lake.replace(orders, late, partitions=days(3, 3), origins={date(2024, 3, 3): "the other file"})
     assert landed.look() == ["3"]
     landed.land(3, 3)
     assert (3, 8) not in landed.rows()
+
+
+def test_so_does_one_whose_bad_lines_alone_were_others(landed):
+    landed.look()
+    landed.write(2, 1, "y")
+    late = landed.folder.open(FORMAT).read(date(2024, 3, 2))
+    landed.write(2, 1, "x")
+    assert landed.look() == []
+    landed.lake.replace(rejected, late.quarantined, partitions=days(2, 2), origins={date(2024, 3, 2): late.digest})
+    landed.lake.replace(orders, late.events, partitions=days(2, 2), origins={date(2024, 3, 2): late.digest})
+    assert landed.look() == ["2"]
 
 
 def test_after_a_rollback_the_days_that_went_back_get_a_run(landed):

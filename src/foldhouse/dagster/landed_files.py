@@ -55,9 +55,12 @@ class LandedFiles:
     quarantine: Stream
     tables: Sequence[Table] = ()
 
-    def head(self) -> LandedDays:
-        """Return what tells this stream from that of another lake, and its newest commit; no manifest is read."""
-        return self.lake.landed(self.stream)
+    def heads(self) -> tuple[LandedDays, LandedDays]:
+        """Return what tells stream and quarantine from those of another lake, and their newest commits.
+
+        No manifest is read.
+        """
+        return self.lake.landed(self.stream), self.lake.landed(self.quarantine)
 
     def compare(self, days: Iterable[date], digests: Mapping[date, str]) -> Compared:
         """Return what is known of some days.

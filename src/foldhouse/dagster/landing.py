@@ -182,7 +182,9 @@ def _replace(target: _Target, landed: dict[date, Landed], report: DayReport) -> 
     days = list(landed)
     bad = pa.concat_tables([one.quarantined for one in landed.values()])
     events = pa.concat_tables([one.events for one in landed.values()])
-    quarantined = target.lake.replace(target.quarantine, bad, partitions=days)
+    quarantined = target.lake.replace(
+        target.quarantine, bad, partitions=days, origins={day: one.digest for day, one in landed.items()}
+    )
     origins = {
         day: origin_of(one.digest, target.landing.format, quarantined.states[day])
         for day, one in landed.items()

@@ -23,7 +23,7 @@ Seen = dict[str, str]
 _OUTSIDE = "outside"
 """The entry of the cursor with the days of files that are no partitions."""
 _LAKE = "lake"
-"""The entry of the cursor with the lake, the stored table and its newest commit at the last look."""
+"""The entry of the cursor with the lake, the stored table and the newest commits of both streams at the last look."""
 _NO_DAYS = {_OUTSIDE, _LAKE}
 
 
@@ -129,14 +129,15 @@ def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
 
     The second is for a file that was put back while a landing of the other file was under way.
     """
-    head = files.head()
-    place, table, number = _short(repr(files.lake)), head.table_id, str(head.sequence)
-    was = (seen.get(_LAKE) or f"{place}:{table}:{number}").split(":")
-    if len(was) != 3 or not was[2].isdigit() or was[0] != place or was[1] not in ("", table):
-        seen, was = {_OUTSIDE: seen[_OUTSIDE]} if _OUTSIDE in seen else {}, [place, table, number]
+    events, bad = files.heads()
+    now = [_short(repr(files.lake)), events.table_id, str(events.sequence), str(bad.sequence)]
+    was = seen[_LAKE].split(":") if _LAKE in seen else now
+    is_known = len(was) == 4 and was[0] == now[0] and was[1] in ("", now[1]) and all(map(str.isdigit, was[2:]))
+    if not is_known:
+        seen, was = {_OUTSIDE: seen[_OUTSIDE]} if _OUTSIDE in seen else {}, now
     unasked = {day for day, value in seen.items() if day not in _NO_DAYS and "=" in value}
-    since = {day.isoformat() for day in head.since(int(was[2]))} if unasked else set()
-    return {**seen, _LAKE: f"{place}:{table}:{number}"}, unasked & since
+    since = events.since(int(was[2])) | bad.since(int(was[3]))
+    return {**seen, _LAKE: ":".join(now)}, unasked & {day.isoformat() for day in since}
 
 
 def _landed(files: LandedFiles, changed: Seen, seen: Seen) -> tuple[Seen, set[str]]:
