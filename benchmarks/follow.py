@@ -171,7 +171,7 @@ def _look(folder: Path, commits: dict[int, tuple[float, int]], growth: list[Grow
 def _drain(folder: Path, events: int) -> None:
     lake = fh.Lake.local(folder / "lake")
     until = time.monotonic() + _DRAIN_SECONDS
-    while lake.to_polars(BY_FLOOR)["events"].sum() != events:
+    while BY_FLOOR.name not in lake.tables() or lake.to_polars(BY_FLOOR)["events"].sum() != events:
         if time.monotonic() > until:
             raise RuntimeError(f"after {_DRAIN_SECONDS:.0f} s without events, not all {events:,} are in the last table")
         time.sleep(0.5)

@@ -2,8 +2,8 @@
 
 Covered without a server are SQLite as `fh.Lake.local` opens it, pyiceberg's `SqlCatalog` over a SQLite file and over
 SQLite in memory, and its `InMemoryCatalog`. Covered with servers are Postgres and Iceberg's own REST catalog, each over
-files and over S3 by moto. Not covered are Glue, Hive, DynamoDB and BigQuery: nothing here shows that foldhouse is right
-over those.
+files and over S3 by moto, and Glue by moto. Not covered are AWS's own Glue, Hive, DynamoDB and BigQuery: nothing here
+shows that foldhouse is right over those.
 """
 
 from __future__ import annotations
