@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from py4j.protocol import Py4JError
 from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +54,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
 
 
+_LAST: list[str] = []
+"""The test of this process that used the session last."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail with the end of Spark's Java process, and the test that it ended in, instead of a refused connection."""
+    if "spark" not in getattr(item, "fixturenames", ()):
+        return
+    from foldhouse.spark.process import how_java_ended
+
+    if _LAST and (how := how_java_ended(within_seconds=0)):
+        pytest.fail(f"{how} (in or after {_LAST[0]})", pytrace=False)
+    _LAST[:] = [item.nodeid]
+
+
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the whole run; of each process, where it runs in two."""
@@ -59,7 +76,8 @@ def spark():
 
     session = session_of(os.environ.get(REMOTE, "local[2]"))
     yield session
-    session.stop()
+    with contextlib.suppress(ConnectionError, Py4JError):  # its Java process ended: the tests have said so
+        session.stop()
 
 
 def _no_spark():

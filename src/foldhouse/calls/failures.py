@@ -17,7 +17,7 @@ from pyiceberg import exceptions as iceberg
 from pyspark.errors import PySparkException
 from sqlalchemy.exc import SQLAlchemyError
 
-from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, SparkLost, StorageError, UnknownTable
+from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, StorageError, UnknownTable
 from foldhouse.spark import failures
 from foldhouse.storage.credentials import held_secrets
 from foldhouse.storage.secrets import without_secrets
@@ -109,7 +109,7 @@ def _of_store(name: str, failure: OSError) -> FoldhouseError:
             "lost: see `A file of the lake is damaged` in the runbook"
         )
     if isinstance(failure, ConnectionError) and _is_of_py4j(failure):
-        return SparkLost(f"{name}: the connection to Spark's process was lost: {said}. {_AGAIN}")
+        return failures.lost(name, failure, _AGAIN)
     # An error of a file has the file's name; one of a socket has none.
     if isinstance(failure, ConnectionError) and failure.filename is None:
         return StorageError(f"{name}: the connection to the catalog or the store was lost: {said}. {_AGAIN}")

@@ -22,6 +22,7 @@ from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
 from foldhouse.logic.understood import understood
+from foldhouse.spark.failures import lost, means_lost
 from foldhouse.spark.session import engine_of, settings_of
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
@@ -178,6 +179,8 @@ def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
     try:
         rows = frames[0] if table.rows is None else table.rows(*frames)
     except Exception as failure:
+        if means_lost(failure):
+            raise lost(table.name, failure) from failure
         names = ", ".join(source.name for source in table.sources)
         # Spark prints its plan below the message.
         said = _first_line(failure) if isinstance(failure, PySparkException) else failure
@@ -202,6 +205,8 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
         projected = rows.select(*[rows[name] for name in table.keys], *arguments, *sequence)
         _ = projected.schema
     except Exception as failure:
+        if means_lost(failure):
+            raise lost(table.name, failure) from failure
         raise DefinitionError(f"{table.name}: {_refused_argument(rows, fold, failure)}") from failure
     return projected
 

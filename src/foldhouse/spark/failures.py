@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
+from foldhouse.spark.process import how_java_ended
 
 # Errors cross from a Python worker to the driver as text, so patterns are the only way to recognise them.
 _OURS = re.compile(r"foldhouse\.errors\.(\w+): (.+)")
@@ -27,6 +28,7 @@ _DAMAGED = re.compile(
     r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
     r"|could not read page|Could not verify dictionary page integrity|Could not verify data page integrity"
 )
+_AGAIN = "Nothing was committed; run it again, which starts a new session"
 # Matches `file:/lake/warehouse/shop/orders/data/00000.parquet` in a message.
 _FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
 
@@ -52,7 +54,7 @@ def translating_spark_errors(name: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as failure:
         raise translated(name, failure) from failure
     except ConnectionError as failure:  # to the Java process: these blocks use no other connection
-        raise _lost(name, failure) from failure
+        raise lost(name, failure) from failure
 
 
 def translated(name: str, failure: Exception) -> errors.FoldhouseError:
@@ -72,7 +74,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
             "there, or send a module of your own with `spark.submit.pyFiles`, and run it again"
         )
     if _DIED.search(said):
-        return _lost(name, failure)
+        return lost(name, failure)
     if _FULL.search(said):
         reason = _FULL.search(said)
         return errors.StorageError(
@@ -90,22 +92,28 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
         return errors.DefinitionError(f"{name}: Spark cannot analyse the declaration: {what}. Correct it")
     # Py4J's own error, without a Java class in its text: the connection broke.
     if not isinstance(failure, PySparkException) and "org.apache.spark" not in said and "java.lang" not in said:
-        return _lost(name, failure)
+        return lost(name, failure)
     return errors.InvalidData(
         f"{name}: Spark could not compute its rows: {what}. Nothing was written; correct the declaration, "
         "or the events that it fails on"
     )
 
 
+def lost(name: str, failure: Exception, again: str = _AGAIN) -> errors.SparkLost:
+    """Return the error for a Java process, or a worker of it, that died: how it ended, if this process drove it."""
+    how = how_java_ended() or "Spark's process or a worker of it died, most often for lack of memory"
+    return errors.SparkLost(f"{name}: {how}: {_first_line(failure)}. {again}")
+
+
+def means_lost(failure: Exception) -> bool:
+    """Whether an error says that Spark is gone, raised by whatever code was using it."""
+    if isinstance(failure, PySparkException | Py4JError):
+        return _DIED.search(str(failure)) is not None
+    return isinstance(failure, ConnectionError) and bool(how_java_ended())
+
+
 def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors.FoldhouseError:
     return kind(message if message.startswith(f"{name}:") else f"{name}: {message}")
-
-
-def _lost(name: str, failure: Exception) -> errors.SparkLost:
-    return errors.SparkLost(
-        f"{name}: Spark's process or a worker of it died, most often for lack of memory: {_first_line(failure)}. "
-        "Nothing was committed; run it again, which starts a new session"
-    )
 
 
 def _first_line(failure: Exception) -> str:

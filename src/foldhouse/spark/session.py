@@ -6,13 +6,10 @@ A local session is set up in full. A cluster is set up by Spark's own configurat
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -21,11 +18,7 @@ from pyspark.sql import SparkSession
 from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.spark.alive import answers, with_few_retries
 from foldhouse.spark.executors import equip
-from foldhouse.storage.private import private_folder
-
-_LOG = "spark.log"
-"""The log file of a local session's Java process, in the folder of this process."""
-_SHOWN_LINES = 5
+from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log
 
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
@@ -94,7 +87,7 @@ def cluster_session(master: str, driver_host: str = "", **settings: str) -> Spar
     ours = {**_REQUIRED, **_OF_A_DRIVER}
     if driver_host:
         ours["spark.driver.host"] = driver_host
-    return equip(_started(master, ours, settings), _own_folder(os.getpid()))
+    return equip(_started(master, ours, settings), folder_of_spark())
 
 
 def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
@@ -115,7 +108,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
         **_REQUIRED,
         **_OF_A_DRIVER,
         **_LOCAL,
-        "spark.local.dir": str(_own_folder(os.getpid())),
+        "spark.local.dir": str(folder_of_spark()),
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
     if sys.platform == "linux":  # elsewhere, libraries of the system may not survive a fork
@@ -127,7 +120,7 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     """Start a session whose driver is this process and writes to its private folder."""
     builder = SparkSession.builder.master(master).appName("foldhouse")
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
-    folder = _own_folder(os.getpid())
+    folder = folder_of_spark()
     # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
@@ -140,48 +133,15 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
         builder = builder.config(name, value)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises
     try:
-        with _java_speaks_to(folder / _LOG):
+        with java_speaks_to_its_log():
             return builder.getOrCreate()
     except Exception as failure:
         reason = (str(failure).splitlines() or ["no message"])[0]
         where = "" if master.startswith("local") else f", with the master {master}"
         raise CannotStart(
             f"Spark's Java process did not start{where} ({type(failure).__name__}: {reason}). Java 17 or later is "
-            f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {_last_of(folder / _LOG)}"
+            f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {last_of_its_log()}"
         ) from failure
-
-
-@functools.cache
-def _own_folder(process: int) -> Path:
-    """Return this process's folder for Spark's files, removed when the process ends; a forked process has its own."""
-    kept = contextlib.ExitStack()
-    folder = kept.enter_context(private_folder())
-
-    def remove() -> None:
-        if os.getpid() == process:  # a fork inherits this exit handler, but not the folder
-            kept.close()
-
-    atexit.register(remove)
-    return folder
-
-
-def _last_of(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:] if log.exists() else []
-    return " | ".join(line.strip() for line in lines if line.strip()) or "nothing"
-
-
-@contextlib.contextmanager
-def _java_speaks_to(log: Path) -> Iterator[None]:
-    """Redirect standard error to a file while the Java process starts: it writes there before log4j is set up."""
-    # The file descriptor is redirected, because a Java process inherits it and ignores `sys.stderr`.
-    kept = os.dup(2)
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-            yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def connect_session(remote: str) -> SparkSession:
@@ -203,7 +163,7 @@ def connect_session(remote: str) -> SparkSession:
             f"the Spark Connect server at {where} does not answer: {reason}. Check the address, and that the server "
             "runs"
         ) from failure
-    return equip(session, _own_folder(os.getpid()))
+    return equip(session, folder_of_spark())
 
 
 def prepared(session: SparkSession) -> SparkSession:

@@ -1,0 +1,85 @@
+"""The Java process of a Spark session that this process drives: its folder, its log, and how it ended."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from foldhouse.storage.private import private_folder
+
+_LOG = "spark.log"
+_SHOWN_LINES = 5
+_OUT_OF_HEAP = 52  # `SparkExitCode.OOM`
+_ENDS_WITHIN_SECONDS = 2  # a process that dies closes its sockets before it can be waited for
+
+
+def folder_of_spark() -> Path:
+    """Return this process's folder for Spark's files, removed when the process ends; a forked process has its own."""
+    return _own_folder(os.getpid())
+
+
+@functools.cache
+def _own_folder(process: int) -> Path:
+    kept = contextlib.ExitStack()
+    folder = kept.enter_context(private_folder())
+
+    def remove() -> None:
+        if os.getpid() == process:  # a fork inherits this exit handler, but not the folder
+            kept.close()
+
+    atexit.register(remove)
+    return folder
+
+
+@contextlib.contextmanager
+def java_speaks_to_its_log() -> Iterator[None]:
+    """Redirect standard error to the log while the Java process starts: it writes there before log4j is set up."""
+    # The file descriptor is redirected, because a Java process inherits it and ignores `sys.stderr`.
+    kept = os.dup(2)
+    try:
+        with (folder_of_spark() / _LOG).open("ab") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def last_of_its_log() -> str:
+    """Return the last lines of the log on one line."""
+    log = folder_of_spark() / _LOG
+    lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:] if log.exists() else []
+    return " | ".join(line.strip() for line in lines if line.strip()) or "nothing"
+
+
+def how_java_ended(within_seconds: float = _ENDS_WITHIN_SECONDS) -> str:
+    """Return how the Java process ended, as the end of a sentence; nothing if it runs, or if this process has none.
+
+    Spark's Java process was killed (SIGKILL), most often because the memory of the machine ran out
+    """
+    process = getattr(SparkContext._gateway, "proc", None)
+    if not isinstance(process, subprocess.Popen):
+        return ""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(within_seconds)
+    if process.returncode is None:
+        return ""
+    return f"Spark's Java process {_reason(process.returncode)}; the last lines of its log: {last_of_its_log()}"
+
+
+def _reason(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed (SIGKILL), most often because the memory of the machine ran out"
+    if code < 0:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    if code == _OUT_OF_HEAP:
+        return f"ended with code {code}: it ran out of heap; set spark.driver.memory higher"
+    return f"ended with code {code}"
