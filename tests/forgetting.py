@@ -206,3 +206,31 @@ def _bytes(value: Any) -> bytes:
 
 def days(lake: fh.Lake) -> list[date]:
     return lake.days(visits)
+
+
+KEY = {"email": SUBJECT}
+
+
+def append(lake: fh.Lake, seed: int, *people: str) -> None:
+    chance = random.Random(seed)
+    lake.append(visits, [visit(chance, email, 10 * seed + place) for place, email in enumerate(people)])
+
+
+def refresh(lake: fh.Lake) -> None:
+    for table in TABLES:
+        lake.refresh(table)
+
+
+def forget(lake: fh.Lake, **options: Any) -> fh.Forgotten:
+    options = {"reason": "request 17", "tables": TABLES, "dry_run": False, "alone": True, **options}
+    return lake.forget(visits, KEY, **options)
+
+
+def others(lake: fh.Lake) -> list[dict[str, Any]]:
+    return [row for row in events(lake) if row["email"] != SUBJECT]
+
+
+def assert_forgotten(lake: fh.Lake, folder: Path, kept: list[dict[str, Any]]) -> None:
+    assert mentions(folder) == []
+    assert bag(events(lake)) == bag(kept)
+    assert_law(lake, kept)

@@ -14,18 +14,19 @@ from forgetting import (
     OTHERS,
     SUBJECT,
     TABLES,
-    assert_law,
-    bag,
+    append,
+    assert_forgotten,
     by_country,
     by_person,
     events,
     files,
+    forget,
     mentions,
+    others,
+    refresh,
     visit,
     visits,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from laws.crashes import Crash, Moment, going_wrong
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.transforms import IdentityTransform
@@ -41,19 +42,8 @@ from foldhouse.storage.schema import Layout
 from foldhouse.testing import FaultyCatalog
 from foldhouse.values.metadata_names import FORGETTING
 
-KEY = {"email": SUBJECT}
 COMMITS = 12
 """The commits of a forget with three tables: restate the stream; per table fold, publish, restate; expire; the end."""
-
-
-def append(lake: fh.Lake, seed: int, *people: str) -> None:
-    chance = random.Random(seed)
-    lake.append(visits, [visit(chance, email, 10 * seed + place) for place, email in enumerate(people)])
-
-
-def refresh(lake: fh.Lake) -> None:
-    for table in TABLES:
-        lake.refresh(table)
 
 
 @pytest.fixture
@@ -69,21 +59,6 @@ def shop(lake: fh.Lake) -> fh.Lake:
     refresh(lake)
     append(lake, 3, SUBJECT, OTHERS[1])
     return lake
-
-
-def forget(lake: fh.Lake, **options: Any) -> fh.Forgotten:
-    options = {"reason": "request 17", "tables": TABLES, "dry_run": False, "alone": True, **options}
-    return lake.forget(visits, KEY, **options)
-
-
-def others(lake: fh.Lake) -> list[dict[str, Any]]:
-    return [row for row in events(lake) if row["email"] != SUBJECT]
-
-
-def assert_forgotten(lake: fh.Lake, folder: Path, kept: list[dict[str, Any]]) -> None:
-    assert mentions(folder) == []
-    assert bag(events(lake)) == bag(kept)
-    assert_law(lake, kept)
 
 
 def another(lake: fh.Lake, folder: Path) -> fh.Lake:
@@ -414,92 +389,3 @@ def test_a_lost_catalog_is_registered_again_after_a_forget(shop: fh.Lake, folder
     append(shop, 80, OTHERS[0])
     refresh(shop)
     assert_forgotten(shop, folder, others(shop))
-
-
-# Any history
-
-
-ACTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.lists(st.sampled_from([*OTHERS, SUBJECT]), min_size=1, max_size=5)),
-        st.tuples(st.just("replace"), st.integers(1, 3)),
-        st.tuples(st.just("refresh"), st.integers(0, 2)),
-        st.tuples(st.sampled_from(["tag", "branch", "rollback", "compact", "expire", "rebuild"]), st.integers(0, 3)),
-    ),
-    max_size=14,
-)
-
-
-CRASHES = st.tuples(st.sampled_from([*Moment]), st.integers(0, 16))
-HISTORIES = {"acts": ACTS, "crash": CRASHES, "seed": st.integers(0, 10**6)}
-
-
-@settings(max_examples=3, suppress_health_check=list(HealthCheck))
-@given(**HISTORIES)
-def test_after_a_history_and_a_crash_nothing_is_left(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int
-) -> None:
-    check_history(tmp_path_factory, acts, crash, seed)
-
-
-@pytest.mark.heavy
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(**HISTORIES)
-def test_after_many_histories_and_a_crash_nothing_is_left(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int
-) -> None:
-    check_history(tmp_path_factory, acts, crash, seed)
-
-
-def check_history(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int
-) -> None:
-    folder = tmp_path_factory.mktemp("any") / "lake"
-    lake = fh.Lake(open_local_catalog(folder), _no_spark)
-    append(lake, 1, SUBJECT, OTHERS[0])
-    chance = random.Random(seed)
-    for number, (act, what) in enumerate(acts, start=2):
-        _act(lake, chance, number, act, what)
-    kept = others(lake)
-    with going_wrong(lake, *crash):
-        if forget(lake).is_done:
-            assert mentions(folder) == []
-    assert forget(lake).is_done
-    refresh(lake)
-    assert_forgotten(lake, folder, kept)
-    append(lake, 500, OTHERS[1], OTHERS[2])
-    refresh(lake)
-    assert_forgotten(lake, folder, events(lake))
-    assert len(events(lake)) == len(kept) + 2
-    lake.close()
-
-
-def _no_spark() -> Any:
-    raise AssertionError("this test must not need a JVM")
-
-
-def _act(lake: fh.Lake, chance: random.Random, number: int, act: str, what: Any) -> None:
-    there = [table for table in (visits, *TABLES) if lake.head(table) is not None]
-    if act == "append":
-        append(lake, number, *what)
-    elif act == "replace":
-        rows = [row for row in events(lake) if row["at"].day == what and chance.random() < 0.5]
-        lake.replace(visits, rows, partitions=[lake.to_arrow(visits)["at"][0].as_py().date().replace(day=what)])
-    elif act == "refresh":
-        for table in TABLES[: what + 1]:
-            lake.refresh(table)
-    elif act == "rollback":
-        table = chance.choice(there)
-        lake.rollback(table, to=chance.choice(lake.history(table)).id)
-    elif act in ("tag", "branch"):
-        table = chance.choice(there)
-        iceberg = lake.load(table)
-        at = chance.choice(iceberg.snapshots()).snapshot_id
-        with iceberg.manage_snapshots() as manage:
-            (manage.create_tag if act == "tag" else manage.create_branch)(at, f"{act} {number}")
-    elif act == "compact":
-        lake.compact(chance.choice(there), min_files=1)
-    elif act == "expire":
-        lake.expire(chance.choice(there), older_than="0m", keep_last=1)
-    elif len(there) == len(TABLES) + 1:
-        lake.rebuild(chance.choice(TABLES), publish=what == 0)
