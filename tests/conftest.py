@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
 
 
+_ROOMY = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m"}
+"""One process runs thousands of jobs; each operator of each task takes a page, by default of 64 MB."""
 _LAST: list[str] = []
 """The test of this process that used the session last."""
 
@@ -72,9 +74,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the whole run; of each process, where it runs in two."""
-    from foldhouse.spark.session import session_of
+    from foldhouse.spark.session import local_session, session_of
 
-    session = session_of(os.environ.get(REMOTE, "local[2]"))
+    remote = os.environ.get(REMOTE)
+    session = session_of(remote) if remote else local_session("local[2]", **_ROOMY)
     yield session
     with contextlib.suppress(ConnectionError, Py4JError):  # its Java process ended: the tests have said so
         session.stop()
