@@ -68,26 +68,13 @@ if TYPE_CHECKING:
     from foldhouse.values.forgotten import Forgotten, ForgottenTable
     from foldhouse.values.gapless import Gapless
     from foldhouse.values.pause import Pause
+    from foldhouse.values.plans import Planned, PlannedRestate, PlannedRollback
+    from foldhouse.values.proofs import Difference, FirstWrong, SourceLag, Trace, TracedChange, Verified
     from foldhouse.values.reconciled import Reconciled
-    from foldhouse.values.results import (
-        Appended,
-        Checked,
-        Compacted,
-        Difference,
-        Expired,
-        FirstWrong,
-        PartitionCounts,
-        Planned,
-        PlannedRestate,
-        PlannedRollback,
-        Refreshed,
-        SourceLag,
-        Trace,
-        TracedChange,
-        Verified,
-    )
+    from foldhouse.values.results import Appended, Checked, PartitionCounts, Refreshed
     from foldhouse.values.status import TableStatus
     from foldhouse.values.tuning import Tuning
+    from foldhouse.values.upkeep import Compacted, Expired
 
 __version__ = "0.1.0"
 
@@ -182,6 +169,9 @@ _MODULES = (
     "values.definition",
     "values.forgotten",
     "values.results",
+    "values.plans",
+    "values.proofs",
+    "values.upkeep",
     "values.status",
     "values.gapless",
     "values.pause",

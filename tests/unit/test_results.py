@@ -2,7 +2,8 @@
 
 from datetime import date
 
-from foldhouse.values.results import Appended, Expired, PartitionCounts, Refreshed
+from foldhouse.values.results import Appended, PartitionCounts, Refreshed
+from foldhouse.values.upkeep import Expired
 from foldhouse.values.window import Coverage
 
 REFRESHED = Refreshed(

@@ -12,7 +12,7 @@ import click
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import json_option, print_rows, rows_text, stderr
-from foldhouse.values.results import Planned, PlannedRestate, PlannedRollback
+from foldhouse.values.plans import Planned, PlannedRestate, PlannedRollback
 
 
 @click.command()

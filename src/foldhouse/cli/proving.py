@@ -14,7 +14,8 @@ from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, plain, print_rows, stderr, text_of
 from foldhouse.values.definition import Table
 from foldhouse.values.gapless import Gapless
-from foldhouse.values.results import Checked, Difference, FirstWrong, Verified
+from foldhouse.values.proofs import Difference, FirstWrong, Verified
+from foldhouse.values.results import Checked
 
 
 @click.command()

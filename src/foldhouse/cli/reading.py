@@ -17,7 +17,7 @@ from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
 from foldhouse.reading.lag import in_short
-from foldhouse.values.results import SourceLag, TracedChange
+from foldhouse.values.proofs import SourceLag, TracedChange
 
 ROWS_ON_A_TERMINAL = 20
 

@@ -15,7 +15,7 @@ from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, moment_of, print_rows, print_table, stderr, stdout
 from foldhouse.lake import Lake
 from foldhouse.reading.lag import in_short
-from foldhouse.values.results import SourceLag
+from foldhouse.values.proofs import SourceLag
 from foldhouse.values.status import FINE, TableStatus
 
 _EVERY_SECONDS = 2.0

@@ -13,7 +13,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
-from foldhouse.values.results import SourceLag
+from foldhouse.values.proofs import SourceLag
 
 Days = Mapping[str, dg.DailyPartitionsDefinition]
 """Table -> the days of its asset."""

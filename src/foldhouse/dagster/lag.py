@@ -19,7 +19,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.reading.lag import in_short
 from foldhouse.values.definition import Table
-from foldhouse.values.results import SourceLag
+from foldhouse.values.proofs import SourceLag
 
 UP_TO_DATE = "up_to_date"
 _DESCRIPTION = "Every commit of its sources is folded, and every commit of theirs."

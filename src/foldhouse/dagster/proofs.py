@@ -9,8 +9,8 @@ import dagster as dg
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.proofs import Verified
 from foldhouse.values.reconciled import Disagreement
-from foldhouse.values.results import Verified
 from foldhouse.values.sensitive import HIDDEN, is_sensitive, without_sensitive
 
 EQUALS_BATCH = "equals_batch"

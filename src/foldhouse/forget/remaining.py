@@ -26,7 +26,7 @@ from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece, live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.upkeep.orphans import find_orphans, named_files
-from foldhouse.values.results import Orphan
+from foldhouse.values.upkeep import Orphan
 
 _CLOCKS = timedelta(minutes=5)
 """How much the clocks of this machine and of the store may differ."""

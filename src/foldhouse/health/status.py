@@ -24,7 +24,7 @@ from foldhouse.upkeep.compact import files_due
 from foldhouse.upkeep.retention import could_go
 from foldhouse.values import status as states
 from foldhouse.values.metadata_names import AUDIT_BRANCH, CHECKS, COVERAGE, REBUILD_BRANCH, ROWS_IN, RUN_ID, TABLE_ROWS
-from foldhouse.values.results import SourceLag
+from foldhouse.values.proofs import SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.tuning import Tuning
 

@@ -18,8 +18,9 @@ from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import lineage
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.plans import Planned, PlannedRestate, PlannedRollback
+from foldhouse.values.proofs import SourceLag
 from foldhouse.values.readable import html_table
-from foldhouse.values.results import Planned, PlannedRestate, PlannedRollback, SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.window import Coverage
 

@@ -21,8 +21,9 @@ from foldhouse.storage.history import snapshot_of
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.given import shown
+from foldhouse.values.proofs import Trace, Verified
 from foldhouse.values.reconciled import Reconciled
-from foldhouse.values.results import Checked, Trace, Verified
+from foldhouse.values.results import Checked
 
 
 class Proving(OpenLake):

@@ -25,8 +25,8 @@ from foldhouse.values.definition import Source, Table
 from foldhouse.values.forgotten import Forgotten
 from foldhouse.values.keep import parse as parse_keep
 from foldhouse.values.metadata_names import FORGETTING
-from foldhouse.values.results import Compacted, Expired, Orphans
 from foldhouse.values.tuning import tuned
+from foldhouse.values.upkeep import Compacted, Expired, Orphans
 
 IN_USE = timedelta(hours=1)
 ORPHANS_AFTER = timedelta(days=1)

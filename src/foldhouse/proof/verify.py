@@ -32,7 +32,7 @@ from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE, DECLARATION, DEFINITION, POSITION, RUN_ID
-from foldhouse.values.results import Difference, FirstWrong, Verified
+from foldhouse.values.proofs import Difference, FirstWrong, Verified
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
 SHOWN = 20

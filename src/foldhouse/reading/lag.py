@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.history import lineage
 from foldhouse.values.metadata_names import POSITION
-from foldhouse.values.results import SourceLag
+from foldhouse.values.proofs import SourceLag
 from foldhouse.values.window import positions_from_json
 
 

@@ -29,7 +29,7 @@ from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.metadata_names import POSITION, RUN_ID
-from foldhouse.values.results import Trace, TracedChange
+from foldhouse.values.proofs import Trace, TracedChange
 from foldhouse.values.window import positions_from_json
 
 

@@ -18,7 +18,7 @@ from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
-from foldhouse.values.results import Planned
+from foldhouse.values.plans import Planned
 from foldhouse.values.window import Coverage
 
 

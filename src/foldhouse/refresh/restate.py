@@ -32,7 +32,8 @@ from foldhouse.storage.history import lineage
 from foldhouse.storage.live import Live, Slice, changed_pieces, live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
-from foldhouse.values.results import PlannedRestate, Refreshed
+from foldhouse.values.plans import PlannedRestate
+from foldhouse.values.results import Refreshed
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)

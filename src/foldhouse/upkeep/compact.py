@@ -33,8 +33,8 @@ from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.streams.append import stream_coverage
 from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, LANDED, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
-from foldhouse.values.results import Compacted
 from foldhouse.values.tuning import Tuning
+from foldhouse.values.upkeep import Compacted
 
 # A repeated summary must not contain what is true of only one commit.
 OF_ONE_RUN = (AFTER, RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, LANDED, COMMIT)

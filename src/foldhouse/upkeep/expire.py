@@ -25,7 +25,7 @@ from foldhouse.storage.schema import kind_of
 from foldhouse.streams.landed import proofs_without
 from foldhouse.upkeep.retention import Keeping, stays
 from foldhouse.values.metadata_names import EXPIRED, POSITION_TAG, REBUILD_BRANCH
-from foldhouse.values.results import Expired
+from foldhouse.values.upkeep import Expired
 
 
 def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: Keeping) -> Expired:

@@ -24,7 +24,7 @@ from foldhouse.storage.places import is_below
 from foldhouse.storage.removal import delete as delete_file
 from foldhouse.storage.removal import is_on_disk, on_disk, plain, spellings
 from foldhouse.storage.remove_snapshots import live_files, manifest_paths
-from foldhouse.values.results import Orphan, Orphans
+from foldhouse.values.upkeep import Orphan, Orphans
 
 _KEPT_NAMES = ("version-hint.text",)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from foldhouse.values.proofs import SourceLag
 from foldhouse.values.readable import Readable
-from foldhouse.values.results import SourceLag
 
 FINE = "fine"
 BEHIND = "behind"
