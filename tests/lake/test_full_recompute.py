@@ -141,6 +141,39 @@ def test_it_happens_where_changes_cost_more(lake: fh.Lake) -> None:
     assert again.rows_written == 1
 
 
+@pytest.mark.parametrize(
+    ("turns", "is_full"),
+    [
+        (2, {"full.newest": True, "full.sums": True, "full.in_buckets": False}),
+        (4, {"full.newest": True, "full.sums": False, "full.in_buckets": False}),
+    ],
+)
+def test_rows_that_are_taken_back_and_cannot_be_subtracted_count_what_is_read_again(
+    lake: fh.Lake, turns: int, is_full: dict[str, bool]
+) -> None:
+    """Each key loses its newest row, which `latest` published, and has `turns` others; a maximum may be any of them."""
+    lake.tuning = fh.Tuning(full_recompute_least_rows=10)
+    for turn in range(turns + 1):
+        lake.append(events, batch(SECOND, [(f"k{n}", 10 * n + turn, f"{turn}.00", False) for n in range(40)]))
+    tables = (newest, sums, in_buckets)
+    for table in tables:
+        lake.refresh(table)
+    lake.rollback(events, to=lake.history(events)[1].id)
+    assert {table.name: lake.refresh(table).full_recompute for table in tables} == is_full
+    assert {str(one) for one in lake.to_arrow(newest)["amount"].to_pylist()} == {f"{turns - 1}.00"}
+    assert {str(one) for one in lake.to_arrow(sums)["largest"].to_pylist()} == {f"{turns - 1}.00"}
+
+
+def test_few_rows_that_are_taken_back_are_followed(lake: fh.Lake) -> None:
+    lake.tuning = fh.Tuning(full_recompute_least_rows=10)
+    lake.append(events, batch(SECOND, [(f"k{n}", n, "1.00", False) for n in range(40)]))
+    lake.append(events, batch(THIRD, [(f"k{n}", 50, "2.00", False) for n in range(3)]))
+    lake.refresh(newest)
+    lake.rollback(events, to=lake.history(events)[1].id)
+    done = lake.refresh(newest)
+    assert (done.full_recompute, done.rows_written) == (False, 3)
+
+
 def test_days_that_are_not_covered_stay_out(lake: fh.Lake) -> None:
     sales = fh.stream(
         "full.sales", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day", event_time="day"

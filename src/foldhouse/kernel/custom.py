@@ -158,4 +158,5 @@ def custom_algebra(functions: Functions) -> Algebra:
         delta=_delta,
         merge=partial(_merge, functions),
         unresolved=partial(_unresolved, functions) if functions.subtract is None else None,
+        any_row_decides=functions.subtract is None,
     )

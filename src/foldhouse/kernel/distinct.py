@@ -36,6 +36,7 @@ DISTINCT = Algebra(
     delta=_distinct_delta,
     merge=_distinct_merge,
     unresolved=lambda old, delta: delta["retracted"],
+    any_row_decides=True,
 )
 
 _BY_VALUE = Order(("value",), descending=(False,))

@@ -10,6 +10,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from foldhouse.heads.head import Head
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
+from foldhouse.refresh.again import rows_lost, rows_read_again
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import rows_to_evaluate
 from foldhouse.refresh.run.on_spark import fold_on_spark
@@ -83,15 +84,20 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     logic, tuning = work.logic, workshop.tuning
     if not work.found.is_folded:
         return work
-    if rows_of_files(work.evaluations) <= tuning.full_recompute_least_rows:
+    lost = rows_lost(logic, work.evaluations)
+    most_again = lost / max(tuning.full_recompute_lost_share, 1e-6)  # with more rows in the sources, too few are lost
+    if rows_of_files(work.evaluations) + most_again <= tuning.full_recompute_least_rows:
         return work
     whole = of_state(logic, [source.live for source in work.sources], work.coverage)
     picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
     table = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id)
-    most = tuning.full_recompute_share * (rows_of_files([whole]) + table)
+    present_rows = rows_of_files([whole])
+    most = tuning.full_recompute_share * (present_rows + table)
     present = [one for one in work.evaluations if one.weight > 0]
     needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
     rows = rows_to_evaluate(logic, needed, picked)
+    if lost > tuning.full_recompute_lost_share * present_rows:
+        rows += rows_read_again(logic.plan, lost, present_rows, table)
     if rows <= tuning.full_recompute_least_rows:
         return work
     if any(any(one.choices) for one in needed):

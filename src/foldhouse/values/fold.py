@@ -141,6 +141,7 @@ class Algebra:
         merge: (accumulator, delta) -> the accumulator afterwards. Before the first row, every field is null.
         unresolved: (accumulator, delta) -> whether these two do not determine the answer, so that the key must be
             recomputed from the source; `None` for a fold that can subtract everything it added.
+        any_row_decides: whether every retracted row leaves its key unresolved, not only the published one.
         is_ordered: whether the fold uses the table's `sequence_by`.
         is_shared: whether all columns of a table with this algebra share one accumulator.
         specialised: value types -> the algebra to use instead, for a fold whose algebra depends on the type.
@@ -161,6 +162,7 @@ class Algebra:
     delta: Callable[[Inputs], Mapping[str, pl.Expr | Edge | ExactSum]]
     merge: Callable[[Accumulator, Delta], Merged]
     unresolved: Callable[[Accumulator, Delta], pl.Expr] | None = None
+    any_row_decides: bool = False
     is_ordered: bool = False
     is_shared: bool = False
     is_additive: bool = False
