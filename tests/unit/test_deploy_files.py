@@ -189,6 +189,8 @@ def _parameters(given: list[dict[str, str]]) -> Iterator[str]:
 def _as_the_instance(values: dict[str, Any]) -> Iterator[str]:
     """Compare what the chart and dagster.yaml both say."""
     queue, daemon = values["concurrency"], values["dagsterDaemon"]
+    if queue.get("enabled") is not True:
+        yield "the chart leaves out the queue and the pools"
     if (queue["runs"]["maxConcurrentRuns"], queue["runs"]["tagConcurrencyLimits"]) != (
         INSTANCE["concurrency"]["runs"]["max_concurrent_runs"],
         INSTANCE["concurrency"]["runs"]["tag_concurrency_limits"],
@@ -196,12 +198,12 @@ def _as_the_instance(values: dict[str, Any]) -> Iterator[str]:
         yield "another queue than in dagster.yaml"
     if list(queue["pools"].values()) != list(INSTANCE["concurrency"]["pools"].values()):
         yield "other pools than in dagster.yaml"
-    if daemon["runRetries"]["maxRetries"] != INSTANCE["run_retries"]["max_retries"]:
-        yield "other retries than in dagster.yaml"
-    monitoring = {re.sub("[A-Z]", lambda one: f"_{one.group().lower()}", name): value
-                  for name, value in daemon["runMonitoring"].items()}  # fmt: skip
-    if monitoring != INSTANCE["run_monitoring"]:
-        yield "other monitoring than in dagster.yaml"
+    for ours, theirs in (("runRetries", "run_retries"), ("runMonitoring", "run_monitoring")):
+        said = {
+            re.sub("[A-Z]", lambda one: f"_{one.group().lower()}", key): value for key, value in daemon[ours].items()
+        }
+        if said != INSTANCE[theirs]:
+            yield f"another {theirs} than in dagster.yaml"
 
 
 def _manifest_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> Iterator[str]:
@@ -309,9 +311,11 @@ _CODE = ("dagster-user-deployments", "deployments", 0)
         _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
         _set("dagsterWebserver", "service", "port", to=80),
         _set("ingress", "enabled", to=True),
+        _set("concurrency", "enabled", to=None),
         _set("concurrency", "pools", "defaultLimit", to=2),
         _set("concurrency", "runs", "maxConcurrentRuns", to=5),
         _set("dagsterDaemon", "runRetries", "maxRetries", to=1),
+        _set("dagsterDaemon", "runRetries", "retryOnAssetOrOpFailure", to=None),
         _set("dagsterDaemon", "runMonitoring", "pollIntervalSeconds", to=120),
     ],
 )

@@ -2,7 +2,7 @@
 
 Every request to a store takes some tens of milliseconds, so small files are written with one request, and read whole.
 Files that foldhouse wrote never change under their names. They are therefore kept in memory, up to a limit, from the
-moment they are written or read.
+moment they are written; small ones, also from the moment they are read.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from foldhouse.storage.integrity import WholeFile, digest_in
 
 SMALL_BYTES = 1 << 20
 """Files of up to this size are read whole and kept."""
+WRITTEN_BYTES = 8 << 20
+"""Files of up to this size are kept when they are written: the next refresh of a bucket reads what this one wrote."""
 KEPT_BYTES = 64 << 20
 """The total size of the files that are kept."""
 ATTEMPTS = 8
@@ -50,37 +52,46 @@ STORES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "w
 
 
 class _Kept:
-    """The contents of small files, by the place of the store and the path; the oldest use goes first."""
+    """The contents of files, by the place of the store and the path.
+
+    Files above `SMALL_BYTES` go first, and then the oldest use: many large buckets do not push out the manifests.
+    """
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
+        self._small: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
+        self._large: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, str]) -> pa.Buffer | None:
         with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-            return self._held.get(key)
+            for held in (self._small, self._large):
+                if key in held:
+                    held.move_to_end(key)
+                    return held[key]
+        return None
 
     def put(self, key: tuple[str, str], contents: pa.Buffer) -> None:
-        if contents.size > SMALL_BYTES or digest_in(key[1]) is None:
+        if contents.size > WRITTEN_BYTES or digest_in(key[1]) is None:
             return
+        held = self._small if contents.size <= SMALL_BYTES else self._large
         with self._lock:
-            if key not in self._held:
-                self._held[key] = contents
+            if key not in held:
+                held[key] = contents
                 self._bytes += contents.size
             while self._bytes > KEPT_BYTES:
-                self._bytes -= self._held.popitem(last=False)[1].size
+                self._bytes -= (self._large or self._small).popitem(last=False)[1].size
 
     def drop(self, key: tuple[str, str]) -> None:
         with self._lock:
-            if key in self._held:
-                self._bytes -= self._held.pop(key).size
+            for held in (self._small, self._large):
+                if key in held:
+                    self._bytes -= held.pop(key).size
 
     def clear(self) -> None:
         with self._lock:
-            self._held.clear()
+            self._small.clear()
+            self._large.clear()
             self._bytes = 0
 
 
@@ -176,7 +187,7 @@ class StoreIO(PyArrowFileIO):
 
 
 class _StoreFile(PyArrowFile, WholeFile):
-    """A file of a store; a small one is read whole, and kept if its name has a digest."""
+    """A file of a store; a small one is read whole, and kept if its name has a digest; see `WRITTEN_BYTES`."""
 
     def __init__(self, location: str, path: str, fs: FileSystem, store: str) -> None:
         super().__init__(location, path, fs)
@@ -196,7 +207,7 @@ class _StoreFile(PyArrowFile, WholeFile):
         return _stream(contents)
 
     def write_whole(self, contents: Any) -> None:
-        """Write the file with one request if it is small, and keep it."""
+        """Write the file, with one request if Arrow does not divide it, and keep it."""
         with self.create(overwrite=True) as stream:
             stream.write(contents)
         _KEPT.put(self.key, pa.py_buffer(contents))
