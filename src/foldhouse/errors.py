@@ -15,6 +15,7 @@
     ├── Paused                   a table is paused, so it is not refreshed; nothing was written
     ├── ChecksFailed             a blocking check of a table fails; its rows were not published
     ├── CommitConflict           another writer moved the head meanwhile; reading again and starting over is safe
+    │   └── DaysChanged          another writer changed days since they were looked at; read them again
     ├── Unsupported              an Iceberg feature that foldhouse refuses by name
     ├── CorruptFile              a file of the lake is missing, truncated or altered
     │   └── CorruptCatalog       the catalog itself is damaged, so no table can be opened by it
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from foldhouse.values.pause import Pause
     from foldhouse.values.results import Checked
@@ -47,6 +49,7 @@ __all__ = [
     "ConfigurationError",
     "CorruptCatalog",
     "CorruptFile",
+    "DaysChanged",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
@@ -148,6 +151,19 @@ class ChecksFailed(FoldhouseError):
 
 class CommitConflict(FoldhouseError):
     """Another writer moved the table's head meanwhile; nothing was committed, and starting over is safe."""
+
+
+class DaysChanged(CommitConflict):
+    """Another writer changed days of a stream since they were looked at; nothing was replaced.
+
+    Args:
+        message: what was found, and what to do.
+        days: the days, in order.
+    """
+
+    def __init__(self, message: str, days: Sequence[date] = ()) -> None:
+        super().__init__(message)
+        self.days = tuple(days)
 
 
 class Unsupported(FoldhouseError):

@@ -20,7 +20,7 @@ EXPECTED = {
     "TooManyBadLines UnreadableFile",
     2: "ConfigurationError DefinitionChanged DefinitionError InvalidCall InvalidData InvalidProperty Paused "
     "UnknownSnapshot UnknownTable Unsupported",
-    3: "CannotStart CommitConflict CorruptCatalog LostTables SparkLost StorageError UnknownLake",
+    3: "CannotStart CommitConflict CorruptCatalog DaysChanged LostTables SparkLost StorageError UnknownLake",
 }
 
 

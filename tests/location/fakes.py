@@ -11,6 +11,7 @@ import pyarrow as pa
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
 from foldhouse.values.corrected import CommitFigures, Corrections
+from foldhouse.values.landed import LandedDays
 from foldhouse.values.results import Appended, PartitionCounts, Refreshed
 from foldhouse.values.window import Coverage
 
@@ -56,9 +57,13 @@ class FakeLake:
         partitions: Iterable[date],
         summary: Mapping[str, str] | None = None,
         origins: Mapping[date, str] | None = None,
+        seen: Mapping[date, str] | None = None,
     ) -> Appended:
         asked = self._called(f"replace {stream.name}", partitions)
         return Appended(stream.name, True, 11, partitions={day: PartitionCounts(5, 4, 3) for day in asked})
+
+    def landed(self, stream: fh.Stream, days: Iterable[date] = ()) -> LandedDays:
+        return LandedDays()
 
     def refresh(self, table: fh.Table) -> Refreshed:
         self._called(f"refresh {table.name}", ())

@@ -7,22 +7,19 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
 from foldhouse.dagster.again import trying_again
+from foldhouse.dagster.land_days import LandingTarget, land_days
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
-from foldhouse.dagster.report import DayReport, days_of, group_of, key_of, reporting_days
+from foldhouse.dagster.report import days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
-from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, commit_metadata, spec_of
-from foldhouse.errors import DaysNotLanded, InvalidData, TooManyBadLines, UnreadableFile
-from foldhouse.lake import Lake
-from foldhouse.landing import CsvFormat, Landed, Landing, origin_of
+from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, spec_of
+from foldhouse.errors import DaysNotLanded
+from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream
 
 CHECK = "every_day_landed"
@@ -30,16 +27,6 @@ CHECK = "every_day_landed"
 # Dagster starts the steps of a higher priority first, so the check comes after the tables.
 _LAST = {"dagster/priority": "-1000000"}
 _REASONS_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A stream, with the lake it is in and the landing folder its files are in."""
-
-    lake: Lake
-    landing: Landing
-    stream: Stream
-    quarantine: Stream
 
 
 def landing_asset(
@@ -88,11 +75,11 @@ def landing_asset(
         def land(context: dg.AssetExecutionContext) -> Iterator[dg.Output]:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
-            target = _Target(opener.open(), folder.open(format), stream, quarantine)
+            target = LandingTarget(opener.open(), folder.open(format), stream, quarantine)
             refused: dict[date, str] = {}
             with trying_again(context, stream.name), reporting_days(context) as report:
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
-                    refused |= _land(target, days, report)
+                    refused |= land_days(target, days, report)
                 if refused:
                     report.hand_over_nothing()
             for day, reason in refused.items():
@@ -145,68 +132,6 @@ def _graph(name: str, land: dg.OpDefinition, check: dg.OpDefinition) -> dg.Graph
             dg.OutputMapping("checked", check.name, "checked"),
         ],
     )
-
-
-def _land(target: _Target, days: list[date], report: DayReport) -> dict[date, str]:
-    """Land the days whose files can be read, and return the other days with the reasons."""
-    refused: dict[date, str] = {}
-    landed: dict[date, Landed] = {}
-    for day in days:
-        try:
-            landed[day] = target.landing.read(day)
-        except (UnreadableFile, TooManyBadLines) as error:
-            refused[day] = str(error)
-        if sum(one.events.nbytes for one in landed.values()) >= target.landing.format.limits.event_bytes:
-            refused |= _commit(target, landed, report)
-            landed.clear()
-    return refused | _commit(target, landed, report)
-
-
-def _commit(target: _Target, landed: dict[date, Landed], report: DayReport) -> dict[date, str]:
-    """Commit days together; if one of them does not fit the stream, commit each day by itself."""
-    if not landed:
-        return {}
-    try:
-        _replace(target, landed, report)
-    except InvalidData as error:
-        if len(landed) == 1:
-            return {day: str(error) for day in landed}
-        refused: dict[date, str] = {}
-        for day, one in landed.items():
-            refused |= _commit(target, {day: one}, report)
-        return refused
-    return {}
-
-
-def _replace(target: _Target, landed: dict[date, Landed], report: DayReport) -> None:
-    days = list(landed)
-    bad = pa.concat_tables([one.quarantined for one in landed.values()])
-    events = pa.concat_tables([one.events for one in landed.values()])
-    quarantined = target.lake.replace(
-        target.quarantine, bad, partitions=days, origins={day: one.digest for day, one in landed.items()}
-    )
-    origins = {
-        day: origin_of(one.digest, target.landing.format, quarantined.states[day])
-        for day, one in landed.items()
-        if one.file and day in quarantined.states
-    }
-    streamed = target.lake.replace(target.stream, events, partitions=days, origins=origins)
-    commits = {target.quarantine: quarantined, target.stream: streamed}
-    for one, commit in commits.items():
-        for day in days:
-            rows = len(landed[day].quarantined if one is target.quarantine else landed[day].events)
-            report.committed(one.name, day, {**_metadata(landed[day], rows), **commit_metadata(commit, day)})
-
-
-def _metadata(landed: Landed, rows: int) -> dict[str, Any]:
-    return {
-        "dagster/partition_row_count": rows,
-        "lines": landed.lines,
-        "events": len(landed.events),
-        "quarantined": len(landed.quarantined),
-        "file": landed.file or "no file, an empty day",
-        "digest": landed.digest,
-    }
 
 
 def _refused(context: dg.AssetExecutionContext, landing_op: str, key: dg.AssetKey) -> dict[str, str]:

@@ -60,6 +60,7 @@ class Writing(OpenLake):
         partitions: Iterable[date],
         summary: Mapping[str, str] | None = None,
         origins: Mapping[date, str] | None = None,
+        seen: Mapping[date, str] | None = None,
     ) -> Appended:
         """Replace all events of whole days of a stream in one commit.
 
@@ -73,15 +74,18 @@ class Writing(OpenLake):
             summary: more entries for the snapshot's summary; keys begin with `foldhouse.`.
             origins: day -> a text that identifies where its events come from, such as the digest of a file. `landed`
                 then knows whether a day still has the events of that origin.
+            seen: `landed(stream, days).states` from before the events were read. Two processes that read changing files
+                then never put older events over newer ones.
 
         Raises:
             InvalidData: the events do not fit the stream, or are of other days; nothing was written.
+            DaysChanged: another writer changed one of the days since it was seen; nothing was written.
         """
         days = sorted(set(partitions))
         given = events.toArrow() if is_spark(events) else as_arrow("replace: events", events, dict(stream.schema))
         return until_won(
             lambda: streams.replace_partitions(
-                self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning, origins
+                self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning, origins, seen
             )
         )
 

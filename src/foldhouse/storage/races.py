@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from foldhouse.errors import CommitConflict
+from foldhouse.errors import CommitConflict, DaysChanged
 
 T = TypeVar("T")
 ATTEMPTS = 10
@@ -26,10 +26,13 @@ def until_won(attempt: Callable[[], T], after_a_loss: Callable[[], None] | None 
 
     Raises:
         CommitConflict: every attempt lost the race; nothing was committed.
+        DaysChanged: at once.
     """
     for number in range(1, ATTEMPTS + 1):
         try:
             return attempt()
+        except DaysChanged:  # what is to be committed is older than what is there, so it must be read again
+            raise
         except CommitConflict as failure:
             if number == ATTEMPTS:
                 raise CommitConflict(f"{failure} (it was tried {ATTEMPTS} times)") from failure

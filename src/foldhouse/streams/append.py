@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import TableUpdate
 from pyspark.sql import DataFrame
 
-from foldhouse.errors import CommitConflict, InvalidData
+from foldhouse.errors import CommitConflict, DaysChanged, InvalidData
 from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.remembered import newest_coverage
 from foldhouse.storage import described
@@ -164,6 +164,7 @@ def replace_partitions(
     extra: Mapping[str, str],
     tuning: Tuning,
     origins: Mapping[date, str] | None = None,
+    seen: Mapping[date, str] | None = None,
 ) -> Appended:
     """Replace all events of some days with the given ones in one commit, and add the days to the coverage.
 
@@ -176,10 +177,12 @@ def replace_partitions(
         extra: more entries for the summary; keys begin with `foldhouse.`.
         tuning: the settings for writing files.
         origins: day -> a text that identifies where its events come from; see `foldhouse.values.landed`.
+        seen: the states of the days before the events were read; a day that is not covered has none.
 
     Raises:
         InvalidData: an event belongs to another day, or columns do not fit; nothing was written.
         CommitConflict: another writer committed meanwhile; no event was replaced, and starting over is safe.
+        DaysChanged: a day to be changed is not as it was seen; no event was replaced.
     """
     if stream.partition_column is None:
         raise InvalidData(
@@ -199,6 +202,8 @@ def replace_partitions(
     covered = stream_coverage(iceberg)
     coverage = covered.union(Coverage.of(days))
     changed = [day for day in days if not _same(layout, held.get(day, []), new.get(day))]
+    if seen is not None:
+        _check_as_seen(stream, seen, _states([day for day in changed if day in covered], held, (), ()))
     counts = {day: _counts(held.get(day, []), new.get(day), day in changed) for day in days}
     if not changed and coverage == covered:
         states = _states(days, held, (), [])
@@ -227,6 +232,24 @@ def replace_partitions(
         partitions=counts,
         states=states,
     )
+
+
+def _check_as_seen(stream: Stream, seen: Mapping[date, str], now: Mapping[date, str]) -> None:
+    """Refuse to change days that somebody changed since they were seen: the given events may be the older ones.
+
+    Args:
+        stream: the declaration.
+        seen: day -> its state when it was looked at.
+        now: covered days that are to be changed, with their states in the head that the commit requires.
+    """
+    changed = [day for day, state in now.items() if seen.get(day) != state]
+    if changed:
+        more = f" and {len(changed) - 1} more days" if len(changed) > 1 else ""
+        raise DaysChanged(
+            f"{stream.name}: another writer changed {changed[0]}{more} since it was looked at, so the given events may "
+            "be older; nothing was replaced. Look at the days again, and then read their events again",
+            changed,
+        )
 
 
 def _states(
