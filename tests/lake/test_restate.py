@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyiceberg.expressions import EqualTo
+from pyiceberg.transforms import IdentityTransform
 
 import foldhouse as fh
 from foldhouse.cli import main
@@ -301,3 +302,33 @@ def test_the_command_says_its_plan_and_folds_the_days_again(
     assert call(tmp_path, "restate", "r.daily", "March").exit_code == 2
     assert call(tmp_path, "plan", "r.daily", "--restate", "2024-03-02", "--backfill", "2024-03-02").exit_code == 2
     assert call(tmp_path, "restate", "r.above", "2024-03-02").exit_code == 2
+
+
+def partition_by_n(lake: fh.Lake) -> None:
+    with lake.load(daily).update_spec() as spec:
+        spec.add_field("n", IdentityTransform())
+
+
+def test_rows_that_somebody_wrote_in_another_partitioning_are_refused_until_a_rebuild(shop: fh.Lake) -> None:
+    right = rows_of(shop, daily)
+    partition_by_n(shop)
+    corrupt(shop, daily, BAD)
+    head = shop.head(daily)
+    with pytest.raises((fh.DefinitionChanged, fh.ForeignCommit), match="rebuild"):
+        shop.restate(daily, [BAD])
+    assert shop.head(daily) == head
+    shop.rebuild(daily)
+    assert rows_of(shop, daily) == right
+    corrupt(shop, daily, BAD)
+    shop.restate(daily, [BAD])
+    assert rows_of(shop, daily) == right
+
+
+def test_a_partitioning_that_somebody_added_without_rows_changes_no_row_of_a_restatement(shop: fh.Lake) -> None:
+    right = rows_of(shop, daily)
+    partition_by_n(shop)
+    shop.restate(daily, [BAD])
+    assert rows_of(shop, daily) == right == oracle(shop)
+    land(shop, 7)
+    shop.refresh(daily)
+    assert rows_of(shop, daily) == oracle(shop)
