@@ -152,3 +152,18 @@ def test_a_file_that_vanishes_before_it_is_read_does_not_empty_its_day(shop, mon
     with pytest.raises(fh.DaysNotLanded, match="2024-03-03: its day or its file was changed"):
         shop.land(2, 4)
     assert (3, 1 if is_first else 5) in shop.rows()
+
+
+def test_a_file_that_still_holds_a_forgotten_subject_is_refused_if_it_lands_again(shop):
+    """Whoever lands it: by a run of the day, or because the file was touched; its day alone is red."""
+    shop.write(3, 5, 6)
+    shop.land(3, 3)
+    assert shop.lake.forget(orders, {"id": 5}, reason="request 17", alone=True, dry_run=False).is_done
+    shop.write(3, 5, 6)
+    shop.write(4, 8)
+    with pytest.raises(fh.DaysNotLanded, match=r"1 events of 2024-03-03 \(lines 1\) were removed by the forget"):
+        shop.land(2, 4)
+    assert shop.rows() == [(2, 1), (3, 6), (4, 8)]
+    shop.write(3, 6)
+    shop.land(2, 4)
+    assert shop.rows() == [(2, 1), (3, 6), (4, 8)]

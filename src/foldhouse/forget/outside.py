@@ -20,8 +20,9 @@ from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.storage.warehouse import folders, path_of
 
 _ALWAYS = (
-    "landing files and other places that the events came from: a file that lands again brings the events back, so "
-    "remove the subject there first",
+    "landing files and other places that the events came from: remove the subject there. Events that left the stream "
+    "are refused if they come again with the same values, by salted digests that the stream keeps; changed ones, and "
+    "events of days that never landed, are not",
     "Dagster's event log and the logs of runs, which may quote rows and lines",
     "copies that other readers made; backups; object versions and snapshots of the store",
     "files of commits that were running meanwhile and fail later: run `foldhouse expire --orphans --older-than 1h "

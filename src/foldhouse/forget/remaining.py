@@ -26,6 +26,7 @@ from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece, live_of
 from foldhouse.storage.schema import Layout
 from foldhouse.upkeep.orphans import find_orphans, named_files
+from foldhouse.values.metadata_names import FORGOTTEN_EVENTS
 from foldhouse.values.upkeep import Orphan
 
 _CLOCKS = timedelta(minutes=5)
@@ -129,7 +130,8 @@ def _named(iceberg: IcebergTable, subject: Subject) -> Iterator[str]:
     metadata = iceberg.metadata.model_dump(mode="json")
     columns = {field.name for schema in iceberg.schemas().values() for field in schema.fields}
     texts = {place: set(_texts(value)) for place, value in metadata.items() if place != "properties"}
-    texts |= {f"the property {key}": {key, *_texts(value)} for key, value in iceberg.properties.items()}
+    own = {key: value for key, value in iceberg.properties.items() if key != FORGOTTEN_EVENTS}  # digests
+    texts |= {f"the property {key}": {key, *_texts(value)} for key, value in own.items()}
     for place, found in texts.items():
         # A column may have the name that is a value elsewhere, and the lake may be in a folder of that name.
         if any(subject.is_named_in(text.replace(location, "")) for text in found - columns):

@@ -8,6 +8,7 @@ manifests. The history before that commit is not touched here.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -31,8 +32,9 @@ from foldhouse.storage.live import Live, Partition, Slice, live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout
-from foldhouse.streams.append import stream_coverage
+from foldhouse.streams.append import day_of, stream_coverage
 from foldhouse.streams.batches import batches_in
+from foldhouse.streams.forgotten import digests_of, event_columns, remembered
 from foldhouse.upkeep.compact import OF_ONE_RUN
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED, COVERAGE, FORGETTING, FORGOTTEN, RUN_ID
@@ -48,11 +50,15 @@ class Rewritten:
         files: the new file; none if no row is left.
         rows: the subject's live rows in the old file.
         batches: ids of batches that have no row in the new file.
+        day: of the file's partition; empty without one.
+        forgotten: digests of the subject's rows.
     """
 
     files: tuple[DataFile, ...]
     rows: int
     batches: frozenset[str]
+    day: str = ""
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass
@@ -64,6 +70,8 @@ class StreamRewrite:
     """
 
     subject: Subject
+    _salt: str = field(default_factory=secrets.token_hex)
+    _fields: tuple[int, ...] = ()
     _known: dict[Slice, Rewritten] = field(default_factory=dict)
 
     def of(self, iceberg: IcebergTable) -> dict[Slice, Rewritten]:
@@ -75,6 +83,7 @@ class StreamRewrite:
         live = live_of(iceberg, iceberg.metadata.current_snapshot_id)
         slices = live.slices()
         has_batches = BATCH_ID in layout.arrow.names
+        self._fields = self._fields or tuple(event_columns(layout.schema))
         may_hold = {piece.file for piece in self.subject.may_be_in(layout, pieces_of(slices))}
         found = {}
         for one in slices:
@@ -97,7 +106,18 @@ class StreamRewrite:
         if BATCH_ID in kept.column_names:
             kept = self._without_named_batches(kept)
         files = (write_data_file(layout, Partition(one.file.partition), kept),) if kept.num_rows else ()
-        return Rewritten(files, rows.num_rows - kept.num_rows, _batches(rows) - _batches(kept))
+        forgotten = digests_of(
+            rows.filter(is_subject), [layout.schema.find_field(one).name for one in self._fields], self._salt
+        )
+        day = str(day_of(one.file.partition[0])) if one.file.partition and one.file.partition[0] is not None else ""
+        return Rewritten(files, len(forgotten), _batches(rows) - _batches(kept), day, tuple(forgotten))
+
+    def remembered(self, iceberg: IcebergTable, record: Record, replaced: Iterable[Rewritten]) -> dict[str, str]:
+        """Return the property that keeps the removed events from coming back."""
+        by_day: dict[str, list[str]] = {}
+        for one in replaced:
+            by_day.setdefault(one.day, []).extend(one.forgotten)
+        return remembered(iceberg.properties, record.id, self._salt, self._fields, by_day)
 
     def _without_named_batches(self, rows: pa.Table) -> pa.Table:
         """Return rows without batch ids that have a value of the key."""
@@ -147,7 +167,7 @@ def restate_stream(
             added=[file for one in replaced.values() for file in one.files],
             removed=removed,
             operation=Operation.OVERWRITE if made.rows > record.rows else Operation.REPLACE,
-            properties={FORGETTING: made.to_json()},
+            properties={FORGETTING: made.to_json()} | rewrite.remembered(iceberg, made, replaced.values()),
             without_history=True,
         )
         commit(catalog, iceberg, changes, properties)

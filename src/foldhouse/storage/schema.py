@@ -35,12 +35,12 @@ from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import places_of
 from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
-from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORMAT, KIND, LANDED, STATE, THINNED
+from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
 
 FOREIGN = "foreign"
 
-_GROWING = (THINNED, EXPIRED, LANDED)
+_GROWING = (THINNED, EXPIRED, LANDED, FORGOTTEN_EVENTS)
 """Properties that grow with the history of a table."""
 
 TABLE_PROPERTIES = {

@@ -38,9 +38,10 @@ from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_of_types
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
+from foldhouse.streams.forgotten import check_not_forgotten
 from foldhouse.values.definition import Stream
 from foldhouse.values.landed import proof_of, state_of
-from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, KIND, LANDED, RUN_ID
+from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, FORGOTTEN_EVENTS, KIND, LANDED, RUN_ID
 from foldhouse.values.results import Appended, PartitionCounts
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.window import Coverage
@@ -145,6 +146,9 @@ def _prepared(
     def attempt() -> tuple[IcebergTable, list[DataFile]]:
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         layout = Layout.of(evolved(iceberg, updates))
+        if FORGOTTEN_EVENTS in iceberg.properties and not isinstance(events, DataFrame):
+            by_day = _by_day(stream, checked(stream, layout, events))
+            check_not_forgotten(stream.name, layout.schema, iceberg.properties, by_day)
         written = (
             _written_by_spark(layout, stream, events, batch_id, tuning)
             if isinstance(events, DataFrame)
@@ -197,6 +201,7 @@ def replace_partitions(
             f"{stream.name}: {new[strange[0]].num_rows} events are of {strange[0]}, which is not among the days to "
             "replace; name that day too, or leave out its events"
         )
+    check_not_forgotten(stream.name, layout.schema, iceberg.properties, new)
     iceberg = commit_columns(catalog, iceberg, updates)
     held = held_by_day(iceberg, days)
     covered = stream_coverage(iceberg)
@@ -261,7 +266,7 @@ def _states(
         for day in days
     }
     for file in added:
-        paths[_EPOCH + timedelta(days=int(file.partition[0]))].append(file.file_path)
+        paths[day_of(int(file.partition[0]))].append(file.file_path)
     return {day: state_of(found) for day, found in paths.items()}
 
 
@@ -353,6 +358,11 @@ def _by_day(stream: Stream, events: pa.Table) -> dict[date | None, pa.Table]:
     return found
 
 
+def day_of(number: int) -> date:
+    """Return the day of a value of a partition, days since 1970."""
+    return _EPOCH + timedelta(days=number)
+
+
 def _partition(day: date | None) -> Partition:
     return Partition((None if day is None else (day - _EPOCH).days,))
 
@@ -405,7 +415,7 @@ def held_by_day(iceberg: IcebergTable, days: Sequence[date]) -> dict[date, list[
     held: dict[date, list[Slice]] = {}
     live = live_of(iceberg, iceberg.metadata.current_snapshot_id)
     for one in live.of_partitions([((day - _EPOCH).days,) for day in days]):
-        held.setdefault(_EPOCH + timedelta(days=int(one.file.partition[0])), []).append(one)
+        held.setdefault(day_of(int(one.file.partition[0])), []).append(one)
     return held
 
 

@@ -22,6 +22,8 @@ As a table property: the same of expired commits.
 """
 FORGETTING = "foldhouse.forgetting"
 """Table property of a stream: a forget that has begun and is not done."""
+FORGOTTEN_EVENTS = "foldhouse.forgotten-events"
+"""Table property of a stream: salted digests of the events that forgets removed, so that they are refused."""
 PAUSED = "foldhouse.paused"
 """Table property: since when, by whom and why the table is not refreshed."""
 KEEP = "foldhouse.history.keep"

@@ -1,0 +1,88 @@
+"""Events that a forget removed do not come back without somebody saying so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldhouse as fh
+
+days = (date(2024, 3, 3), date(2024, 3, 4))
+schema = {"email": "string", "amount": "int", "share": "float", "tags": "list<string>", "at": "timestamp"}
+visits = fh.stream("x.visits", schema=schema, partition_by="day(at)")
+plain = fh.stream("x.plain", schema=schema)
+
+
+def event(email: str, amount: int = 1, day: int = 3, **more: Any) -> dict[str, Any]:
+    return {"email": email, "amount": amount, "share": 0.1, "tags": ["a", None], "at": datetime(2024, 3, day), **more}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[fh.Lake]:
+    lake = fh.Lake.local(tmp_path / "lake")
+    events = [event("zoe"), event("ada"), event("zoe", 2, 4)]
+    lake.replace(visits, events, partitions=days)
+    lake.append(plain, events)
+    for one in (visits, plain):
+        assert lake.forget(one, {"email": "zoe"}, reason="request 17", alone=True, dry_run=False).is_done
+    yield lake
+    lake.close()
+
+
+def held(lake: fh.Lake, stream: fh.Stream = visits) -> list[tuple[str, int]]:
+    return sorted((row["email"], row["amount"]) for row in lake.to_arrow(stream).to_pylist())
+
+
+def test_a_day_that_is_replaced_with_its_old_events_is_refused(lake: fh.Lake) -> None:
+    with pytest.raises(fh.InvalidData, match="1 events of 2024-03-03 were removed by the forget") as refused:
+        lake.replace(visits, [event("zoe"), event("ada"), event("bob")], partitions=days[:1])
+    assert "zoe" not in str(refused.value)
+    assert held(lake) == [("ada", 1)]
+
+
+@pytest.mark.parametrize("stream", [visits, plain])
+def test_so_is_an_append_of_them(lake: fh.Lake, stream: fh.Stream) -> None:
+    with pytest.raises(fh.InvalidData, match="removed by the forget"):
+        lake.append(stream, [event("bob"), event("zoe", 2, 4)])
+    assert held(lake, stream) == [("ada", 1)]
+
+
+def test_other_events_land_also_of_the_same_subject(lake: fh.Lake) -> None:
+    lake.replace(visits, [event("ada"), event("bob"), event("zoe", 9)], partitions=days[:1])
+    lake.append(visits, [event("zoe", 1, 5)])
+    assert held(lake) == [("ada", 1), ("bob", 1), ("zoe", 1), ("zoe", 9)]
+
+
+def test_renamed_widened_and_added_columns_do_not_hide_them(lake: fh.Lake) -> None:
+    wider = {"mail": "string", "amount": "long", "share": "double", "tags": "list<string>", "at": "timestamp"}
+    evolved = fh.stream("x.visits", schema={**wider, "note": "string"}, partition_by="day(at)")
+    lake.evolve(evolved, rename={"email": "mail"})
+    again = {name: value for name, value in event("zoe").items() if name != "email"}
+    again |= {"mail": "zoe", "note": "new", "share": 0.10000000149011612}  # 0.1 as a float
+    with pytest.raises(fh.InvalidData, match="removed by the forget"):
+        lake.append(evolved, [again])
+
+
+def test_two_forgets_are_both_remembered(lake: fh.Lake) -> None:
+    assert lake.forget(visits, {"email": "ada"}, reason="request 18", alone=True, dry_run=False).is_done
+    for email in ("zoe", "ada"):
+        with pytest.raises(fh.InvalidData, match="removed by the forget"):
+            lake.append(visits, [event(email)])
+
+
+def test_they_come_back_once_the_property_is_removed(lake: fh.Lake) -> None:
+    with lake.load(visits).transaction() as transaction:
+        transaction.remove_properties("foldhouse.forgotten-events")
+    lake.append(visits, [event("zoe")])
+    assert held(lake) == [("ada", 1), ("zoe", 1)]
+
+
+def test_a_property_that_somebody_else_wrote_is_named(lake: fh.Lake) -> None:
+    with lake.load(visits).transaction() as transaction:
+        transaction.set_properties({"foldhouse.forgotten-events": "[7]"})
+    with pytest.raises(fh.ForeignCommit, match="forgotten-events"):
+        lake.append(visits, [event("bob")])
