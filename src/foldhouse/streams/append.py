@@ -39,6 +39,7 @@ from foldhouse.storage.schema import TABLE_PROPERTIES, Layout, day_spec, schema_
 from foldhouse.streams.batches import batches_in, holds_batch, stamped
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.streams.forgotten import check_not_forgotten
+from foldhouse.streams.partitioned import check_files_are_by_day, check_partitioning
 from foldhouse.values.definition import Stream
 from foldhouse.values.landed import proof_of, state_of
 from foldhouse.values.metadata_names import BATCH, BATCHES_REPLACED, COVERAGE, FORGOTTEN_EVENTS, KIND, LANDED, RUN_ID
@@ -64,7 +65,8 @@ def load_stream(
         The stored table, and the updates that its declaration demands.
 
     Raises:
-        DefinitionError: the declaration has a column that the stored table cannot have, or the table is not a stream.
+        DefinitionError: the declaration has a column that the stored table cannot have, or the table is not a stream or
+            is not partitioned as declared.
     """
     iceberg = _stored(catalog, stream)
     if iceberg is None:
@@ -72,6 +74,7 @@ def load_stream(
         properties = {**TABLE_PROPERTIES, KIND: "stream", "comment": stream.description}
         spec = day_spec(schema, stream.partition_column)
         iceberg = check_stream(create_table(catalog, stream.name, schema, spec, properties))
+    check_partitioning(stream, iceberg)
     return iceberg, pending(iceberg, stream, keeps_batches=keeps_batches)
 
 
@@ -193,6 +196,7 @@ def replace_partitions(
             f"{stream.name} is not partitioned, so no partition can be replaced; declare it with partition_by"
         )
     iceberg, updates = load_stream(catalog, stream)
+    check_files_are_by_day(stream, iceberg)
     layout = Layout.of(evolved(iceberg, updates))
     new = _by_day(stream, checked(stream, layout, events))
     strange = sorted(set(new) - set(days), key=str)
