@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.files import write_data_file
+from foldhouse.storage.live import Partition, live_slices, pieces_of
+from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.schema import Layout
 
 DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
 COLUMNS = pa.schema([("key", pa.string()), ("day", pa.date32()), ("n", pa.int32())])
@@ -94,3 +101,42 @@ def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
         assert found.to_pylist() == duckdb.sql(query).to_arrow_table().to_pylist()
     else:
         assert found.to_pylist() == duckdb_fold(given, *table.keys)
+
+
+GIVEN = pa.concat_tables([a_batch(number) for number in range(6)])
+
+
+def tags(lake: fh.Lake, table: fh.Stream | fh.Table) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in lake.load(table).metadata.refs.items() if name != "main"}
+
+
+def filled(lake: fh.Lake) -> fh.Lake:
+    """Six appends; `by_key` stands at the second, `by_day` at the fourth, `of_by_day` at a state of its own."""
+    for number in range(6):
+        lake.append(events, a_batch(number), batch_id=f"batch {number}")
+        if number == 1:
+            lake.refresh(by_key)
+        if number in (1, 3):
+            lake.backfill(by_day, DAYS)
+        if number == 1:
+            lake.refresh(of_by_day)
+    return lake
+
+
+def assert_rows(lake: fh.Lake, given: pa.Table, as_of: Any = None) -> None:
+    found = lake.to_arrow(events, as_of=as_of)
+    assert Counter(map(str, found.to_pylist())) == Counter(map(str, given.to_pylist()))
+
+
+def append_as_others_do(lake: fh.Lake, rows: pa.Table) -> None:
+    lake.load(events).append(rows)
+
+
+def rewrite(lake: fh.Lake, table: fh.Table) -> None:
+    """Compact as another engine does, without a word of ours in the summary."""
+    iceberg = lake.load(table)
+    layout = Layout.of(iceberg)
+    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
+    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)) for piece in pieces_of(slices)]
+    gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
+    commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), {})

@@ -24,7 +24,7 @@ from foldhouse.storage.files import write_data_file, write_position_deletes
 from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
-from foldhouse.streams.append import stream_coverage
+from foldhouse.streams.stored import stream_coverage
 from foldhouse.testing import FaultyCatalog
 from foldhouse.values.window import Coverage
 

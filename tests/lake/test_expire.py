@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,53 +12,38 @@ from expiring import (
     COLUMNS,
     DAYS,
     FOLD,
+    GIVEN,
     NOW,
     TABLES,
     a_batch,
+    append_as_others_do,
     assert_folded,
+    assert_rows,
     by_day,
     by_key,
     events,
+    filled,
     head,
     ids,
     named,
-    of_by_day,
     on_disk,
+    rewrite,
+    tags,
 )
-from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
 from foldhouse.lake import position_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import write_data_file
-from foldhouse.storage.live import Partition, live_slices, pieces_of
-from foldhouse.storage.pieces import read_piece
-from foldhouse.storage.schema import Layout
-from foldhouse.streams.append import stream_coverage
+from foldhouse.storage.live import live_slices
+from foldhouse.streams.stored import stream_coverage
 from foldhouse.upkeep.expire import Keeping, expire_history
 from foldhouse.values.window import Coverage
 
 
-def tags(lake: fh.Lake, table: fh.Stream | fh.Table) -> dict[str, int]:
-    return {name: ref.snapshot_id for name, ref in lake.load(table).metadata.refs.items() if name != "main"}
-
-
 @pytest.fixture
 def shop(lake: fh.Lake) -> fh.Lake:
-    """Six appends; `by_key` stands at the second, `by_day` at the fourth, `of_by_day` at a state of its own."""
-    for number in range(6):
-        lake.append(events, a_batch(number), batch_id=f"batch {number}")
-        if number == 1:
-            lake.refresh(by_key)
-        if number in (1, 3):
-            lake.backfill(by_day, DAYS)
-        if number == 1:
-            lake.refresh(of_by_day)
-    return lake
-
-
-GIVEN = pa.concat_tables([a_batch(number) for number in range(6)])
+    return filled(lake)
 
 
 # What goes
@@ -337,22 +321,3 @@ def test_changes_across_an_expiry_by_another_tool_are_refused_commit_by_commit(l
     assert lake.changes(events, after=first, net=True).num_rows == 30
     with pytest.raises(fh.UnknownSnapshot, match="was expired, or is no longer known for certain"):
         lake.to_arrow(events, as_of=lake.history(events)[0].committed_at - timedelta(milliseconds=1))
-
-
-def assert_rows(lake: fh.Lake, given: pa.Table, as_of: Any = None) -> None:
-    found = lake.to_arrow(events, as_of=as_of)
-    assert Counter(map(str, found.to_pylist())) == Counter(map(str, given.to_pylist()))
-
-
-def append_as_others_do(lake: fh.Lake, rows: pa.Table) -> None:
-    lake.load(events).append(rows)
-
-
-def rewrite(lake: fh.Lake, table: fh.Table) -> None:
-    """Compact as another engine does, without a word of ours in the summary."""
-    iceberg = lake.load(table)
-    layout = Layout.of(iceberg)
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
-    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)) for piece in pieces_of(slices)]
-    gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
-    commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,51 +12,31 @@ import pytest
 from expiring import (
     COLUMNS,
     DAYS,
+    GIVEN,
     NOW,
     TABLES,
     a_batch,
     assert_folded,
-    by_day,
+    assert_rows,
     by_key,
     events,
+    filled,
     ids,
     named,
-    of_by_day,
     on_disk,
+    tags,
 )
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
-from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.files import write_data_file
-from foldhouse.storage.live import Partition, live_slices, pieces_of
-from foldhouse.storage.pieces import read_piece
-from foldhouse.storage.schema import Layout
 from foldhouse.storage.store import StoreIO
 from foldhouse.testing import FaultyCatalog
 
 
-def tags(lake: fh.Lake, table: fh.Stream | fh.Table) -> dict[str, int]:
-    return {name: ref.snapshot_id for name, ref in lake.load(table).metadata.refs.items() if name != "main"}
-
-
 @pytest.fixture
 def shop(lake: fh.Lake) -> fh.Lake:
-    """Six appends; `by_key` stands at the second, `by_day` at the fourth, `of_by_day` at a state of its own."""
-    for number in range(6):
-        lake.append(events, a_batch(number), batch_id=f"batch {number}")
-        if number == 1:
-            lake.refresh(by_key)
-        if number in (1, 3):
-            lake.backfill(by_day, DAYS)
-        if number == 1:
-            lake.refresh(of_by_day)
-    return lake
-
-
-GIVEN = pa.concat_tables([a_batch(number) for number in range(6)])
+    return filled(lake)
 
 
 def with_catalog(catalog: Any) -> fh.Lake:
@@ -218,22 +197,3 @@ def test_an_age_can_be_said_in_many_ways(shop: fh.Lake, older_than: Any) -> None
 def test_an_empty_stream_has_nothing_to_expire(lake: fh.Lake) -> None:
     lake.append(events, a_batch(0).slice(0, 0))
     assert not lake.expire(events, **NOW).committed
-
-
-def assert_rows(lake: fh.Lake, given: pa.Table, as_of: Any = None) -> None:
-    found = lake.to_arrow(events, as_of=as_of)
-    assert Counter(map(str, found.to_pylist())) == Counter(map(str, given.to_pylist()))
-
-
-def append_as_others_do(lake: fh.Lake, rows: pa.Table) -> None:
-    lake.load(events).append(rows)
-
-
-def rewrite(lake: fh.Lake, table: fh.Table) -> None:
-    """Compact as another engine does, without a word of ours in the summary."""
-    iceberg = lake.load(table)
-    layout = Layout.of(iceberg)
-    slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
-    added = [write_data_file(layout, Partition(()), read_piece(layout, piece)) for piece in pieces_of(slices)]
-    gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
-    commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), {})

@@ -28,13 +28,14 @@ from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.commit import FileChanges, commit, in_history
 from foldhouse.storage.files import write_data_file
 from foldhouse.storage.history import lineage
-from foldhouse.storage.live import Live, Partition, Slice, live_of, pieces_of
+from foldhouse.storage.live import Live, Partition, Slice, day_fields, live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout
-from foldhouse.streams.append import day_of, stream_coverage
 from foldhouse.streams.batches import batches_in
+from foldhouse.streams.events import day_of
 from foldhouse.streams.forgotten import digests_of, event_columns, remembered
+from foldhouse.streams.stored import stream_coverage
 from foldhouse.upkeep.compact import OF_ONE_RUN
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import BATCH_ID, BATCHES_REPLACED, COVERAGE, FORGETTING, FORGOTTEN, RUN_ID
@@ -50,7 +51,7 @@ class Rewritten:
         files: the new file; none if no row is left.
         rows: the subject's live rows in the old file.
         batches: ids of batches that have no row in the new file.
-        day: of the file's partition; empty without one.
+        day: of the file's partition; empty if it is by no day.
         forgotten: digests of the subject's rows.
     """
 
@@ -109,8 +110,7 @@ class StreamRewrite:
         forgotten = digests_of(
             rows.filter(is_subject), [layout.schema.find_field(one).name for one in self._fields], self._salt
         )
-        day = str(day_of(one.file.partition[0])) if one.file.partition and one.file.partition[0] is not None else ""
-        return Rewritten(files, len(forgotten), _batches(rows) - _batches(kept), day, tuple(forgotten))
+        return Rewritten(files, len(forgotten), _batches(rows) - _batches(kept), _day(iceberg, one), tuple(forgotten))
 
     def remembered(self, iceberg: IcebergTable, record: Record, replaced: Iterable[Rewritten]) -> dict[str, str]:
         """Return the property that keeps the removed events from coming back."""
@@ -131,6 +131,13 @@ def _batches(rows: pa.Table) -> frozenset[str]:
     if BATCH_ID not in rows.column_names:
         return frozenset()
     return frozenset(pc.unique(rows[BATCH_ID]).drop_null().to_pylist())
+
+
+def _day(iceberg: IcebergTable, one: Slice) -> str:
+    """Return the day of a file's events; empty if the file, or another one, is partitioned by something else."""
+    columns = day_fields(iceberg)
+    is_known = one.file.spec_id in columns and len(set(columns.values())) == 1
+    return str(day_of(one.file.partition[0])) if is_known and one.file.partition[0] is not None else ""
 
 
 def restate_stream(

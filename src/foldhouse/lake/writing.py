@@ -20,6 +20,7 @@ from foldhouse.storage.races import until_won
 from foldhouse.storage.restore import roll_back
 from foldhouse.streams import append as streams
 from foldhouse.streams.evolution import evolve
+from foldhouse.streams.replace import replace_partitions
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.pause import Pause, user_name
 from foldhouse.values.results import Appended, Refreshed
@@ -84,7 +85,7 @@ class Writing(OpenLake):
         days = sorted(set(partitions))
         given = events.toArrow() if is_spark(events) else as_arrow("replace: events", events, dict(stream.schema))
         return until_won(
-            lambda: streams.replace_partitions(
+            lambda: replace_partitions(
                 self.catalog, stream, given, days, self.run_id, summary or {}, self.tuning, origins, seen
             )
         )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.storage.deleted import live_rows
-from foldhouse.storage.live import live_of
+from foldhouse.storage.live import Slice, day_fields, live_of, pieces_of
+from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
 from foldhouse.values.results import PartitionCounts
@@ -48,25 +51,53 @@ def partition_rows(iceberg: IcebergTable, days: Iterable[date]) -> dict[date, in
 
 def _rows_of(iceberg: IcebergTable, snapshot_id: int | None, days: Iterable[date]) -> dict[date, int]:
     rows = dict.fromkeys(days, 0)
+    live, column = live_of(iceberg, snapshot_id), _day_column(iceberg)
+    if column is None or not rows:
+        return rows
     layout = Layout.of(iceberg)
-    for found in live_of(iceberg, snapshot_id).of_partitions([((day - _EPOCH).days,) for day in rows]):
-        rows[_day(found.file.partition)] += live_rows(layout, [found])
+    own = {spec_id for spec_id in live.spec_ids if live.day_fields.get(spec_id) == column}
+    for spec_id in own:
+        for found in live.of_partitions([((day - _EPOCH).days,) for day in rows], spec_id):
+            rows[_day(found.file.partition)] += live_rows(layout, [found])
+    if own != live.spec_ids:
+        for day, number in _read(layout, column, [one for one in live.slices() if one.file.spec_id not in own]).items():
+            if day in rows:
+                rows[day] += number
     return rows
 
 
 def partition_days(iceberg: IcebergTable) -> list[date]:
-    """Return the days of which the head of a table has live rows, in order; none if it is not partitioned by day."""
-    fields = iceberg.spec().fields
-    if not fields or not isinstance(fields[0].transform, DayTransform | IdentityTransform):
+    """Return the days of which the head of a table has live rows, in order; none if it is not partitioned by day.
+
+    Of files that are partitioned in another way, from before that changed, the column is read.
+    """
+    column = _day_column(iceberg)
+    if column is None:
         return []
-    if str(iceberg.schema().find_type(fields[0].source_id)) not in ("date", "timestamp", "timestamptz"):
-        return []
-    layout, found = Layout.of_head(iceberg), set()
-    for one in live_of(iceberg, iceberg.metadata.current_snapshot_id).slices():
-        day = _day(one.file.partition)
-        if one.file.partition[0] is not None and day not in found and live_rows(layout, [one]):
-            found.add(day)
-    return sorted(found)
+    live, layout = live_of(iceberg, iceberg.metadata.current_snapshot_id), Layout.of_head(iceberg)
+    found, others = set[date](), []
+    for one in live.slices():
+        if live.day_fields.get(one.file.spec_id) != column:
+            others.append(one)
+        elif one.file.partition[0] is not None:
+            day = _day(one.file.partition)
+            if day not in found and live_rows(layout, [one]):
+                found.add(day)
+    return sorted(found | set(_read(layout, column, others)))
+
+
+def _day_column(iceberg: IcebergTable) -> int | None:
+    """Return the id of the column by whose days the table is partitioned now."""
+    return day_fields(iceberg).get(iceberg.spec().spec_id)
+
+
+def _read(layout: Layout, column: int, slices: Iterable[Slice]) -> dict[date, int]:
+    """Count the live rows of some files by the day of a column, without rows that have none."""
+    name, found = layout.schema.find_column_name(column) or "", Counter[date]()
+    for piece in pieces_of(slices):
+        days = pc.cast(read_piece(layout, piece, [name])[name], pa.date32(), safe=False)
+        found.update({one["values"]: one["counts"] for one in pc.value_counts(days.drop_null()).to_pylist()})
+    return found
 
 
 def _day(partition: tuple[Any, ...]) -> date:

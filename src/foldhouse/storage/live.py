@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, overload
 
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import DateType
 
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.file_ref import FileRef
@@ -181,7 +184,7 @@ class _Snapshot:
 # The manifests of a snapshot never change.
 @lru_cache(maxsize=32)
 def _live(uuid: str, snapshot_id: int, given: _Snapshot) -> Live:
-    return Live(listed(given.iceberg, given.snapshot), _day_fields(given.iceberg))
+    return Live(listed(given.iceberg, given.snapshot), day_fields(given.iceberg))
 
 
 def forget() -> None:
@@ -191,12 +194,21 @@ def forget() -> None:
     _live.cache_clear()
 
 
-def _day_fields(iceberg: IcebergTable) -> dict[int, int]:
+def day_fields(iceberg: IcebergTable) -> dict[int, int]:
+    """Return spec id -> id of the column whose day is the first partition field; specs without a day are left out."""
+    schema = iceberg.schema()
     return {
         number: spec.fields[0].source_id
         for number, spec in iceberg.specs().items()
-        if spec.fields and isinstance(spec.fields[0].transform, IdentityTransform | DayTransform)
+        if spec.fields and _is_by_day(schema, spec.fields[0])
     }
+
+
+def _is_by_day(schema: Schema, field: PartitionField) -> bool:
+    """Whether a partition field's values are days since 1970; those of a timestamp itself are microseconds."""
+    if isinstance(field.transform, IdentityTransform):
+        return field.source_id in schema.field_ids and isinstance(schema.find_type(field.source_id), DateType)
+    return isinstance(field.transform, DayTransform)
 
 
 class ByPartition(Mapping[Partition, tuple[Slice, ...]]):

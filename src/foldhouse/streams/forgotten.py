@@ -85,12 +85,17 @@ def check_not_forgotten(
             continue
         names = [known[one] for one in entry["fields"]]
         for day, events in by_day.items():
-            text = entry["events"].get("" if day is None else str(day), "")
+            text = _text_of(entry["events"], day)
             held = {text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)}
             if held:
                 is_held = [one in held for one in digests_of(events, names, entry["salt"])]
                 if any(is_held):
                     raise InvalidData(_message(name, entry["id"], day, events.filter(pa.array(is_held))))
+
+
+def _text_of(events: Mapping[str, str], day: date | None) -> str:
+    """Return the digests to compare: of the day, and of files that another tool partitioned in its own way."""
+    return "".join(events.values()) if day is None else events.get("", "") + events.get(str(day), "")
 
 
 def _message(name: str, forget_id: str, day: date | None, found: pa.Table) -> str:

@@ -9,7 +9,9 @@ from datetime import date
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
-from foldhouse.streams.append import held_by_day, proofs_text, stream_coverage
+from foldhouse.storage.live import day_fields, live_of
+from foldhouse.streams.replace import held_by_day, proofs_text
+from foldhouse.streams.stored import stream_coverage
 from foldhouse.values.landed import LandedDays, state_of
 from foldhouse.values.metadata_names import LANDED
 
@@ -23,6 +25,9 @@ def landed_days(iceberg: IcebergTable, days: Iterable[date]) -> LandedDays:
     """
     covered = stream_coverage(iceberg)
     asked: Sequence[date] = sorted({day for day in days if day in covered})
+    columns, live = day_fields(iceberg), live_of(iceberg, iceberg.metadata.current_snapshot_id)
+    if {columns.get(one) for one in live.spec_ids} - {columns.get(iceberg.spec().spec_id)}:
+        asked = ()  # files that are partitioned in another way may have events of any day
     held = held_by_day(iceberg, asked) if asked else {}
     states = {
         day: state_of(path for one in held.get(day, []) for path in (one.file.path, *one.deletes)) for day in asked

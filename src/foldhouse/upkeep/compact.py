@@ -31,7 +31,7 @@ from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
-from foldhouse.streams.append import stream_coverage
+from foldhouse.streams.stored import stream_coverage
 from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, LANDED, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.upkeep import Compacted
