@@ -52,7 +52,7 @@ def append(
 
     Raises:
         DefinitionError: the declaration has a column that the stream cannot have, or the stored table of its name is
-            not a stream; nothing was written.
+            not a stream, or not partitioned as declared; nothing was written.
         InvalidData: columns are missing, unknown or of another type; nothing was written.
         CommitConflict: other writers won every race, or created the stream again; nothing was appended.
     """

@@ -63,6 +63,7 @@ def replace_partitions(
         seen: the states of the days before the events were read; a day that is not covered has none.
 
     Raises:
+        DefinitionError: the stored stream, or a file of it, is not partitioned as declared; nothing was written.
         InvalidData: an event belongs to another day, or columns do not fit; nothing was written.
         CommitConflict: another writer committed meanwhile; no event was replaced, and starting over is safe.
         DaysChanged: a day to be changed is not as it was seen; no event was replaced.
