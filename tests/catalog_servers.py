@@ -340,17 +340,18 @@ def fetch_s3a() -> None:
         "software.amazon.awssdk:bundle:2.35.4",
         "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     ):
-        _copy_jar(name, S3A)
+        copy_jar(name, S3A)
 
 
-def _copy_jar(artifact: str, folder: Path) -> None:
+def copy_jar(artifact: str, folder: Path) -> None:
+    """Copy one jar, without what it needs, from Maven into a folder."""
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
     subprocess.run(["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], check=True)
 
 
 def fetch_nessie() -> None:
     """Fetch Nessie's jar (240 MB) with Maven; its test compares it with its pin."""
-    _copy_jar("org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner", NESSIE.parent)
+    copy_jar("org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner", NESSIE.parent)
 
 
 def fetch_gcs() -> None:

@@ -20,7 +20,7 @@ _STARTS_WITHIN = 120
 
 
 @contextmanager
-def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server that writes to `folder/log`, and end it with what it started."""
     folder.mkdir(parents=True, exist_ok=True)
     given = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
@@ -39,7 +39,7 @@ def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -
             process.wait()
 
 
-def _wait_for(text: str, folder: Path, process: subprocess.Popen[bytes]) -> str:
+def wait_for(text: str, folder: Path, process: subprocess.Popen[bytes]) -> str:
     """Wait until a server's log contains a text, and return the log."""
     ends = time.monotonic() + _STARTS_WITHIN
     while time.monotonic() < ends:
@@ -68,8 +68,8 @@ def connect_server(folder: Path, port: int = 0, **settings: str) -> Iterator[tup
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
     confs = [one for name, value in given.items() for one in ("--conf", f"{name}={value}")]
-    with _running([str(_BIN / "spark-submit"), "--class", _CONNECT, *confs], folder, {}) as process:
-        _wait_for("Spark Connect server started at", folder, process)
+    with running([str(_BIN / "spark-submit"), "--class", _CONNECT, *confs], folder, {}) as process:
+        wait_for("Spark Connect server started at", folder, process)
         yield f"sc://127.0.0.1:{port}", process
 
 
@@ -86,9 +86,9 @@ class Cluster:
     def _start(self, kind: str, name: str, given: list[str]) -> subprocess.Popen[bytes]:
         command = [str(_BIN / "spark-class"), f"org.apache.spark.deploy.{kind}", *given]
         of_own = {"SPARK_LOCAL_DIRS": str(self.folder / name), "SPARK_WORKER_DIR": str(self.folder / name)}
-        started = _running(command, self.folder / name, {**self._environment, **of_own})
+        started = running(command, self.folder / name, {**self._environment, **of_own})
         process = self._stack.enter_context(started)
-        _wait_for("I have been elected leader|Successfully registered with master", self.folder / name, process)
+        wait_for("I have been elected leader|Successfully registered with master", self.folder / name, process)
         return process
 
     def add_worker(self, cores: int = 1, memory: str = "1200m") -> None:
