@@ -26,6 +26,8 @@ from foldhouse.storage.sqlite import failure_of_catalog
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _AGAIN = "A commit is whole or absent: run it again; a commit that landed is not repeated"
+_CLIENTS = frozenset({"azure", "boto3", "botocore", "google", "grpc", "thrift"})
+"""The packages through which pyiceberg speaks with Glue, DynamoDB, Hive and BigQuery, and with stores by fsspec."""
 # pyiceberg's errors have no base class of their own.
 _PYICEBERG = tuple(kind for kind in vars(iceberg).values() if isinstance(kind, type) and issubclass(kind, Exception))
 
@@ -63,6 +65,12 @@ def translating_errors(name: str) -> Iterator[None]:
         ) from failure
     except (pa.ArrowException, pl.exceptions.PolarsError) as failure:
         raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
+    except Exception as failure:
+        if type(failure).__module__.partition(".")[0] not in _CLIENTS:  # not imported: they may not be installed
+            raise
+        raise StorageError(
+            f"{name}: the catalog or the store cannot be used: {type(failure).__name__}: {_line(failure)}. {_AGAIN}"
+        ) from failure
 
 
 @contextlib.contextmanager
