@@ -22,7 +22,7 @@ from pyiceberg.types import StringType
 
 from foldhouse.errors import Unsupported
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
-from foldhouse.storage.project import projected
+from foldhouse.storage.project import empty_rows, projected
 from foldhouse.storage.schema import Layout
 
 
@@ -54,7 +54,7 @@ class OpenedFile:
         ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
         if not groups:  # opening a file of a store costs a request
-            return self.footer.schema.to_arrow_schema().empty_table().select(names)
+            return empty_rows(self.footer.schema.to_arrow_schema()).select(names)
         with reading(self.path), layout.io.new_input(self.path).open() as source:
             parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)

@@ -32,7 +32,7 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
         source = known.get(field.field_id)
         chunks = None if source is None else [_as(chunk, source, field) for chunk in rows[source.name].chunks]
         kind = chunks[0].type if chunks else plain_type(field.field_type)
-        columns.append(pa.nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
+        columns.append(nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
         fields.append(pa.field(field.name, kind, nullable=not field.required))
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -41,6 +41,16 @@ def _plain(rows: pa.Table) -> pa.Table:
     """Cast columns to Arrow's plain types, whatever Arrow types the writer of the file stored in it."""
     plain = pa.schema([_small_field(field) for field in rows.schema])
     return rows if plain.types == rows.schema.types else rows.cast(plain)
+
+
+def empty_rows(schema: pa.Schema) -> pa.Table:
+    """Return no rows of a schema; Arrow's own `empty_table` cannot, if a nested type has a UUID."""
+    return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Return nulls of a type; Arrow's own `nulls` cannot, if a nested type has a UUID."""
+    return pa.nulls(count).cast(kind)
 
 
 def plain_type(kind: IcebergType) -> pa.DataType:
@@ -103,7 +113,7 @@ def _as_struct(values: pa.Array, held: StructType, wanted: StructType) -> pa.Arr
     for field in wanted.fields:
         place = places.get(field.field_id)
         if place is None:
-            children.append(pa.nulls(len(values), plain_type(field.field_type)))
+            children.append(nulls(len(values), plain_type(field.field_type)))
         else:
             children.append(_as(values.field(place), held.fields[place], field))
         fields.append(pa.field(field.name, children[-1].type, nullable=not field.required))
