@@ -139,6 +139,13 @@ def test_a_column_is_named_where_no_stream_names_one(lake: fh.Lake) -> None:
         lake.until(counts, "yesterday")
 
 
+def test_a_column_that_no_stream_has_is_refused(shop: fh.Lake) -> None:
+    """A typing error would be answered by another column, as if none had been named."""
+    for source in (events, sums, by_size):
+        with pytest.raises(fh.InvalidCall, match=r"no stream has the column 'att'.*u\.events has day, at, k"):
+            shop.until(source, "2024-03-02", column="att")
+
+
 def test_a_time_is_refused_for_a_column_of_days(shop: fh.Lake) -> None:
     assert shop.until(sums, "2024-03-02", column="day").num_rows > 0
     with pytest.raises(fh.InvalidCall, match=r"u\.events\.day has days; give a day"):

@@ -13,6 +13,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.storage.live import Piece
 from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.values.checks import Accepted, Between, Check, NotNull, RowCheck
@@ -145,7 +146,7 @@ def read_columns(layout: Layout, pieces: Sequence[Piece], names: Sequence[str]) 
     # Without field ids and required columns, which differ between the two sides of a comparison.
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in names])
     tables = in_threads(lambda piece: read_piece(layout, piece, names).select(list(names)).cast(target), pieces)
-    return frame(pa.concat_tables([target.empty_table(), *tables]))
+    return frame(pa.concat_tables([empty_rows(target), *tables]))
 
 
 def sample_of(rows: pl.DataFrame) -> tuple[dict[str, Any], ...]:

@@ -37,6 +37,6 @@ def holds_floats(kind: pa.DataType) -> bool:
 
 
 def _polars(kind: pa.DataType) -> pl.DataType:
-    empty = pl.from_arrow(pa.array([], kind))
+    empty = pl.from_arrow(pa.chunked_array([], kind))
     assert isinstance(empty, pl.Series)
     return empty.dtype

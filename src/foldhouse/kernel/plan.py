@@ -197,6 +197,6 @@ def plan_of(
 @lru_cache(maxsize=1024)
 def polars_type(kind: pa.DataType) -> pl.DataType:
     """Return the Polars type of an Arrow type."""
-    empty = pl.from_arrow(pa.array([], kind))
+    empty = pl.from_arrow(pa.chunked_array([], kind))
     assert isinstance(empty, pl.Series)
     return empty.dtype

@@ -86,7 +86,7 @@ class Reading(OpenLake):
             as_of: the moment of a commit; see `read`.
 
         Raises:
-            InvalidCall: a stream has no column of event time, or the moment does not fit its type.
+            InvalidCall: a stream has no column of event time, none has `column`, or the moment does not fit its type.
             UnknownSnapshot: there is no snapshot for `as_of`, or a position is no longer in the history of a source.
             DefinitionChanged: the table was folded under another declaration then.
             DefinitionError: a column that the declaration reads had another name at the position.

@@ -8,7 +8,7 @@ tables in between. That happens in a private folder that is removed afterwards; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 
@@ -83,6 +83,19 @@ class Until:
         kind = events.schema.field(column).type
         return events.filter(pc.less_equal(events[column], pa.scalar(self._last_of(stream, column, kind), kind)))
 
+    def check_column(self, columns: Mapping[str, Sequence[str]]) -> None:
+        """Refuse a column that no stream has; a stream without it goes by its own time.
+
+        Args:
+            columns: stream -> its columns.
+
+        Raises:
+            InvalidCall: the message has the columns.
+        """
+        if self.column is not None and not any(self.column in names for names in columns.values()):
+            known = "; ".join(f"{stream} has {', '.join(names)}" for stream, names in columns.items())
+            raise InvalidCall(f"no stream has the column {shown(self.column)} to compare with {self.last}: {known}")
+
     def _last_of(self, stream: Stream, column: str, kind: pa.DataType) -> date | datetime:
         """Return the last value that is included of a column."""
         is_day = not isinstance(self.last, datetime)
@@ -111,6 +124,16 @@ class Folded:
     workshop: Workshop
     until: Until
     _done: dict[str, int | None] = field(default_factory=dict)
+    _columns: dict[str, list[str]] = field(default_factory=dict)
+    """Stream -> its columns."""
+
+    def check_column(self) -> None:
+        """Refuse a column that no stream had: what was folded went by other columns.
+
+        Raises:
+            InvalidCall: the message has the columns.
+        """
+        self.until.check_column(self._columns)
 
     def fold(self, source: Source, snapshot_id: int | None, by: str) -> None:
         """Make a stream or table as it is at a snapshot, of the events up to the moment.
@@ -158,6 +181,7 @@ class Folded:
         layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
         events = read_rows(iceberg, snapshot_id)
         events = events.slice(0, 0) if snapshot_id is None else events
+        self._columns[stream.name] = layout.visible
         given = dict(stream.schema)
         kinds = {name: str(layout.schema.find_field(name).field_type) for name in layout.visible}
         types = tuple((name, given[name] if "<" in kind and name in given else kind) for name, kind in kinds.items())
@@ -183,6 +207,7 @@ def folded_until(
     snapshot_id = snapshot_id_at(iceberg, as_of)
     if isinstance(source, Stream):
         events = read_rows(iceberg, snapshot_id) if snapshot_id is not None else read_rows(iceberg, None)
+        until.check_column({source.name: events.column_names})
         return until.of_stream(source, events)
     with private_folder() as folder:
         catalog = guarded(open_local_catalog(folder))
@@ -191,7 +216,9 @@ def folded_until(
             inside = replace(
                 workshop, catalog=catalog, compiled=lambda table, given: compile_table(table, given, session)
             )
-            Folded(load, inside, until).fold(source, snapshot_id, source.name)
+            folded = Folded(load, inside, until)
+            folded.fold(source, snapshot_id, source.name)
+            folded.check_column()
             return read_rows(catalog.load_table(source.name), None)
         finally:
             catalog.close()

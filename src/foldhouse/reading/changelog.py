@@ -17,6 +17,7 @@ from foldhouse.kernel.net import SIGN, net
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.pieces import read_pieces
+from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
 from foldhouse.values import change
 
@@ -44,7 +45,7 @@ def _rows(layout: Layout, pieces: list[Piece], names: list[str]) -> pa.Table:
     tables = read_pieces(layout, pieces, names)
     if tables:
         return pa.concat_tables(tables)
-    return pa.schema([layout.arrow.field(name).remove_metadata() for name in names]).empty_table()
+    return empty_rows(pa.schema([layout.arrow.field(name).remove_metadata() for name in names]))
 
 
 def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, *, net: bool) -> pa.Table:

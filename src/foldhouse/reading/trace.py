@@ -27,6 +27,7 @@ from foldhouse.refresh.window.pruning import pieces_with_keys
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values.metadata_names import POSITION, RUN_ID
 from foldhouse.values.proofs import Trace, TracedChange
@@ -218,7 +219,7 @@ def _with_values(pieces: Iterable[Piece], layout: Layout, values: pl.DataFrame) 
 
 def _rows(layout: Layout, pieces: Sequence[Piece], names: list[str], values: pl.DataFrame) -> pl.DataFrame:
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in names])
-    empty = pl.from_arrow(target.empty_table())
+    empty = pl.from_arrow(empty_rows(target))
     assert isinstance(empty, pl.DataFrame)
     found = [empty]
     for piece in pieces:

@@ -5,7 +5,8 @@ it has one word of bits for each run of 64 rows with a deleted row. So the join 
 single number as its key.
 
 Spark's tasks read the other pieces with Arrow: pieces of only deleted rows, files whose names are not unique, files
-whose paths Spark would treat as patterns, and files in stores that Spark has no connector for.
+whose paths Spark would treat as patterns, files that may have no field ids, and files in stores that Spark has no
+connector for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
+from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.live import Piece, without_bounds
 from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.pieces import read_piece
@@ -58,7 +60,11 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
         pieces: which rows.
     """
     schema = spark_schema(layout.schema, columns)
-    openable = [piece for piece in pieces if piece.only is None and _opens(session, schema, piece.file.path)]
+    openable = [
+        piece
+        for piece in pieces
+        if piece.only is None and _has_ids(layout, piece.file.path) and _opens(session, schema, piece.file.path)
+    ]
     worn = [piece for piece in openable if not piece.is_whole]
     if not _have_names(worn):
         worn = []
@@ -94,6 +100,11 @@ def _have_names(pieces: Sequence[Piece]) -> bool:
 
 def _name(piece: Piece) -> str:
     return piece.file.path.rpartition("/")[2]
+
+
+def _has_ids(layout: Layout, path: str) -> bool:
+    """Whether a file is known to have field ids: all files do, if the table has no name mapping for other ones."""
+    return layout.name_mapping is None or digest_in(path) is not None
 
 
 def _opens(session: SparkSession, schema: spark.StructType, path: str) -> bool:

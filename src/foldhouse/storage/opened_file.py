@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
 from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import StringType
 
+from foldhouse.errors import Unsupported
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
-from foldhouse.storage.project import projected
+from foldhouse.storage.project import empty_rows, projected
 from foldhouse.storage.schema import Layout
 
 
@@ -52,7 +54,7 @@ class OpenedFile:
         ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
         names = [field.name for field in self.schema.fields if field.field_id in ids]
         if not groups:  # opening a file of a store costs a request
-            return self.footer.schema.to_arrow_schema().empty_table().select(names)
+            return empty_rows(self.footer.schema.to_arrow_schema()).select(names)
         with reading(self.path), layout.io.new_input(self.path).open() as source:
             parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
@@ -161,36 +163,51 @@ class OpenedFile:
 
 def open_file(layout: Layout, path: str) -> OpenedFile:
     """Open a data file and read its footer; footers are cached, because files do not change."""
-    found = _FOOTERS.get(path)
+    known = (path, layout.name_mapping)
+    found = _FOOTERS.get(known)
     if found is None:
         footer = read_footer(layout.io, path)
-        found = OpenedFile(path, footer, schema_in(path, footer))
+        found = OpenedFile(path, footer, schema_in(layout, path, footer))
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
-        _FOOTERS[path] = found
+        _FOOTERS[known] = found
     return found
 
 
-def schema_in(path: str, footer: pq.FileMetaData) -> Schema:
+def schema_in(layout: Layout, path: str, footer: pq.FileMetaData) -> Schema:
     """Return the Iceberg schema of a file, from its footer.
 
     Args:
+        layout: of the table. Its name mapping gives the columns of a file without field ids, such as one that another
+            tool added as it was (`add_files`).
         path: of the file, for the message.
         footer: of the file.
 
     Raises:
         CorruptFile: the footer has no schema that Arrow can decode.
+        Unsupported: the file has no field ids, and the table does not say which columns it has; or a type is none of
+            Iceberg's.
     """
     with reading(path):
         # Without its metadata, which has the seal of one file: files with equal columns share a schema.
-        return _schema_of(footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes())
+        serialized = footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes()
+    try:
+        with reading(path):
+            return _schema_of(serialized, layout.name_mapping)
+    except (ValueError, UnsupportedPyArrowTypeException) as failure:
+        raise Unsupported(
+            f"{path}: which columns of the table it has is not known: {failure}. Another tool wrote or added it "
+            "without field ids. Nothing was written; set the table's property schema.name-mapping.default, or have "
+            "that tool rewrite the file"
+        ) from failure
 
 
 @lru_cache(maxsize=64)
-def _schema_of(serialized: bytes) -> Schema:
+def _schema_of(serialized: bytes, name_mapping: str | None) -> Schema:
     """Return the Iceberg schema of an Arrow schema with field ids; most files of a table have the same one."""
-    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
+    names = None if name_mapping is None else parse_mapping_from_json(name_mapping)
+    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)), names)
 
 
-_FOOTERS: dict[str, OpenedFile] = {}
+_FOOTERS: dict[tuple[str, str | None], OpenedFile] = {}
 _MOST_FOOTERS = 4096

@@ -124,7 +124,7 @@ def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa
         return None
     footer = parquet.metadata
     check_rows(path, footer.num_rows, piece.file.rows)
-    held = schema_in(path, footer)
+    held = schema_in(layout, path, footer)
     names = [field.name for field in held.fields if field.field_id in ids]
     if not names:
         return None

@@ -22,24 +22,35 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
     Returns:
         The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
     """
+    rows = _plain(rows)
     given = set(rows.column_names)
     known = {field.field_id: field for field in held.fields if field.name in given}
     if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
-        return _plain(rows.select([field.name for field in wanted.fields]))
+        return rows.select([field.name for field in wanted.fields])
     columns, fields = [], []
     for field in wanted.fields:
         source = known.get(field.field_id)
         chunks = None if source is None else [_as(chunk, source, field) for chunk in rows[source.name].chunks]
         kind = chunks[0].type if chunks else plain_type(field.field_type)
-        columns.append(pa.nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
+        columns.append(nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
         fields.append(pa.field(field.name, kind, nullable=not field.required))
     return pa.table(columns, schema=pa.schema(fields))
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Cast texts and bytes to Arrow's plain types, whatever Arrow types the writer of the file stored in it."""
+    """Cast columns to Arrow's plain types, whatever Arrow types the writer of the file stored in it."""
     plain = pa.schema([_small_field(field) for field in rows.schema])
     return rows if plain.types == rows.schema.types else rows.cast(plain)
+
+
+def empty_rows(schema: pa.Schema) -> pa.Table:
+    """Return no rows of a schema; Arrow's own `empty_table` cannot, if a nested type has a UUID."""
+    return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Return nulls of a type; Arrow's own `nulls` cannot, if a nested type has a UUID."""
+    return pa.nulls(count).cast(kind)
 
 
 def plain_type(kind: IcebergType) -> pa.DataType:
@@ -48,17 +59,29 @@ def plain_type(kind: IcebergType) -> pa.DataType:
 
 
 def _small(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind):
+    if pa.types.is_dictionary(kind):
+        return _small(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time64("us")
     if pa.types.is_struct(kind):
         return pa.struct([_small_field(field) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_small_field(kind.value_field))
     return kind
+
+
+_WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32()}
+"""Types of a file that Iceberg has as another one."""
 
 
 def _small_field(field: pa.Field) -> pa.Field:
@@ -90,7 +113,7 @@ def _as_struct(values: pa.Array, held: StructType, wanted: StructType) -> pa.Arr
     for field in wanted.fields:
         place = places.get(field.field_id)
         if place is None:
-            children.append(pa.nulls(len(values), plain_type(field.field_type)))
+            children.append(nulls(len(values), plain_type(field.field_type)))
         else:
             children.append(_as(values.field(place), held.fields[place], field))
         fields.append(pa.field(field.name, children[-1].type, nullable=not field.required))

@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_sc
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import (
@@ -210,6 +211,11 @@ class Layout:
     def schema(self) -> Schema:
         """The Iceberg schema."""
         return _schema(self.schema_json)
+
+    @cached_property
+    def name_mapping(self) -> str | None:
+        """Iceberg's name mapping, as JSON: the field ids of columns in files without any; `None` if there is none."""
+        return dict(self.properties).get(TableProperties.DEFAULT_NAME_MAPPING)
 
     @cached_property
     def visible(self) -> list[str]:

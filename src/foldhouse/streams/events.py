@@ -16,6 +16,7 @@ from foldhouse.errors import InvalidData
 from foldhouse.storage import described
 from foldhouse.storage.files import write_data_files
 from foldhouse.storage.live import Partition
+from foldhouse.storage.project import nulls
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.batches import stamped
@@ -49,7 +50,7 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     columns = []
     for target in layout.arrow:
         if target.name not in events.column_names:
-            columns.append(pa.nulls(events.num_rows, target.type))
+            columns.append(nulls(events.num_rows, target.type))
             continue
         try:
             columns.append(events[target.name].cast(target.type))

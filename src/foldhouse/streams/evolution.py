@@ -13,6 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from foldhouse.errors import DefinitionError, UnknownTable
 from foldhouse.heads.head import last_head
@@ -28,6 +29,9 @@ from foldhouse.streams.batches import whole_bounds, with_batches
 from foldhouse.values.definition import Stream
 from foldhouse.values.metadata_names import BATCH_ID
 
+Path = tuple[str, ...]
+"""A column, after the columns around it."""
+
 
 def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = False) -> tuple[TableUpdate, ...]:
     """Return the updates by which a declaration adds and widens columns of the stored stream; nothing is committed.
@@ -41,7 +45,9 @@ def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = Fals
         DefinitionError: a declared column would need a rename, a drop or a narrower type.
     """
     stored = iceberg.schema()
-    gone = [_what_became(iceberg, name) for name, _ in stream.schema if _has_left(iceberg, name)]
+    wanted = schema_of_types(dict(stream.schema))
+    missing = _numbers(wanted).keys() - _numbers(stored).keys()
+    gone = [_what_became(iceberg, path) for path in sorted(missing) if _has_left(iceberg, path)]
     if gone:
         raise DefinitionError(
             f"{stream.name} is declared with a column that it no longer has: {'; '.join(gone)}. Declare it as it is "
@@ -82,7 +88,7 @@ def evolve(
     _check_declared(stream, rename, drop)
     # Before the checks below, so that a repeated call passes them and changes nothing.
     rename = {old: new for old, new in rename.items() if not _is_renamed(iceberg, old, new)}
-    drop = [name for name in drop if not _has_left(iceberg, name)]
+    drop = [name for name in drop if not _has_left(iceberg, (name,))]
     _check_stored(iceberg, stream, rename, drop)
     if drop and not even_if_read:
         _check_unread(catalog, stream.name, drop)
@@ -215,27 +221,53 @@ def _ruling(iceberg: IcebergTable, stream: Stream) -> set[str]:
     return {str(one) for one in named} | partitioned | {BATCH_ID}
 
 
-def _earlier_id(iceberg: IcebergTable, name: str) -> int | None:
-    """Return the field id that a column of this name had in the newest schema of the table that has it."""
+def _numbers(schema: Schema) -> dict[Path, int]:
+    """Return column -> field id, nested columns too."""
+    found: dict[Path, int] = {}
+
+    def look(above: Path, fields: Sequence[NestedField]) -> None:
+        for field in fields:
+            path = (*above, field.name)
+            found[path] = field.field_id
+            look(path, _within(field.field_type))
+
+    look((), schema.fields)
+    return found
+
+
+def _within(kind: IcebergType) -> Sequence[NestedField]:
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
+def _earlier_id(iceberg: IcebergTable, path: Path) -> int | None:
+    """Return the field id that a column had in the newest schema of the table that has it.
+
+    `None` if no schema has it, or only one in which the column around it is another one than now.
+    """
+    now = _numbers(iceberg.schema())
     for _, schema in sorted(iceberg.schemas().items(), reverse=True):
-        for field in schema.fields:
-            if field.name == name:
-                return field.field_id
+        then = _numbers(schema)
+        if path in then and then.get(path[:-1]) == now.get(path[:-1]):
+            return then[path]
     return None
 
 
-def _has_left(iceberg: IcebergTable, name: str) -> bool:
-    held = {field.name for field in iceberg.schema().fields}
-    return name not in held and _earlier_id(iceberg, name) is not None
+def _has_left(iceberg: IcebergTable, path: Path) -> bool:
+    return path not in _numbers(iceberg.schema()) and _earlier_id(iceberg, path) is not None
 
 
 def _is_renamed(iceberg: IcebergTable, old: str, new: str) -> bool:
     """Whether the column `old` was already renamed to `new`, so that repeating the rename changes nothing."""
     now = {field.name: field.field_id for field in iceberg.schema().fields}
-    return old not in now and new in now and now[new] == _earlier_id(iceberg, old)
+    return old not in now and new in now and now[new] == _earlier_id(iceberg, (old,))
 
 
-def _what_became(iceberg: IcebergTable, name: str) -> str:
-    now = {field.field_id: field.name for field in iceberg.schema().fields}
-    renamed = now.get(_earlier_id(iceberg, name) or 0)
+def _what_became(iceberg: IcebergTable, path: Path) -> str:
+    now = {number: ".".join(name) for name, number in _numbers(iceberg.schema()).items()}
+    renamed = now.get(_earlier_id(iceberg, path) or 0)
+    name = ".".join(path)
     return f"{name} was renamed to {renamed}" if renamed else f"{name} was dropped"

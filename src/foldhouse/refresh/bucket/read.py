@@ -25,6 +25,7 @@ from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
@@ -154,7 +155,7 @@ def framed(plan: FoldPlan, layout: Layout, parts: Sequence[Part], columns: Seque
     """
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in columns])
     tables = [part.rows.select(columns).cast(target) for part in parts]
-    frame = pl.from_arrow(pa.concat_tables(tables) if tables else target.empty_table())
+    frame = pl.from_arrow(pa.concat_tables(tables) if tables else empty_rows(target))
     assert isinstance(frame, pl.DataFrame)
     sizes = [len(part.positions) for part in parts]
     numbers = np.repeat(np.array([part.number for part in parts], np.uint32), sizes)

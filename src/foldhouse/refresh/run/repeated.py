@@ -18,6 +18,7 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.window.affected import event_id_of
 from foldhouse.storage.live import Piece
 from foldhouse.storage.pieces import read_pieces
+from foldhouse.storage.project import empty_rows
 
 
 def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | None:
@@ -49,7 +50,7 @@ def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | No
 
 def _repeated(logic: Logic, pieces: Sequence[Piece], ids: tuple[str, ...]) -> Choice:
     layout = logic.layouts[0]
-    empty = pa.schema([layout.arrow.field(name).remove_metadata() for name in ids]).empty_table()
+    empty = empty_rows(pa.schema([layout.arrow.field(name).remove_metadata() for name in ids]))
     rows = pl.from_arrow(pa.concat_tables([empty, *read_pieces(layout, pieces, ids)]))
     assert isinstance(rows, pl.DataFrame)
     known = rows.drop_nulls()

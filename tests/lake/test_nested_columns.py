@@ -1,0 +1,52 @@
+"""Nested columns of a stream that another tool renamed or dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from evolving import append, rows_of, stream
+
+import foldhouse as fh
+from foldhouse.values.types import arrow_type
+
+NESTED = {
+    # a stored type, one of its columns, and where the column is in the events
+    "a struct": ("struct<a: int, b: int>", ("n", "a"), {"a": 1, "b": 2}),
+    "a list": ("list<struct<a: int, b: int>>", ("n", "element", "a"), [{"a": 1, "b": 2}]),
+    "a map": ("map<string, struct<a: int, b: int>>", ("n", "value", "a"), [("x", {"a": 1, "b": 2})]),
+}
+
+
+def put(lake: fh.Lake, kind: str, value: Any) -> None:
+    column = pa.array([value], arrow_type(kind))
+    lake.append(stream(n=kind), pa.table({"k": ["x"], "n": column, "t": pa.array([1], pa.int32())}))
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("change", ["renamed to", "dropped"])
+def test_an_old_declaration_does_not_bring_a_nested_column_back(lake: fh.Lake, name: str, change: str) -> None:
+    """Another tool renamed or dropped it; old code would put its values into a second column of the old name."""
+    kind, path, value = NESTED[name]
+    put(lake, kind, value)
+    with lake.load("shop.events").update_schema() as update:
+        if change == "dropped":
+            update.delete_column(path)
+        else:
+            update.rename_column(path, "price")
+    before = lake.load("shop.events").metadata
+    with pytest.raises(fh.DefinitionError, match=rf"{'.'.join(path)} was {change}"):
+        put(lake, kind, value)
+    assert lake.load("shop.events").metadata == before
+    assert lake.evolve(stream(n=kind)) == (f"{'.'.join(path)}: added as int",)
+    put(lake, kind, value)
+    assert lake.evolve(stream(n=kind)) == ()
+
+
+def test_a_nested_column_of_another_column_of_that_name_is_new(lake: fh.Lake) -> None:
+    append(lake, stream(n="struct<a: int, b: int>"), {"k": "x", "n": {"a": 1, "b": 2}, "t": 1})
+    lake.evolve(stream(), drop=["n"])
+    lake.evolve(stream(n="struct<b: int>"))
+    append(lake, stream(n="struct<a: int, b: int>"), {"k": "y", "n": {"a": 3, "b": 4}, "t": 2})
+    assert [row["n"] for row in rows_of(lake, stream())] == [None, {"b": 4, "a": 3}]
