@@ -16,7 +16,6 @@ from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, report
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import DefinitionError, Paused
 from foldhouse.lake import Lake
-from foldhouse.values.checks import NoRows, References
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.results import PartitionCounts, Refreshed
@@ -185,8 +184,7 @@ def _read_by(table: Table) -> list[str]:
     """Return the names of the table's sources, and of the tables that its checks read, which have to come first too."""
     names = [source.name for source in table.sources]
     for check in table.checks:
-        others = (check.other,) if isinstance(check, References) else check.using if isinstance(check, NoRows) else ()
-        names += [one.name for one in others if one.name not in (*names, table.name)]
+        names += [one.name for one in check.others if one.name not in (*names, table.name)]
     return names
 
 
