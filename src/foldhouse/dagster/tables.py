@@ -8,7 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
-from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
+from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -97,7 +97,7 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
         return _left_as_it_is(lake, table, held)
     tell(table.name, None)
     looks = looks_of(lake, table, refreshed)
-    metadata = {**looks.whole, **commit_metadata_of(refreshed), **_column_schema(lake, table)}
+    metadata = {**looks.whole, **commit_metadata_of(refreshed), **columns_of_commit(lake, table)}
     return dg.MaterializeResult(
         metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
     )
@@ -118,7 +118,7 @@ def _backfill(
             for day in sorted({*days, *refreshed.partitions}):
                 metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day)}
                 if day == asked[-1]:  # the page takes it from the newest event
-                    metadata = {**looks.whole, **metadata, **_column_schema(lake, table)}
+                    metadata = {**looks.whole, **metadata, **columns_of_commit(lake, table)}
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(
         metadata=report.output_metadata,
@@ -176,7 +176,7 @@ def _definition_metadata(table: Table) -> Metadata:
         "keys": ", ".join(table.keys),
         "fold": repr(table.fold),
         "source": _sources(table),
-        **declared_schema(table),
+        **declared_columns(table),
     }
 
 
@@ -246,14 +246,6 @@ def _figures(refreshed: Refreshed) -> dict[str, Any]:
         "null_sequence_rows": refreshed.null_sequence_rows,
         "seconds": round(refreshed.seconds, 3),
     }
-
-
-def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
-    types = lake.types(table)
-    if types is None:
-        return {}
-    described = described_columns(table)
-    return {"dagster/column_schema": schema_of_types(types.items(), described), **column_lineage(table)}
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:
