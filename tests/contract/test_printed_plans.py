@@ -14,6 +14,7 @@ import foldhouse as fh
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed
 from foldhouse.logic.asked_order import check_order
+from foldhouse.logic.lineage import computed_from
 from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import Node, source_name
 from foldhouse.logic.plan_text import analysed_plan
@@ -96,6 +97,9 @@ def _check(made: Callable[..., DataFrame], sources: Sequence[DataFrame]) -> Node
     plan, printed = _plans(rows)
     inputs = [one.columns for one in sources]
     assert _found(printed, rows, inputs) == _found(plan, rows, inputs)
+    lineage = zip(computed_from(printed), computed_from(plan), strict=True)
+    # The text does not say what a function in Python reads.
+    assert all(said == known or said is None for said, known in lineage)
     assert [node.kind for node in printed.walk()] == [node.kind for node in plan.walk()]
     return printed
 

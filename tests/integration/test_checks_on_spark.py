@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import foldhouse as fh
+from foldhouse.refresh import checked as checking
 
 events = fh.stream("q.events", schema={"key": "string", "n": "long", "kind": "string"}, keys="key")
 known = fh.stream("q.known", schema={"kind": "string"})
@@ -36,6 +37,22 @@ def test_a_query_that_returns_rows_is_a_failure(given: fh.Lake) -> None:
     given.append(known, [{"kind": "z"}])
     assert given.refresh(checked).committed
     assert [one.name for one in given.spark.catalog.listTables() if one.name.startswith("foldhouse_")] == []
+
+
+def test_a_query_reads_a_source_where_the_table_is_folded_to(given: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT * FROM (SELECT sum(n) AS n FROM {sums}) EXCEPT SELECT sum(n) AS n FROM {events}"
+    checked = table(fh.no_rows(query, using=events, name="totals"))
+    real = checking._passed
+
+    def late(*arguments: Any) -> Any:
+        given.append(events, [{"key": "a", "n": 100, "kind": "x"}])
+        return real(*arguments)
+
+    monkeypatch.setattr(checking, "_passed", late)
+    done = given.refresh(checked)
+    assert (done.committed, done.checks[0].against) == (True, done.position)
+    (now,) = given.audit(checked)
+    assert (now.passed, now.against) == (True, done.position), "the table is behind, but not wrong"
 
 
 def test_a_query_that_spark_refuses_names_the_check(given: fh.Lake) -> None:

@@ -70,6 +70,20 @@ def test_a_table_that_fails_its_checks_holds_back_what_is_folded_from_it(shop: f
     assert (passed.exit_code, said["passed"], said["said"]) == (0, True, "no row of 2 fails")
 
 
+def test_an_audit_says_which_snapshot_of_another_table_it_read(
+    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = fh.stream("k.others", schema={"key": "string"}, keys="key")
+    referring = fh.table("k.sums", source=events, fold=sums.fold, checks=[fh.references("key", others)])
+    monkeypatch.setattr(sys.modules["shop_of_checks"], "tables", [referring])
+    at = shop.append(others, [{"key": "a"}]).snapshot_id
+    assert call(tmp_path, "refresh").exit_code == 0
+    said = call(tmp_path, "audit", "k.sums")
+    assert said.stdout.splitlines()[1].endswith(f"passed\tno row of 1 fails; against k.others@{at}")
+    (plain,) = map(json.loads, call(tmp_path, "audit", "k.sums", "--json").stdout.splitlines())
+    assert plain["against"] == {"k.others": at}
+
+
 def test_a_name_that_nothing_declares_is_refused(shop: fh.Lake, tmp_path: Path) -> None:
     done = call(tmp_path, "refresh", "k.sum")
     assert done.exit_code == 2

@@ -98,6 +98,9 @@ class FakeLake:
     def rows_by_day(self, table: fh.Table, days: Iterable[date]) -> dict[date, int]:
         return dict.fromkeys(days, 1)
 
+    def computed_from(self, table: fh.Table) -> dict[str, tuple[tuple[str, str], ...]]:
+        return {}
+
     def types(self, table: fh.Table) -> dict[str, str]:
         return {"day": "date", "lines": "long"}
 

@@ -113,6 +113,18 @@ def test_a_day_whose_rows_fail_is_not_reported_as_done(lake: fh.Lake, instance: 
     assert evaluated(instance, healed)["between_n"] == (True, "ERROR")
 
 
+def test_the_page_names_the_snapshot_that_a_check_read(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:
+    checked = fh.table("d.sums", source=events, fold=fh.fold(n=fh.count()), checks=[fh.references("key", others)])
+    first = lake.append(others, [{"key": "a"}]).snapshot_id
+    lake.append(events, [{"key": "b", "n": 1}])
+    failed = run(fold_asset(checked))
+    second = lake.append(others, [{"key": "b"}]).snapshot_id
+    passed = run(fold_asset(checked))
+    found = [one for result in (failed, passed) for one in evaluations(instance, result)]
+    named = [(one.passed, one.metadata["against"].value) for one in found]
+    assert named == [(False, {"d.others": str(first)}), (True, {"d.others": str(second)})]
+
+
 def test_a_table_that_a_check_reads_comes_first() -> None:
     checked = fh.table("d.sums", source=events, fold=fh.fold(n=fh.count()), checks=[fh.references("key", others)])
     assert {dep.asset_key.to_user_string() for dep in fold_asset(checked).get_asset_spec().deps} == {

@@ -1,10 +1,11 @@
 """What the page shows of columns: before the first run, after it, and where each comes from."""
 
 import dagster as dg
+from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.dagster import fold_asset
-from foldhouse.dagster.columns import column_lineage
+from foldhouse.dagster.columns import declared_columns
 
 events = fh.stream(
     "l.events",
@@ -23,6 +24,8 @@ whole = fh.table("l.whole", source=events, fold=fh.latest(columns=["n"]))
 every = fh.table("l.every", source=events, fold=fh.latest())
 above = fh.table("l.above", source=sums, keys="rows", fold=fh.fold(revenue=fh.total("revenue")))
 with_rows = fh.table("l.with_rows", source=events, rows=lambda rows: rows, keys="k", fold=fh.fold(n=fh.count()))
+called = fh.table("l.called", source=events, fold=fh.fold(n=fh.total("n(s)")))
+in_code = fh.table("l.in_code", source=events, fold=fh.fold(n=fh.total(lambda: F.col("n"))))
 unknown = fh.table("l.unknown", source=events, rows=lambda rows: rows, keys="k", fold=fh.latest())
 
 
@@ -32,7 +35,7 @@ def columns(table: fh.Table) -> dict[str, tuple[str, str | None]]:
 
 
 def lineage(table: fh.Table) -> dict[str, list[str]]:
-    found = column_lineage(table).get("dagster/column_lineage")
+    found = declared_columns(table).get("dagster/column_lineage")
     if found is None:
         return {}
     return {name: [dep.column_name for dep in deps] for name, deps in found.deps_by_column.items()}
@@ -40,11 +43,11 @@ def lineage(table: fh.Table) -> dict[str, list[str]]:
 
 def test_columns_are_shown_before_the_first_run() -> None:
     assert columns(sums) == {
-        "k": ("string", "key"),
-        "revenue": ("?", "total('n * price')"),
+        "k": ("string", "key; from k of l.events"),
+        "revenue": ("?", "total('n * price'); from n, price of l.events"),
         "rows": ("?", "count()"),
-        "last": ("?", "latest('s')"),
-        "x": ("?", "maximum(\"if(s = 'n', 1, 0)\")"),
+        "last": ("?", "latest('s'); from at, s of l.events"),
+        "x": ("?", "maximum(\"if(s = 'n', 1, 0)\"); from s of l.events"),
     }
     assert list(columns(every)) == ["k", "at", "n", "price", "s"]
     assert list(columns(with_rows)) == ["k", "n"]
@@ -56,6 +59,8 @@ def test_a_column_comes_from_the_columns_that_its_fold_names() -> None:
     assert lineage(whole) == {"k": ["k"], "n": ["at", "n"]}
     assert lineage(above) == {"rows": ["rows"], "revenue": ["revenue"]}
     assert lineage(with_rows) == {}
+    assert lineage(called) == {"k": ["k"], "n": ["s"]}
+    assert lineage(in_code) == {"k": ["k"]}
 
 
 def test_a_run_reports_types_meanings_and_lineage(lake: fh.Lake) -> None:
@@ -69,8 +74,8 @@ def test_a_run_reports_types_meanings_and_lineage(lake: fh.Lake) -> None:
     metadata = event.step_materialization_data.materialization.metadata
     schema = metadata["dagster/column_schema"].value  # type: ignore[attr-defined]
     assert [(one.name, one.type, one.description) for one in schema.columns] == [
-        ("k", "string", "key"),
-        ("n", "int", "latest('n')"),
+        ("k", "string", "key; from k of l.events"),
+        ("n", "int", "latest('n'); from at, n of l.events"),
     ]
     deps = metadata["dagster/column_lineage"].value.deps_by_column["n"]  # type: ignore[attr-defined]
     assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in deps] == [

@@ -8,19 +8,19 @@ columns of all rows, and a query reads what Spark reads for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from foldhouse.audit.others import layout_at, load_others, pins_of, rows_at
 from foldhouse.audit.rows import (
     SHOWN,
     Failing,
@@ -32,7 +32,7 @@ from foldhouse.audit.rows import (
     read_columns,
     sample_of,
 )
-from foldhouse.errors import DefinitionError, UnknownTable
+from foldhouse.errors import DefinitionError
 from foldhouse.heads.row_count import row_count
 from foldhouse.kernel.net import SIGN, net
 from foldhouse.spark.source import frame_of
@@ -53,6 +53,7 @@ from foldhouse.values.checks import (
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.results import Checked
 from foldhouse.values.sensitive import HIDDEN, has_sensitive, is_sensitive
+from foldhouse.values.window import Position
 
 _LOG = logging.getLogger("foldhouse")
 _COUNT = "__count"
@@ -86,6 +87,8 @@ class Candidate:
         before: the snapshot that it follows; `None` for the first one.
         passed: the identities of the checks that the rows of `before` are known to pass.
         is_ours: whether foldhouse just folded it, so that its keys are unique.
+        others: the other tables that the checks read, by name.
+        pins: the snapshot at which each of them is read.
     """
 
     table: Table
@@ -94,6 +97,8 @@ class Candidate:
     before: int | None
     passed: frozenset[str] = frozenset()
     is_ours: bool = False
+    others: Mapping[str, IcebergTable] = field(default_factory=dict)
+    pins: Mapping[str, Position] = field(default_factory=dict)
 
     @property
     def layout(self) -> Layout:
@@ -116,6 +121,11 @@ def check_fit(catalog: Catalog, table: Table, layout: Layout) -> None:
         DefinitionError: a check names a column that the table does not have, or a value of another type.
         UnknownTable: a table that a check reads does not exist.
     """
+    others = load_others(catalog, table)
+    _check_fit(table, layout, others, pins_of(others, {}))
+
+
+def _check_fit(table: Table, layout: Layout, others: Mapping[str, IcebergTable], pins: Mapping[str, Position]) -> None:
     for check in table.checks:
         check_columns(table.name, check, layout.visible)
         if isinstance(check, RowCheck):
@@ -127,12 +137,9 @@ def check_fit(catalog: Catalog, table: Table, layout: Layout) -> None:
                         f"table {table.name}: {check} compares the column {name!r}, which is a {kind}"
                     )
         elif isinstance(check, References):
-            is_itself = check.other.name == table.name
-            there = layout if is_itself else Layout.of_head(_load(catalog, table, check, check.other))
+            name = check.other.name
+            there = layout if name == table.name else layout_at(others[name], pins[name])
             _check_types(table, check, layout, there)
-        elif isinstance(check, NoRows):
-            for one in check.using:
-                _load(catalog, table, check, one)
 
 
 def audited(auditor: Auditor, candidate: Candidate) -> tuple[Checked, ...]:
@@ -141,11 +148,20 @@ def audited(auditor: Auditor, candidate: Candidate) -> tuple[Checked, ...]:
     Returns:
         The results, in the order of the declaration.
     """
-    check_fit(auditor.catalog, candidate.table, candidate.layout)
+    _check_fit(candidate.table, candidate.layout, candidate.others, candidate.pins)
     checks = candidate.table.checks
     found = {one.name: one for one in _rows_checked(candidate, [one for one in checks if isinstance(one, RowCheck)])}
     results = [found.get(one.name) or _checked(auditor, candidate, one) for one in checks]
-    return tuple(_without_sensitive(candidate, check, one) for check, one in zip(checks, results, strict=True))
+    return tuple(
+        replace(_without_sensitive(candidate, check, one), against=_against(candidate, check))
+        for check, one in zip(checks, results, strict=True)
+    )
+
+
+def _against(candidate: Candidate, check: Check) -> dict[str, int | None]:
+    """Return the snapshots of the other tables that a check read."""
+    names = (one.name for one in check.others if one.name != candidate.table.name)
+    return {name: candidate.pins[name].snapshot_id for name in names}
 
 
 def _without_sensitive(candidate: Candidate, check: Check, result: Checked) -> Checked:
@@ -215,7 +231,7 @@ def _counted(rows: DataFrame) -> Failing:
 
 
 def _references(auditor: Auditor, candidate: Candidate, check: References) -> Checked:
-    layout, there = _rows_of(auditor, candidate, check, check.other)
+    layout, there = _rows_of(candidate, check.other)
     rows = row_count(candidate.iceberg, candidate.snapshot_id)
     names = list(check.columns)
     if max(rows, sum(piece.file.rows for piece in there)) <= auditor.rows_in_memory:
@@ -255,7 +271,7 @@ def _query(auditor: Auditor, candidate: Candidate, check: NoRows) -> Checked:
         for name, source in query_tables(table.name, check.using).items():
             # A view of the table's own name would replace one that the caller has.
             views[name] = f"foldhouse_{uuid4().hex}"
-            _frame_for(auditor, candidate, check, source).createOrReplaceTempView(views[name])
+            _frame_for(auditor, candidate, source).createOrReplaceTempView(views[name])
         query = IN_BRACES.sub(lambda found: views.get(found.group(1), found.group()), check.query)
         try:
             rows = frame(session.sql(query).limit(_MOST_COUNTED + 1).toArrow())
@@ -274,29 +290,17 @@ def _first_line(failure: PySparkException) -> str:
     return text[0] if text else type(failure).__name__
 
 
-def _frame_for(auditor: Auditor, candidate: Candidate, check: Check, source: Source | None) -> DataFrame:
-    """Return the rows of the checked snapshot, or of another table now."""
-    layout, pieces = _rows_of(auditor, candidate, check, source)
+def _frame_for(auditor: Auditor, candidate: Candidate, source: Source | None) -> DataFrame:
+    """Return the rows of the checked snapshot, or of another table where it is pinned."""
+    layout, pieces = _rows_of(candidate, source)
     return frame_of(auditor.session(), layout, layout.visible, pieces)
 
 
-def _rows_of(auditor: Auditor, candidate: Candidate, check: Check, source: Source | None) -> tuple[Layout, list[Piece]]:
-    """Return the rows of the checked snapshot, for its table, or of another table now."""
+def _rows_of(candidate: Candidate, source: Source | None) -> tuple[Layout, list[Piece]]:
+    """Return the rows of the checked snapshot, for its table, or of another table where it is pinned."""
     if source is None or source.name == candidate.table.name:
         return candidate.layout, candidate.pieces()
-    iceberg = _load(auditor.catalog, candidate.table, check, source)
-    live = live_slices(iceberg, iceberg.metadata.current_snapshot_id)
-    return Layout.of_head(iceberg), pieces_of(live.values())
-
-
-def _load(catalog: Catalog, table: Table, check: Check, source: Source) -> IcebergTable:
-    try:
-        return catalog.load_table(source.name)
-    except NoSuchTableError:
-        raise UnknownTable(
-            f"{table.name}: its check {check.name} reads {source.name}, which is not in the lake yet; refresh or "
-            "append to it first"
-        ) from None
+    return rows_at(candidate.others[source.name], candidate.pins[source.name])
 
 
 def _check_types(table: Table, check: References, layout: Layout, there: Layout) -> None:

@@ -93,7 +93,7 @@ def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder
     else:
         rows = [
             {"check": one.check, "result": "passed" if one.passed else "warning" if not one.blocks else "failed"}
-            | {"found": one.said}
+            | {"found": one.said + _against(one)}
             for one in found
         ]
         print_rows([Column("check", is_whole=False), Column("result"), Column("found")], rows, as_json=False)
@@ -105,6 +105,11 @@ def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder
         ctx.exit(FOUND_WRONG)
 
 
+def _against(one: Checked) -> str:
+    at = ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in one.against.items())
+    return f"; against {at}" if at else ""
+
+
 def _plain_check(one: Checked) -> dict[str, Any]:
     return {
         "name": one.name,
@@ -114,6 +119,7 @@ def _plain_check(one: Checked) -> dict[str, Any]:
         "said": one.said,
         "failing": one.failing,
         "sample": [plain(row) for row in one.sample],
+        "against": one.against,
     }
 
 

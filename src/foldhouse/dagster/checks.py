@@ -67,6 +67,8 @@ def _severity(one: Checked) -> dg.AssetCheckSeverity:
 
 def _metadata(one: Checked) -> dict[str, Any]:
     metadata: dict[str, Any] = {"failing_rows": one.failing}
+    if one.against:  # as text, because a page that parses numbers as doubles would round them
+        metadata["against"] = {name: str(snapshot_id) for name, snapshot_id in one.against.items()}
     if one.sample:
         metadata["sample"] = dg.MetadataValue.table(
             [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in one.sample]

@@ -7,15 +7,19 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.dagster.report import key_of
-from foldhouse.errors import DefinitionError
+from foldhouse.errors import DefinitionError, FoldhouseError
+from foldhouse.lake import Lake
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.fold import ColumnFold
 
+Lineage = Mapping[str, Sequence[tuple[str, str]]]
+"""Column -> the columns it is computed from, each as its source and its name there."""
 UNKNOWN = "?"
 """The type of a column before the first run of its table, if the declaration does not say it."""
 # Matches 'text' in an expression, which names no column; a doubled quote is a quote.
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+# Matches a name, but not that of a function, which a bracket follows.
+_WORD = re.compile(r"[A-Za-z_]\w*+(?!\s*\()")
 
 
 def schema_of_types(columns: Iterable[tuple[str, str]], described: Mapping[str, str] | None = None) -> dg.TableSchema:
@@ -29,34 +33,71 @@ def schema_of_types(columns: Iterable[tuple[str, str]], described: Mapping[str, 
     return dg.TableSchema([dg.TableColumn(name, type, description=known.get(name)) for name, type in columns])
 
 
-def described_columns(table: Table) -> dict[str, str]:
-    """Return column -> what it is, for keys and folds; empty if only the rows say what the columns are."""
-    folds = _folds(table)
-    if folds is None:
-        return {}
-    return {**dict.fromkeys(table.keys, "key"), **{name: repr(fold) for name, fold in folds.items()}}
+def described_columns(table: Table, lineage: Lineage) -> dict[str, str]:
+    """Return column -> what it is, and what it is computed from, because the page draws no lineage of columns."""
+    folds = _folds(table) or {}
+    what = {**dict.fromkeys(table.keys, "key"), **{name: repr(fold) for name, fold in folds.items()}}
+    names = what if folds else lineage
+    return {name: "; ".join(filter(None, [what.get(name), _from(lineage.get(name, ()))])) for name in names}
 
 
-def declared_schema(table: Table) -> dict[str, Any]:
+def _from(columns: Sequence[tuple[str, str]]) -> str:
+    """Return `from amount, refunded of shop.orders`; an empty text for no columns."""
+    by_source: dict[str, list[str]] = {}
+    for source, column in columns:
+        by_source.setdefault(source, []).append(column)
+    listed = " and ".join(f"{', '.join(names)} of {source}" for source, names in by_source.items())
+    return f"from {listed}" if listed else ""
+
+
+def declared_columns(table: Table) -> dict[str, Any]:
     """Return the metadata with the columns of a table that was never folded; nothing if they are not known."""
-    described = described_columns(table)
-    if not described:
+    if _folds(table) is None:
         return {}
+    lineage = declared_lineage(table)
+    described = described_columns(table, lineage)
     types = dict(table.source.schema) if isinstance(table.source, Stream) and table.rows is None else {}
     columns = [(name, types.get(name, UNKNOWN) if name in table.keys else UNKNOWN) for name in described]
-    return {"dagster/column_schema": schema_of_types(columns, described)}
+    return {"dagster/column_schema": schema_of_types(columns, described), **lineage_metadata(lineage)}
 
 
-def column_lineage(table: Table) -> dict[str, Any]:
-    """Return the metadata with the source columns of each column; nothing for a table with `rows`."""
+def columns_of_commit(lake: Lake, table: Table) -> dict[str, Any]:
+    """Return the metadata with the columns of a table that was folded, and the source columns of each."""
+    types = lake.types(table)
+    if types is None:
+        return {}
+    lineage = {**declared_lineage(table), **_computed_from(lake, table)}
+    described = described_columns(table, lineage)
+    return {"dagster/column_schema": schema_of_types(types.items(), described), **lineage_metadata(lineage)}
+
+
+def _computed_from(lake: Lake, table: Table) -> Lineage:
+    try:
+        return lake.computed_from(table)
+    except FoldhouseError:  # the commit is made, so the run does not fail for what its page cannot say
+        return {}
+
+
+def lineage_metadata(lineage: Lineage) -> dict[str, Any]:
+    """Return the metadata with the source columns of each column; nothing if none are known."""
+    if not lineage:
+        return {}
+    deps = {
+        name: [dg.TableColumnDep(key_of(source), column) for source, column in columns]
+        for name, columns in lineage.items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)}
+
+
+def declared_lineage(table: Table) -> dict[str, list[tuple[str, str]]]:
+    """Return the source columns of each column by the declaration alone; nothing for a table with `rows`."""
     folds, names = _folds(table), _columns(table.source)
     if table.rows is not None or folds is None or names is None:
         return {}
     deps = {key: [key] for key in table.keys}
-    deps |= {name: _used(fold, table.sequence_by, names) for name, fold in folds.items()}
-    source = key_of(table.source.name)
-    lineage = {name: [dg.TableColumnDep(source, column) for column in used] for name, used in deps.items()}
-    return {"dagster/column_lineage": dg.TableColumnLineage(lineage)}
+    texts = {name: fold for name, fold in folds.items() if all(isinstance(one, str) for one in fold.arguments)}
+    deps |= {name: _used(fold, table.sequence_by, names) for name, fold in texts.items()}
+    return {name: [(table.source.name, column) for column in used] for name, used in deps.items()}
 
 
 def _folds(table: Table) -> dict[str, ColumnFold] | None:

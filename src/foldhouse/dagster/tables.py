@@ -8,7 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
-from foldhouse.dagster.columns import column_lineage, declared_schema, described_columns, schema_of_types
+from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -16,7 +16,6 @@ from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, report
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import DefinitionError, Paused
 from foldhouse.lake import Lake
-from foldhouse.values.checks import NoRows, References
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
 from foldhouse.values.results import PartitionCounts, Refreshed
@@ -98,7 +97,7 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
         return _left_as_it_is(lake, table, held)
     tell(table.name, None)
     looks = looks_of(lake, table, refreshed)
-    metadata = {**looks.whole, **commit_metadata_of(refreshed), **_column_schema(lake, table)}
+    metadata = {**looks.whole, **commit_metadata_of(refreshed), **columns_of_commit(lake, table)}
     return dg.MaterializeResult(
         metadata=metadata, data_version=_version(refreshed), check_results=_checked(lake, table, refreshed)
     )
@@ -119,7 +118,7 @@ def _backfill(
             for day in sorted({*days, *refreshed.partitions}):
                 metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day)}
                 if day == asked[-1]:  # the page takes it from the newest event
-                    metadata = {**looks.whole, **metadata, **_column_schema(lake, table)}
+                    metadata = {**looks.whole, **metadata, **columns_of_commit(lake, table)}
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(
         metadata=report.output_metadata,
@@ -177,7 +176,7 @@ def _definition_metadata(table: Table) -> Metadata:
         "keys": ", ".join(table.keys),
         "fold": repr(table.fold),
         "source": _sources(table),
-        **declared_schema(table),
+        **declared_columns(table),
     }
 
 
@@ -185,8 +184,7 @@ def _read_by(table: Table) -> list[str]:
     """Return the names of the table's sources, and of the tables that its checks read, which have to come first too."""
     names = [source.name for source in table.sources]
     for check in table.checks:
-        others = (check.other,) if isinstance(check, References) else check.using if isinstance(check, NoRows) else ()
-        names += [one.name for one in others if one.name not in (*names, table.name)]
+        names += [one.name for one in check.others if one.name not in (*names, table.name)]
     return names
 
 
@@ -248,14 +246,6 @@ def _figures(refreshed: Refreshed) -> dict[str, Any]:
         "null_sequence_rows": refreshed.null_sequence_rows,
         "seconds": round(refreshed.seconds, 3),
     }
-
-
-def _column_schema(lake: Lake, table: Table) -> dict[str, Any]:
-    types = lake.types(table)
-    if types is None:
-        return {}
-    described = described_columns(table)
-    return {"dagster/column_schema": schema_of_types(types.items(), described), **column_lineage(table)}
 
 
 def _version(refreshed: Refreshed) -> dg.DataVersion | None:

@@ -16,6 +16,7 @@ from foldhouse.refresh.plan import plan
 from foldhouse.refresh.restate import plan_restate
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import lineage
+from foldhouse.storage.schema import Layout
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.plans import Planned, PlannedRestate, PlannedRollback
@@ -74,6 +75,23 @@ class Looking(OpenLake):
         for name in found:
             found += [one for one, above in sorted(sources.items()) if name in above and one not in found]
         return found[1:]
+
+    @told
+    def computed_from(self, table: Table | str) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Return the source columns from which the values of each published column are computed, as declared.
+
+            lake.computed_from(revenue)["amount"]   -> (("shop.orders", "price"), ("shop.orders", "quantity"))
+
+        They are read from Spark's plan of the logic. Columns that only decide which rows there are, in filters and
+        conditions of joins, are not among them. A column is left out if the plan below it is not understood.
+
+        Raises:
+            UnknownTable: a source does not exist yet.
+        """
+        declared = self._declaration(table)
+        compiled = self._compile(declared, [Layout.of_head(self.load(one)) for one in declared.sources])
+        names = [one.name for one in declared.sources]
+        return {name: tuple((names[place], one) for place, one in of) for name, of in compiled.computed_from.items()}
 
     @told
     def plan(self, table: Table | str, partitions: Iterable[date] = ()) -> Planned:

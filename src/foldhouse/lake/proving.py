@@ -7,8 +7,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from foldhouse.audit.audit import Candidate, audited
+from foldhouse.audit.others import load_others, pins_of
 from foldhouse.calls.arguments import told
 from foldhouse.errors import InvalidCall, UnknownTable
+from foldhouse.heads.head import head_at
 from foldhouse.lake.as_of import AsOf, in_history, snapshot_id_at
 from foldhouse.lake.opened import OpenLake
 from foldhouse.proof.aligned import Ancestry
@@ -35,6 +37,9 @@ class Proving(OpenLake):
 
             lake.audit(balances, as_of="foldhouse-audit")   -> the rows that were not published
 
+        Checks that read other tables read them as they are now, and sources of the table at the position of the
+        checked snapshot. `against` of a result says at which snapshots.
+
         Returns:
             The results, in the order of the declaration.
 
@@ -51,7 +56,10 @@ class Proving(OpenLake):
         snapshot = snapshot_of(iceberg, snapshot_id)
         above = snapshot_of(iceberg, None if snapshot is None else snapshot.parent_snapshot_id)
         before = None if above is None else above.snapshot_id
-        return audited(auditor(self._workshop), Candidate(declared, iceberg, snapshot_id, before))
+        others = load_others(self.catalog, declared)
+        pins = pins_of(others, head_at(iceberg, snapshot_id).positions) if others else {}
+        candidate = Candidate(declared, iceberg, snapshot_id, before, others=others, pins=pins)
+        return audited(auditor(self._workshop), candidate)
 
     @told
     def verify(self, table: Table | str, *, share: float = 1.0, since: AsOf = None, search: bool = True) -> Verified:

@@ -17,6 +17,8 @@ from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.direct import Direct, direct_of
+from foldhouse.logic.lineage import Column as SourceColumn
+from foldhouse.logic.lineage import published_from
 from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
@@ -53,6 +55,7 @@ class Compiled:
         is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
         logic: Spark's analysed plan as text, with numbered columns; empty for plain logic.
         direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
+        computed_from: published column -> the source columns of its values; without those of which they are not known.
     """
 
     table: Table
@@ -68,6 +71,7 @@ class Compiled:
     shape: Shape = LINEAR
     direct: Direct | None = None
     needed: tuple[tuple[str, ...], ...] = ()
+    computed_from: dict[str, tuple[SourceColumn, ...]] = field(default_factory=dict, repr=False)
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Apply `rows` to the rows of each source."""
@@ -109,7 +113,9 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         found = {name: Origin(name) for name in table.keys}
         wanted = {*table.keys, *table.sequence_by, *map(str, arguments_of(fold))}
         needed = _with_event_id(table, inputs, [[name for name in columns if name in wanted]])
-        return Compiled(table, fold, plan, inputs, found, _hash(table, "plain"), is_plain=True, needed=needed)
+        lineage = published_from(table, fold, inputs, None)
+        digest = _hash(table, "plain")
+        return Compiled(table, fold, plan, inputs, found, digest, is_plain=True, needed=needed, computed_from=lineage)
     frames = [empty_frame(session(), one, list(names)) for one, names in zip(sources, inputs, strict=True)]
     rows = _rows(table, frames)
     fold = table.fold.over(rows.columns, table.keys)
@@ -145,6 +151,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         shape=logic.shape,
         direct=direct,
         needed=needed,
+        computed_from={} if logic.plan is None else published_from(table, fold, inputs, logic.plan),
     )
 
 

@@ -1,26 +1,32 @@
 """Write, audit, publish: a commit of a table with checks goes to a branch, and becomes the head if they pass.
 
 Guarantee: the head, its position and all tables downstream never see rows that fail a blocking check. The snapshot that
-was checked is the snapshot that is published, by one compare-and-swap. If a run is killed in between, or the checks
-fail, the next refresh with the same sources and row checks checks the same snapshot again, instead of folding it again.
+was checked is the snapshot that is published, by one compare-and-swap. Its summary says at which snapshots its checks
+read other tables. If a run is killed in between, or the checks fail, the next refresh with the same sources and row
+checks checks the same snapshot again, instead of folding it again. If rows of those other tables changed, it is folded
+again, because the summary of a snapshot cannot change.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.audit.audit import Auditor, Candidate, audited, refused, warn
+from foldhouse.audit.others import check_kept, is_kept, load_others, pins_of
 from foldhouse.errors import ChecksFailed, CommitConflict
 from foldhouse.heads.head import is_ours, read_head
+from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.branch import fast_forward, rename
 from foldhouse.values.checks import RowCheck
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import (
     AUDIT_BRANCH,
+    CHECKED_AGAINST,
     CHECKS,
     COVERAGE,
     DEFINITION,
@@ -30,6 +36,7 @@ from foldhouse.values.metadata_names import (
     RESTATED,
 )
 from foldhouse.values.results import Checked
+from foldhouse.values.window import Position, positions_from_json, positions_to_json
 
 
 def auditor(workshop: Workshop) -> Auditor:
@@ -43,13 +50,29 @@ def row_checks(table: Table) -> str | None:
     return json.dumps(found) if found else None
 
 
-def staged(iceberg: IcebergTable, table: Table, summary: dict[str, str]) -> Snapshot | None:
+def pinned_others(workshop: Workshop, table: Table, positions: Mapping[str, Position]) -> str | None:
+    """Return the snapshots of other tables that the checks of a commit read, for its summary; `None` if there are none.
+
+    Args:
+        workshop: the parts of the lake that a refresh uses.
+        table: the declaration.
+        positions: of the commit, by source.
+
+    Raises:
+        UnknownTable: a table that a check reads does not exist.
+    """
+    pins = pins_of(load_others(workshop.catalog, table), positions)
+    return positions_to_json(pins) if pins else None
+
+
+def staged(workshop: Workshop, iceberg: IcebergTable, table: Table, summary: dict[str, str]) -> Snapshot | None:
     """Return the snapshot in the audit branch if it is what a refresh would commit now.
 
     Its summary names the row checks that it has to pass, and once it is the head, they count as passed. So a snapshot
-    that was folded under other row checks is not used.
+    that was folded under other row checks is not used. Neither is one that names other tables as they are no longer.
 
     Args:
+        workshop: the parts of the lake that a refresh uses.
         iceberg: the table.
         table: the declaration.
         summary: position, coverage and definition of the commit.
@@ -61,7 +84,29 @@ def staged(iceberg: IcebergTable, table: Table, summary: dict[str, str]) -> Snap
     is_on_head = snapshot.parent_snapshot_id == iceberg.metadata.current_snapshot_id
     is_same = all(said.get(name) == summary.get(name) for name in (POSITION, COVERAGE, DEFINITION, RESTATED))
     is_same = is_same and said.get(CHECKS) == row_checks(table)
-    return snapshot if is_on_head and is_same and REBUILT_IN_SPEC not in said else None
+    if not (is_on_head and is_same) or REBUILT_IN_SPEC in said:
+        return None
+    positions = positions_from_json(summary[POSITION])
+    return snapshot if _are_current(workshop, table, _pins_in(snapshot), positions) else None
+
+
+def _pins_in(snapshot: Snapshot) -> dict[str, Position]:
+    said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return positions_from_json(said.get(CHECKED_AGAINST, "{}"), CHECKED_AGAINST)
+
+
+def _are_current(
+    workshop: Workshop, table: Table, pins: Mapping[str, Position], positions: Mapping[str, Position]
+) -> bool:
+    """Whether checks that are evaluated now would read the rows that some pins name; a compaction changes none."""
+    others = load_others(workshop.catalog, table)
+    now = pins_of(others, positions)
+    return pins.keys() == now.keys() and all(
+        is_kept(others[name], pin)
+        and pin.schema_id == now[name].schema_id
+        and not pieces_between(others[name], pin.snapshot_id, now[name].snapshot_id)
+        for name, pin in pins.items()
+    )
 
 
 def publish_checked(workshop: Workshop, table: Table, snapshot_id: int, spec_id: int) -> tuple[Checked, ...]:
@@ -119,7 +164,11 @@ def _passed(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked
     # These two may stand on rows of another tool, about which nothing is known.
     is_repair = REBUILT_IN_SPEC in said or RESTATED in said
     known: frozenset[str] = frozenset() if is_repair else read_head(iceberg).checks
-    candidate = Candidate(table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known, is_ours=True)
+    others, pins = load_others(workshop.catalog, table), _pins_in(snapshot)
+    check_kept(table.name, others, pins)
+    candidate = Candidate(
+        table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known, is_ours=True, others=others, pins=pins
+    )
     results = audited(auditor(workshop), candidate)
     if any(one.blocks and not one.passed for one in results):
         where = f"`foldhouse show {table.name} --as-of {AUDIT_BRANCH}` shows the rows"

@@ -26,7 +26,7 @@ from foldhouse.logic.described import remembered
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_buckets
 from foldhouse.refresh.by_day import partition_counts
-from foldhouse.refresh.checked import hand_to_rebuild, publish_checked, row_checks, staged
+from foldhouse.refresh.checked import hand_to_rebuild, pinned_others, publish_checked, row_checks, staged
 from foldhouse.refresh.publish import publish
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.run.in_process import Run
@@ -165,7 +165,7 @@ def folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refr
         folded, snapshot_id = _committed(workshop, work, started, work.branch)
         return _refreshed(workshop, work, folded, snapshot_id, started)
     check_fit(workshop.catalog, table, work.target.layout)
-    there = None if is_rebuild else staged(work.target.iceberg, table, _place(work))
+    there = None if is_rebuild else staged(workshop, work.target.iceberg, table, _place(work))
     if there is not None:
         folded, snapshot_id = _folded_before(there), there.snapshot_id
     else:
@@ -247,12 +247,13 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
     sequence = work.compiled.plan.sequence
     positions = {source.name: source.position for source in work.sources}
     started_ms = int((time.time() - (time.monotonic() - started)) * 1000)
-    checks = row_checks(work.table)
+    checks, others = row_checks(work.table), pinned_others(workshop, work.table, positions)
     summary = {
         **_place(work),
         names.AFTER: after_to_json(work.found.positions),
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
+        **({names.CHECKED_AGAINST: others} if others else {}),
         **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         names.RUN_ID: workshop.run_id,

@@ -52,6 +52,11 @@ class Check(ABC):
         """Return the condition as it is declared, such as `between('total', 0, None)`."""
 
     @property
+    def others(self) -> tuple[Source, ...]:
+        """The other tables and streams that it reads."""
+        return ()
+
+    @property
     def identity(self) -> str:
         """A short text that is equal for equal conditions, and different for others."""
         text = str(self)
@@ -106,6 +111,11 @@ class References(Check):
     other: Source
     to: tuple[str, ...]
 
+    @property
+    def others(self) -> tuple[Source, ...]:
+        """The table that the values are looked for in."""
+        return (self.other,)
+
     def __str__(self) -> str:
         to = "" if self.to == self.columns else f", to={list(self.to)!r}"
         return f"references({list(self.columns)!r}, {self.other.name}{to})"
@@ -138,6 +148,11 @@ class NoRows(Check):
 
     query: str
     using: tuple[Source, ...] = field(default=())
+
+    @property
+    def others(self) -> tuple[Source, ...]:
+        """The tables that the query reads besides the checked one."""
+        return self.using
 
     def __str__(self) -> str:
         return f"no_rows({self.query!r})"
@@ -213,7 +228,10 @@ def references(
     name: str | None = None,
     severity: Severity = "error",
 ) -> Check:
-    """Check that the values of some columns are in another table or stream, as it is when the check runs.
+    """Check that the values of some columns are in another table or stream.
+
+    A source of the table is read at the position that the table is folded to, any other table at its head. The commit
+    records the snapshot.
 
     Args:
         columns: one column or more; rows with a null in one of them pass.
@@ -271,7 +289,8 @@ def no_rows(
 
     Args:
         query: reads the table by the last part of its name, in braces; other tables likewise.
-        using: the other tables and streams, as they are when the check runs.
+        using: the other tables and streams; sources of the table at the position that it is folded to, others at
+            their heads. The commit records their snapshots.
         name: of the check.
         severity: see `Severity`.
     """

@@ -53,6 +53,7 @@ class Checked(Readable):
         said: what was found, in words.
         failing: the number of rows that fail; 0 for a check of the table as a whole.
         sample: the first of these rows, with the keys and the columns of the check.
+        against: other table that was read -> its snapshot; `None` is a table without one.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Checked(Readable):
     said: str
     failing: int = 0
     sample: tuple[dict[str, Any], ...] = ()
+    against: dict[str, int | None] = field(default_factory=dict)
 
     @property
     def blocks(self) -> bool:

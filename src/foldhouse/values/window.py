@@ -40,13 +40,17 @@ def _plain(position: Position) -> dict[str, str | int | None]:
     return {"uuid": position.uuid, "snapshot": position.snapshot_id, **read_at}
 
 
-def positions_from_json(text: str) -> dict[str, Position]:
+def positions_from_json(text: str, key: str = POSITION) -> dict[str, Position]:
     """Parse the text of `positions_to_json`.
+
+    Args:
+        text: of the summary.
+        key: the entry of the summary.
 
     Raises:
         ForeignCommit: another tool wrote the text.
     """
-    with said(POSITION, text):
+    with said(key, text):
         found = {name: Position(p["uuid"], p["snapshot"], p.get("schema")) for name, p in json.loads(text).items()}
         for name, one in found.items():
             if not is_text(one.uuid) or not is_id(one.snapshot_id) or not is_id(one.schema_id):
