@@ -3,6 +3,7 @@
 python -m benchmarks --quick                           under ten minutes
 python -m benchmarks --only apply --rows 5M --changes 1k,100k --contenders foldhouse,deltalake
 python -m benchmarks --only small --refreshes 100         a suite at another size
+python -m benchmarks --only worst --rows 300k --definitions distinct,hashed --kinds all,rollback
 python -m benchmarks --only plot --plot bench.svg         draws the figures that are there
 """
 
@@ -15,10 +16,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks import apply, histories, retail, stores
+from benchmarks import apply, histories, retail, stores, worst
 from benchmarks.contenders import CONTENDERS
 from benchmarks.events import KEYS
 from benchmarks.peers import WORK
@@ -30,7 +32,7 @@ QUICK_CONTENDERS = ("foldhouse", "deltalake", "duckdb", "polars", "spark-naive")
 console = Console(width=120)
 
 
-SUITES = ("retail", "apply", *histories.HISTORIES)
+SUITES = ("retail", "apply", "worst", *histories.HISTORIES)
 QUICK_SUITES = ("apply", "recompute", "correction", "small", "memory", "retail")
 
 
@@ -42,7 +44,7 @@ def main() -> None:
         if name == "plot":
             continue
         try:
-            {"retail": _retail, "apply": _apply}.get(name, partial(_history, name))(asked)
+            {"retail": _retail, "apply": _apply, "worst": _worst}.get(name, partial(_history, name))(asked)
         except RuntimeError as failure:
             console.print(f"{name} failed: {failure}", style="bold red", markup=False, highlight=False)
             failed.append(name)
@@ -78,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     option("--seconds", type=int, help="follow: how long events arrive")
     option("--per-second", type=_count, help="follow: events a second")
     option("--kill-every", type=int, help="follow: seconds between kills")
+    option("--definitions", type=_among(tuple(worst.DEFINITIONS)), help=f"worst, of: {', '.join(worst.DEFINITIONS)}")
+    option("--kinds", type=_among(worst.CHANGES), help=f"worst, kinds of change, of: {', '.join(worst.CHANGES)}")
     option("--folder", type=Path, default=WORK, help="where data, tables and environments are kept")
     option("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="where the figures go")
     option("--plot", type=Path, help="where to draw the figures of 5M rows, as SVG")
@@ -134,6 +138,22 @@ def _history(name: str, asked: argparse.Namespace) -> None:
         figures = histories.run(name, asked.folder, sizes)
         remember(asked.json, name, [figures], tuple(sizes))
         show_history(history.title.format(**sizes), figures, console)
+
+
+def _worst(asked: argparse.Namespace) -> None:
+    """Each kind of definition, change and size, refreshed and recomputed by Spark; a process for each size."""
+    figures: list[dict[str, Any]] = []
+    for rows in asked.rows or (worst.QUICK_SIZES if asked.quick else worst.SIZES):
+        sizes = {
+            "rows": rows,
+            "rounds": min(asked.rounds, 1 if asked.quick else 3),
+            "definitions": asked.definitions or list(worst.DEFINITIONS),
+            "kinds": asked.kinds or list(worst.CHANGES),
+        }
+        found = histories.staged("worst", "measured", asked.folder, sizes)["cases"]
+        remember(asked.json, "worst", found, ("definition", "rows", "change"))
+        figures += found
+    worst.show(figures, console)
 
 
 def sizes_of(history: histories.History, asked: argparse.Namespace) -> list[dict[str, int]]:

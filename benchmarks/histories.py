@@ -241,7 +241,18 @@ def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
     return {**sizes, "load_average": round(load_average, 1), **figures}
 
 
-def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
+def staged(module: str, stage: str, work: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one stage of a module that is no history, in a process and a folder of its own; return its figures.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{module}-", dir=work) as folder:
+        return _stage(module, stage, work, Path(folder), sizes)
+
+
+def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
     told = folder / f"{stage}.json"
     job = {"work": str(work), "folder": str(folder), "sizes": dict(sizes), "told": str(told)}
     command = [sys.executable, "-m", "benchmarks.histories", module, stage, json.dumps(job)]

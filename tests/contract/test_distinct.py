@@ -65,7 +65,7 @@ def test_the_estimate_of_distinct_has_the_error_it_says_and_no_bias() -> None:
     for seed in range(40):
         numbers = random.Random(seed)
         values = {numbers.getrandbits(60) for _ in range(10_000)}
-        errors.append(sketch.estimate({"sketch": sketch.extended({"old": None, "new": values})}) / len(values) - 1)
+        errors.append(sketch.estimates(pl.Series([sketch.extended(None, values)]))[0] / len(values) - 1)
     assert abs(statistics.mean(errors)) < 0.006
     assert 0.010 < statistics.pstdev(errors) < 0.020
 

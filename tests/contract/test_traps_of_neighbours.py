@@ -16,7 +16,7 @@ def test_datasketches_leaves_out_the_empty_text() -> None:
     plain = hll_sketch(12)
     plain.update("")
     assert plain.is_empty()
-    assert sketch.estimate({"sketch": sketch.extended({"old": None, "new": [""]})}) == 1
+    assert sketch.estimates(pl.Series([sketch.extended(None, [""])])).to_list() == [1]
 
 
 def test_the_estimate_of_datasketches_follows_the_order_of_arrival() -> None:
@@ -28,7 +28,7 @@ def test_the_estimate_of_datasketches_follows_the_order_of_arrival() -> None:
         for value in values:
             plain.update(value)
         estimates.add(plain.get_estimate())
-        ours.add(sketch.estimate({"sketch": sketch.extended({"old": None, "new": values})}))
+        ours |= set(sketch.estimates(pl.Series([sketch.extended(None, values)])))
     assert len(estimates) > 1
     assert len(ours) == 1
 

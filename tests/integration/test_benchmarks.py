@@ -19,7 +19,7 @@ from rich.console import Console
 
 import foldhouse as fh
 from benchmarks import __main__ as command
-from benchmarks import apply, files, histories, measure, memory, peers, reads, recompute, report, sales, stores
+from benchmarks import apply, files, histories, measure, memory, peers, reads, recompute, report, sales, stores, worst
 from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import DELETED, LATE, Batches, batches
 from benchmarks.peers import Environment, Missing, ready
@@ -410,3 +410,28 @@ def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkey
     monkeypatch.setattr(measure, "_code", lambda module: "other")
     _, anew = measure.loaded("duckdb", tmp_path, "latest", given.base)
     assert anew != first
+
+
+def test_the_suite_of_the_worst_cases_measures_both_and_compares_their_rows(work: Path) -> None:
+    names = ["totals", "latest", "top", "hashed", "left", "anti"]
+    found = histories.staged(
+        "worst", "measured", work, {"rows": 400, "rounds": 1, "definitions": names, "kinds": list(worst.CHANGES)}
+    )["cases"]
+    assert [(one["definition"], one["change"]) for one in found] == [(n, c) for n in names for c in worst.CHANGES]
+    assert all(one["ratio"] == one["seconds"] / one["spark_seconds"] > 0 for one in found)
+    shown = io.StringIO()
+    worst.show(found, Console(file=shown, width=200))
+    assert "of 30 cases above 1.1" in shown.getvalue()
+    assert all(name in shown.getvalue() for name in names)
+
+
+def test_the_worst_cases_refuse_a_table_of_other_rows(tmp_path: Path) -> None:
+    definition = worst.DEFINITIONS["totals"]
+    case = worst._Case(fh.Lake.local(tmp_path / "lake"), definition, 400)
+    worst._make(case, "first")
+    case.lake.refresh(definition.table)
+    ours = case.lake.to_arrow(definition.table)
+    (tmp_path / "spark").mkdir()
+    pq.write_table(ours.slice(1), tmp_path / "spark" / "part.parquet")
+    with pytest.raises(AssertionError, match="differ in 1 rows"):
+        worst._check(case, tmp_path)

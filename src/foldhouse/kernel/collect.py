@@ -19,6 +19,7 @@ from foldhouse.kernel.multiset import (
     added,
     entries,
     falling_short,
+    first_of_each,
     known,
     lists,
     map_lists,
@@ -99,12 +100,15 @@ def _listed(kept: _Kept, counts: pl.Series) -> pl.Series:
     else:
         times = pl.col(COUNT) if kept.limit is None else pl.col(COUNT).clip(upper_bound=kept.limit)
         found = found.select(KEY, _VALUE.repeat_by(times)).explode("value")
-    return lists(found, _VALUE if kept.limit is None else _VALUE.head(kept.limit), len(counts))
+    return lists(found if kept.limit is None else first_of_each(found, kept.limit), _VALUE, len(counts))
+
+
+def _joint(kept: _Kept, old: Accumulator, delta: Delta) -> pl.Expr:
+    return map_lists(partial(_updated, kept), old["counts"], old=old["counts"], new=delta["counts"])
 
 
 def _merge(kept: _Kept, old: Accumulator, delta: Delta) -> Merged:
-    counts = map_lists(partial(_updated, kept), old["counts"], old=old["counts"], new=delta["counts"])
-    return {VALUE: map_lists(partial(_listed, kept), old[VALUE], counts=counts), "counts": counts}
+    return {VALUE: map_lists(partial(_listed, kept), old[VALUE], counts=delta["joint"]), "counts": delta["joint"]}
 
 
 def _loses_values(kept: _Kept, old: pl.Series, new: pl.Series) -> pl.Series:
@@ -131,5 +135,6 @@ def collected(*, has_order: bool, distinct: bool, limit: int | None) -> Algebra:
         fields=partial(_fields, kept),
         delta=partial(_delta, kept),
         merge=partial(_merge, kept),
+        joint=partial(_joint, kept),
         unresolved=None if limit is None else partial(_unresolved, kept),
     )

@@ -302,12 +302,16 @@ def _merged(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
 
     Each row also has the stored row of its key: its place, and its columns as `__stored_<column>`.
     """
-    joined = joined.with_columns(
+    return _counted(plan, joined) if plan.counts_rows else _living(plan, _with_joint(plan, joined))
+
+
+def _with_joint(plan: FoldPlan, joined: pl.DataFrame) -> pl.DataFrame:
+    """Add the intermediate results that several fields of an accumulator share."""
+    return joined.with_columns(
         unit.algebra.joint(_accumulator(plan, unit), _Deltas(unit)).alias(f"{DELTA}{unit.name}_joint")
         for unit in plan.units
         if unit.algebra.joint is not None
     )
-    return _counted(plan, joined) if plan.counts_rows else _living(plan, joined)
 
 
 def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -330,7 +334,7 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
             f"more rows of the key {key} are retracted than were folded; run `foldhouse rebuild`, which folds the "
             "table again"
         )
-    there = joined.filter(rows > 0)
+    there = _with_joint(plan, joined.filter(rows > 0))
     columns = {_hidden(ROWS): rows}
     for unit in plan.units:
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from foldhouse.kernel import sketch
 from foldhouse.kernel.multiset import COUNT, Order, added, entries, lists, map_lists, nothing_missing
-from foldhouse.kernel.rowwise import map_rows
+from foldhouse.kernel.rowwise import map_columns
 from foldhouse.kernel.sides import Sequenced, Types, flat, inserted, retracted, without_maps
 from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes, Inputs, Merged
 
@@ -15,14 +15,17 @@ from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes
 def _distinct_delta(row: Inputs) -> dict[str, pl.Expr]:
     value = row.values[0]
     return {
-        "inserted": inserted(row, value).drop_nulls().unique().sort().implode(),
+        "inserted": inserted(row, value).drop_nulls().implode(),
         "retracted": retracted(row, value).is_not_null().any(),
     }
 
 
+def _distinct_joint(old: Accumulator, delta: Delta) -> pl.Expr:
+    return map_columns(sketch.grown, sketch.KEPT, old=old["sketch"], new=delta["inserted"])
+
+
 def _distinct_merge(old: Accumulator, delta: Delta) -> Merged:
-    merged = map_rows(sketch.extended, pl.Binary(), old=old["sketch"], new=delta["inserted"])
-    return {VALUE: map_rows(sketch.estimate, pl.Int64(), sketch=merged), "sketch": merged}
+    return {VALUE: delta["joint"].struct.field("value"), "sketch": delta["joint"].struct.field("sketch")}
 
 
 def _distinct_fields(types: Types, sequence: Sequenced) -> FieldTypes:
@@ -37,6 +40,7 @@ DISTINCT = Algebra(
     merge=_distinct_merge,
     unresolved=lambda old, delta: delta["retracted"],
     any_row_decides=True,
+    joint=_distinct_joint,
 )
 
 _BY_VALUE = Order(("value",), descending=(False,))
@@ -57,9 +61,12 @@ def _multiset_added(old: pl.Series, new: pl.Series) -> pl.Series:
     return lists(after, pl.struct("value", COUNT), len(old))
 
 
+def _multiset_joint(old: Accumulator, delta: Delta) -> pl.Expr:
+    return map_lists(_multiset_added, old["counts"], old=old["counts"], new=delta["counts"])
+
+
 def _multiset_merge(old: Accumulator, delta: Delta) -> Merged:
-    counts = map_lists(_multiset_added, old["counts"], old=old["counts"], new=delta["counts"])
-    return {VALUE: counts.list.len().cast(pl.Int64), "counts": counts}
+    return {VALUE: delta["joint"].list.len().cast(pl.Int64), "counts": delta["joint"]}
 
 
 DISTINCT_EXACT = Algebra(
@@ -67,4 +74,5 @@ DISTINCT_EXACT = Algebra(
     fields=_multiset_fields,
     delta=_multiset_delta,
     merge=_multiset_merge,
+    joint=_multiset_joint,
 )

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from foldhouse.errors import InvalidData
 
@@ -66,14 +68,22 @@ def lists(of: pl.DataFrame, value: pl.Expr, keys: int) -> pl.Series:
 
     Args:
         of: lines with `__key`, sorted by it.
-        value: an expression over the lines.
+        value: an expression that gives a value for each line.
         keys: the number of keys.
     """
-    gathered = of.lazy().group_by(KEY, maintain_order=True).agg(value.alias("__list"))
-    every = pl.LazyFrame(pl.int_range(keys, dtype=pl.UInt32, eager=True).alias(KEY))
-    # group_by knows only the keys that have lines.
-    joined = every.join(gathered, on=KEY, how="left", maintain_order="left").collect()["__list"]
-    return joined.fill_null(pl.Series([[]], dtype=joined.dtype))
+    sizes = np.bincount(of[KEY].to_numpy(), minlength=keys)
+    ends = np.concatenate([np.zeros(1, np.int64), sizes.cumsum(dtype=np.int64)])
+    values = of.select(value.alias("__value")).to_series().rechunk()
+    # The lines of a key are beside one another, so its list is a part of the column: nothing is grouped or copied.
+    found = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values.to_arrow()))
+    assert isinstance(found, pl.Series)
+    return found.cast(pl.List(values.dtype)).alias("__list")
+
+
+def first_of_each(of: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Return the first lines of each key, at most so many; the lines are sorted by `__key`."""
+    keys = of[KEY].to_numpy()
+    return of.filter(pl.Series(np.arange(len(keys)) - np.searchsorted(keys, keys) < most))
 
 
 def added(stored: pl.DataFrame, new: pl.DataFrame, order: Order) -> pl.DataFrame:

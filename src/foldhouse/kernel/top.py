@@ -7,7 +7,18 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.multiset import COUNT, KEY, Order, added, entries, falling_short, known, lists, map_lists
+from foldhouse.kernel.multiset import (
+    COUNT,
+    KEY,
+    Order,
+    added,
+    entries,
+    falling_short,
+    first_of_each,
+    known,
+    lists,
+    map_lists,
+)
 from foldhouse.kernel.sides import Sequenced, Types, flat
 from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, FieldTypes, Inputs, Merged
 
@@ -55,11 +66,10 @@ def _updated(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series)
     left = _after(n, names, _stored(names, old), entries(changes))
     fields = _places(names)
     rows = left.select(KEY, pl.struct(fields).repeat_by(pl.col(COUNT).clip(upper_bound=n)).alias("row")).explode("row")
-    best = rows.group_by(KEY, maintain_order=True).head(n)
     renamed = pl.struct(
         pl.col("row").struct.field(place).alias(name) for place, name in zip(fields, names, strict=True)
     )
-    return lists(best, renamed, len(old))
+    return lists(first_of_each(rows, n), renamed, len(old))
 
 
 def _loses_rows(n: int, names: tuple[str, ...], old: pl.Series, changes: pl.Series) -> pl.Series:

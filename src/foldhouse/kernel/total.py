@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import partial
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel import limbs
-from foldhouse.kernel.rowwise import map_columns, map_rows
+from foldhouse.kernel.means import mean
+from foldhouse.kernel.rowwise import map_columns
 from foldhouse.kernel.sides import MAX_DIGITS, Sequenced, Types
 from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, ExactSum, Field, FieldTypes, Inputs, Merged
 
@@ -119,27 +118,16 @@ def _average_fields(types: Types, sequence: Sequenced) -> FieldTypes:
     return {VALUE: mean, "sum": summed, "count": pa.int64()}
 
 
-def _quotient(row: dict[str, Any]) -> Decimal | float | None:
-    """An exact sum divided by a count, rounded once."""
-    if not row["count"]:
-        return None
-    if not isinstance(row["sum"], Decimal):
-        return float(row["sum"] / row["count"])
-    scale = Decimal(1).scaleb(max(int(row["sum"].as_tuple().exponent) - 4, -MAX_DIGITS))
-    with localcontext(prec=2 * MAX_DIGITS):  # enough digits that quantize alone decides the rounding
-        return Decimal(row["sum"] / row["count"]).quantize(scale, ROUND_HALF_UP)
-
-
 def _average_merge(old: Accumulator, delta: Delta) -> Merged:
     counted = old["count"].fill_null(0) + delta["count"]
     summed = _summed(old["sum"], counted, delta)
-    return {VALUE: map_rows(_quotient, old[VALUE], sum=summed, count=counted), "sum": summed, "count": counted}
+    return {VALUE: mean(summed, counted, old[VALUE]), "sum": summed, "count": counted}
 
 
 def _floats_average_merge(old: Accumulator, delta: Delta) -> Merged:
     merged = _floats_merge("sum", old, delta)
-    mean = map_columns(limbs.mean, pl.Float64(), sums=delta["joint"], counts=merged["count"])
-    return {VALUE: pl.when(merged["count"] != 0).then(mean), **merged}
+    means = map_columns(limbs.mean, pl.Float64(), sums=delta["joint"], counts=merged["count"])
+    return {VALUE: pl.when(merged["count"] != 0).then(means), **merged}
 
 
 _WHOLE_AVERAGE = Algebra(

@@ -1,0 +1,202 @@
+"""Refreshing against recomputing: each kind of definition, change and size, in seconds of both.
+
+A case is a table of `DEFINITIONS`, a number of events and one of `CHANGES`. foldhouse refreshes the table after the
+change. Then Spark computes the same table from the same streams, in the same session, and writes it as Parquet. Events
+have a key of about four events, and are stored in a file for each of ten days.
+
+The claim that is measured: no refresh takes more than 1.1 times as long as recomputing the table with Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table as Shown
+
+import foldhouse as fh
+from benchmarks.agreement import check_same_rows
+from benchmarks.histories import Steps
+from benchmarks.worst_definitions import DEFINITIONS, Definition, item_events, items, readings, versions
+
+FIRST, DAYS, PER_KEY = date(2024, 1, 1), 10, 4
+CHANGES = ("first", "few", "all", "delete", "rollback")
+"""The first load; 100 more events; an event for each key; the events of a day removed; as many events as there were
+appended, refreshed and rolled back."""
+SIZES, QUICK_SIZES = (100, 10_000, 300_000, 2_000_000), (100, 300_000)
+_FEW = 100
+
+
+@dataclass
+class _Case:
+    """One definition at one size, on a lake of its own, and the number of the next batch of events."""
+
+    lake: fh.Lake
+    definition: Definition
+    rows: int
+    batch: int = 0
+
+    @property
+    def stream(self) -> fh.Stream:
+        """The stream that the changes are made to."""
+        return versions if self.definition.is_ordered else readings
+
+    def append(self, keys: np.ndarray, day: int | None = None) -> None:
+        """Append an event for each of some keys, spread over the days or on one day."""
+        self.batch += 1
+        days = np.arange(len(keys)) * DAYS // max(1, len(keys)) if day is None else np.full(len(keys), day)
+        self.lake.append(self.stream, _events(keys, days, self.batch))
+
+    def append_items(self, keys: np.ndarray) -> None:
+        """Append a new version of some items, and refresh the table of items."""
+        self.batch += 1
+        columns = {"item": keys, "version": np.full(len(keys), self.batch), "category": (keys * 7 + self.batch) % 50}
+        self.lake.append(item_events, pa.table(columns))
+        self.lake.refresh(items)
+
+    @property
+    def keys(self) -> int:
+        """The number of keys."""
+        return max(1, self.rows // PER_KEY)
+
+
+def _events(keys: np.ndarray, days: np.ndarray, batch: int) -> pa.Table:
+    mixed = (keys * 2_654_435_761 + (np.arange(len(keys)) + 1) * 40_503 + batch * 97) % 1_000_003
+    cents = pa.array(mixed).cast(pa.decimal128(20, 0))
+    labels, regions = (
+        pa.array([f"{name} {n}" for n in range(size)]) for name, size in (("label", 1000), ("region", 7))
+    )
+    columns = {
+        "day": pa.array(np.datetime64(FIRST, "D") + days),
+        "key": keys,
+        "region": regions.take(pa.array(keys % 7)),
+        "moment": pa.array(mixed).cast(pa.timestamp("s")).cast(pa.timestamp("us", "UTC")),
+        "sequence": np.arange(len(keys)) + batch * 100_000_000,
+        "item": keys // 2,
+        "units": mixed,
+        "amount": mixed / 7,
+        "price": pc.multiply(cents, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(12, 2)),
+        "label": labels.take(pa.array(mixed % 1000)),
+    }
+    return pa.table(columns)
+
+
+def measured(
+    work: Path, folder: Path, steps: Steps, rows: int, rounds: int, definitions: list[str], kinds: list[str]
+) -> dict[str, Any]:
+    """Measure definitions at one size, one after another; the first of them twice, because it warms up the JVM."""
+    cases = []
+    for number, name in enumerate([definitions[0], *definitions]):
+        place = folder / f"{rows}-{number}"
+        found = list(_measured(place, DEFINITIONS[name], rows, rounds, kinds))
+        cases += found if number else []
+        shutil.rmtree(place)
+    return {"cases": cases}
+
+
+def _measured(
+    place: Path, definition: Definition, rows: int, rounds: int, kinds: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Make each change some times, refresh, and recompute with Spark; yield the medians of each kind of change."""
+    lake = fh.Lake.local(place / "lake")
+    case = _Case(lake, definition, rows)
+    for change in CHANGES:
+        if change != "first" and change not in kinds:
+            continue
+        times, runs = [], []
+        for _ in range(1 if change == "first" else rounds):
+            _make(case, change)
+            started = time.monotonic()
+            runs.append(lake.refresh(definition.table))
+            refreshed = time.monotonic()
+            _recompute(case, place / "spark")
+            times.append((refreshed - started, time.monotonic() - refreshed))
+        ours, theirs = (statistics.median(taken) for taken in zip(*times, strict=True))
+        if change in kinds:
+            yield {
+                "definition": definition.name,
+                "rows": rows,
+                "change": change,
+                "seconds": ours,
+                "spark_seconds": theirs,
+                "ratio": ours / theirs,
+                "full_recompute": all(run.full_recompute for run in runs),
+            }
+    _check(case, place)
+    lake.close()
+
+
+def _make(case: _Case, change: str) -> None:
+    """Change the stream; both sides of a join change with each key."""
+    every = np.arange(case.keys)
+    if change == "first":
+        if case.definition.is_joined:
+            case.append_items(every)
+        for day in range(DAYS):
+            share = np.arange(day * case.rows // DAYS, (day + 1) * case.rows // DAYS)
+            case.append(share * 7_919 % case.keys, day)
+    elif change == "few":
+        case.append(every[:: max(1, case.keys // _FEW)][:_FEW], DAYS - 1)
+    elif change == "all":
+        if case.definition.is_joined:
+            case.append_items(every)
+        case.append(every)
+    elif change == "delete":
+        day = FIRST + timedelta(days=case.batch % DAYS)
+        case.append(every[: max(1, case.keys // 3)], (day - FIRST).days)  # a day is deleted once a round
+        case.lake.refresh(case.definition.table)
+        none = _events(every[:0], every[:0], 0)
+        case.lake.replace(case.stream, none, partitions=[day])
+    else:
+        before = case.lake.head(case.stream)
+        assert before is not None
+        case.append(np.arange(case.rows) % case.keys)
+        case.lake.refresh(case.definition.table)
+        case.lake.rollback(case.stream, to=before.id)
+
+
+def _recompute(case: _Case, to: Path) -> None:
+    """Compute the table from all its events with Spark, as Parquet."""
+    definition = case.definition
+    sources = [case.lake.read(source) for source in definition.table.sources]
+    definition.recomputed(sources).write.mode("overwrite").parquet(str(to))
+
+
+def _check(case: _Case, place: Path) -> None:
+    """Compare the exact columns of both tables."""
+    names = [*case.definition.table.keys, *case.definition.exact]
+    ours = case.lake.to_arrow(case.definition.table).select(names)
+    pq.write_table(ours, place / "ours.parquet")
+    theirs = pq.read_table(place / "spark").select(names)
+    pq.write_table(theirs.cast(ours.schema), place / "theirs.parquet")
+    check_same_rows(place / "ours.parquet", place / "theirs.parquet", names)
+
+
+def show(figures: list[dict[str, Any]], console: Console) -> None:
+    """Print a line for each definition and size: seconds of both for each change, and their ratio."""
+    table = Shown(title="refresh s / Spark again s = ratio; * where foldhouse recomputes", title_justify="left")
+    table.add_column("definition")
+    table.add_column("events", justify="right")
+    for change in CHANGES:
+        table.add_column(change, justify="right")
+    lines: dict[tuple[str, int], dict[str, str]] = {}
+    for one in figures:
+        cell = f"{one['seconds']:.2f}/{one['spark_seconds']:.2f}={one['ratio']:.2f}{'*' * one['full_recompute']}"
+        lines.setdefault((one["definition"], one["rows"]), {})[one["change"]] = cell
+    for (name, rows), cells in lines.items():
+        table.add_row(name, f"{rows:,}", *(cells.get(change, "") for change in CHANGES))
+    console.print(table)
+    over = [one for one in figures if one["ratio"] > 1.1]
+    console.print(f"{len(over)} of {len(figures)} cases above 1.1")

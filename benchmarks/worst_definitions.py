@@ -1,0 +1,172 @@
+"""The tables of the suite `worst`: each with the same table as aggregates of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+
+_TYPES = {
+    "day": "date",
+    "key": "long",
+    "region": "string",
+    "moment": "timestamptz",
+    "sequence": "long",
+    "item": "long",
+    "units": "long",
+    "amount": "double",
+    "price": "decimal(12,2)",
+    "label": "string",
+}
+readings = fh.stream("bench.readings", schema=_TYPES, keys="key", partition_by="day")
+versions = fh.stream("bench.versions", schema=_TYPES, keys="key", sequence_by="sequence", partition_by="day")
+item_events = fh.stream(
+    "bench.item_events",
+    schema={"item": "long", "version": "long", "category": "long"},
+    keys="item",
+    sequence_by="version",
+)
+items = fh.table("bench.items", source=item_events, fold=fh.latest())
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One table, and how Spark computes it.
+
+    Args:
+        table: the declaration.
+        aggregates: published column -> the aggregate in Spark's SQL.
+        exact: the columns that must be equal; the others are estimates or rounded in another order.
+    """
+
+    table: fh.Table
+    aggregates: dict[str, str]
+    exact: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the table without its namespace."""
+        return self.table.name.partition(".")[2]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the events have a sequence."""
+        return versions in self.table.sources
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the table of items is a source."""
+        return items in self.table.sources
+
+    def recomputed(self, sources: list[DataFrame]) -> DataFrame:
+        """Return the table as a Spark job over all its rows."""
+        rows = sources[0] if self.table.rows is None else self.table.rows(*sources)
+        aggregates = [F.expr(text).alias(name) for name, text in self.aggregates.items()]
+        return rows.groupBy(*self.table.keys).agg(*aggregates)
+
+
+def _definition(
+    name: str,
+    columns: dict[str, tuple[fh.ColumnFold, str]],
+    *,
+    inexact: tuple[str, ...] = (),
+    keys: tuple[str, ...] = ("key",),
+    rows: Callable[..., DataFrame] | None = None,
+    source: fh.Stream | list[fh.Stream | fh.Table] = readings,
+) -> Definition:
+    fold = fh.fold(**{column: one for column, (one, _) in columns.items()})
+    table = fh.table(f"bench.{name}", source=source, keys=keys, rows=rows, buckets=2, fold=fold)
+    exact = tuple(column for column in columns if column not in inexact)
+    return Definition(table, {column: text for column, (_, text) in columns.items()}, exact)
+
+
+_TOTALS = {"units": (fh.total("units"), "sum(units)"), "events": (fh.count(), "count(1)")}
+
+
+def _inner(readings: DataFrame, items: DataFrame) -> DataFrame:
+    return readings.join(items, "item").select("key", "category", "units")
+
+
+def _left(readings: DataFrame, items: DataFrame) -> DataFrame:
+    return readings.join(items, "item", "left").select("key", "category", "units")
+
+
+def _semi(readings: DataFrame, items: DataFrame) -> DataFrame:
+    return readings.join(items.where("category < 25"), "item", "left_semi")
+
+
+def _anti(readings: DataFrame, items: DataFrame) -> DataFrame:
+    return readings.join(items.where("category < 25"), "item", "left_anti")
+
+
+_BOTH: list[fh.Stream | fh.Table] = [readings, items]
+_ALL = [
+    _definition("totals", _TOTALS),
+    _definition(
+        "decimals",
+        {"price": (fh.total("price"), "sum(price)"), "mean": (fh.average("price"), "avg(price)")},
+    ),
+    _definition(
+        "floats",
+        {"amount": (fh.total("amount"), "sum(amount)"), "mean": (fh.average("amount"), "avg(amount)")},
+        inexact=("amount", "mean"),
+    ),
+    _definition("averages", {"mean": (fh.average("units"), "avg(units)")}, inexact=("mean",)),
+    _definition(
+        "extremes",
+        {"most": (fh.maximum("units"), "max(units)"), "least": (fh.minimum("units"), "min(units)")},
+    ),
+    _definition(
+        "extremes_by",
+        {"label": (fh.maximum_by("label", "units"), "max(struct(units, label)).label")},
+    ),
+    _definition(
+        "latest",
+        {
+            "label": (fh.latest("label"), "max_by(label, sequence)"),
+            "amount": (fh.latest("amount"), "max_by(amount, sequence)"),
+            "moment": (fh.latest("moment"), "max_by(moment, sequence)"),
+        },
+        source=versions,
+    ),
+    _definition("distinct", {"items": (fh.distinct("units"), "approx_count_distinct(units)")}, inexact=("items",)),
+    _definition(
+        "distinct_text", {"labels": (fh.distinct("label"), "approx_count_distinct(label)")}, inexact=("labels",)
+    ),
+    _definition("distinct_exact", {"items": (fh.distinct_exact("units"), "count(DISTINCT units)")}),
+    _definition("collect", {"units": (fh.collect("units"), "sort_array(collect_list(units))")}),
+    _definition(
+        "top",
+        {
+            "best": (
+                fh.top(2, "label", by="units"),
+                "slice(array_sort(collect_list(named_struct('label', label, 'units', units)), (a, b) -> "
+                "CASE WHEN a.units > b.units THEN -1 WHEN a.units < b.units THEN 1 WHEN a.label < b.label THEN -1 "
+                "WHEN a.label > b.label THEN 1 ELSE 0 END), 1, 2)",
+            )
+        },
+        inexact=("best",),
+    ),
+    _definition("three_keys", _TOTALS, keys=("key", "region", "day")),
+    _definition("text_key", _TOTALS, keys=("label", "region")),
+    _definition(
+        "hashed",
+        _TOTALS,
+        keys=("who",),
+        rows=lambda readings: readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units"),
+    ),
+    _definition(
+        "computed",
+        {"most": (fh.maximum("word"), "max(word)"), "units": (fh.total("units"), "sum(units)")},
+        rows=lambda readings: readings.select("key", "units", F.regexp_replace("label", "[0-4]", "x").alias("word")),
+    ),
+    _definition("inner", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_inner, source=_BOTH),
+    _definition("left", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_left, source=_BOTH),
+    _definition("semi", _TOTALS, rows=_semi, source=_BOTH),
+    _definition("anti", _TOTALS, rows=_anti, source=_BOTH),
+]
+DEFINITIONS = {one.name: one for one in _ALL}
