@@ -36,20 +36,23 @@ def told(method: Method) -> Method:
                 bound.arguments[name] = check(f"{method.__name__}: {name}", bound.arguments[name])
         about = next((bound.arguments[name] for name in ("table", "stream") if name in bound.arguments), "the lake")
         name = about if isinstance(about, str) else about.name
-        with (
-            hiding_secrets(_configuration(bound.args[0])),
-            translating_errors(name),
-            shown_if_long(f"{method.__name__} {name}"),
-        ):
-            return method(*bound.args, **bound.kwargs)
+
+        def translated() -> Any:
+            with translating_errors(name), shown_if_long(f"{method.__name__} {name}"):
+                return method(*bound.args, **bound.kwargs)
+
+        return hiding_secrets(_configuration(bound.args[0]), translated)
 
     return call  # type: ignore[return-value]
 
 
 def _configuration(lake: Any) -> Mapping[str, Any]:
-    """Return the configuration of a lake's catalog, whose secrets no message may contain."""
+    """Return the configuration of a lake's catalog, and the token that it was given; no message may contain a secret."""
     found = getattr(lake.catalog, "properties", None)
-    return found if isinstance(found, Mapping) else {}
+    given = found if isinstance(found, Mapping) else {}
+    manager = getattr(lake.catalog, "_auth_manager", None)
+    tokens = (getattr(one, "_token", None) for one in (manager, getattr(manager, "token_provider", None)))
+    return {**given, "held tokens": {f"token {place}": one for place, one in enumerate(tokens) if one}}
 
 
 def _is_checked(one: inspect.Parameter) -> bool:

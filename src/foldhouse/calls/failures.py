@@ -6,8 +6,8 @@ import contextlib
 import errno
 import sqlite3
 import traceback
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +25,7 @@ from foldhouse.storage.sqlite import failure_of_catalog
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+T = TypeVar("T")
 _AGAIN = "A commit is whole or absent: run it again; a commit that landed is not repeated"
 _CLIENTS = frozenset({"azure", "boto3", "botocore", "google", "grpc", "thrift"})
 """The packages through which pyiceberg speaks with Glue, DynamoDB, Hive and BigQuery, and with stores by fsspec."""
@@ -73,23 +74,38 @@ def translating_errors(name: str) -> Iterator[None]:
         ) from failure
 
 
-@contextlib.contextmanager
-def hiding_secrets(configuration: Mapping[str, Any]) -> Iterator[None]:
-    """Remove the secrets of a catalog's configuration from errors that are raised inside the block.
+def hiding_secrets(configuration: Mapping[str, Any], call: Callable[[], T]) -> T:
+    """Call a function, and remove the secrets of a catalog's configuration from the errors that it raises.
 
-    An error whose message, or the message of whose cause, contains a secret loses its cause, because a traceback prints
-    it.
+    An error that contains a secret, or whose cause does, loses its cause, because a traceback prints it. If it is of
+    another library, it becomes a `StorageError`.
     """
     try:
-        yield
-    except FoldhouseError as failure:
-        said = [str(failure), *(f"{one}" for one in _behind(failure))]
+        return call()
+    except Exception as failure:
         secret = {**configuration, "held": held_secrets()}
+        said = [_shown(failure), *map(_shown, _behind(failure))]
         if all(without_secrets(one, secret) == one for one in said):
             raise
-        failure.args = tuple(without_secrets(str(one), secret) for one in failure.args)
-        failure.__cause__ = failure.__context__ = None
-        raise failure from None
+        hidden = _hidden(failure, secret)
+    raise hidden  # neither within `except` nor by a context manager, which make what was raised its context
+
+
+def _hidden(failure: Exception, secret: Mapping[str, Any]) -> FoldhouseError:
+    """Return an error without any cause, and without some secrets."""
+    if not isinstance(failure, FoldhouseError):
+        said = f"{type(failure).__name__}: {_line(failure)}"
+        return StorageError(without_secrets(f"the catalog or the store failed: {said}. {_AGAIN}", secret))
+    failure.args = tuple(without_secrets(str(one), secret) for one in failure.args)
+    if hasattr(failure, "__notes__"):
+        failure.__notes__ = [without_secrets(str(one), secret) for one in failure.__notes__]
+    failure.__cause__ = failure.__context__ = None
+    return failure
+
+
+def _shown(failure: BaseException) -> str:
+    """Return every text of an error that a traceback or a log may print."""
+    return "\n".join([str(failure), repr(failure), *map(str, getattr(failure, "__notes__", ()))])
 
 
 def _behind(failure: BaseException) -> Iterator[BaseException]:

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,8 +38,8 @@ class LakeFolder:
     """
 
     path: str = ""
-    spark_master: str = ""
-    spark_remote: str = ""
+    spark_master: str = field(default="", repr=False)  # the address of a Connect server may contain a token
+    spark_remote: str = field(default="", repr=False)
     run_id: str | None = None
     catalog: str = ""
     spark_driver_host: str = ""

@@ -22,6 +22,7 @@ from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.guarded import guarded
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.storage.secrets import without_secrets
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 
@@ -49,7 +50,7 @@ class OpenLake:
 
     def __repr__(self) -> str:
         """Return one line, without any credentials of the catalog."""
-        warehouse = self.catalog.properties.get("warehouse", "")
+        warehouse = without_secrets(str(self.catalog.properties.get("warehouse", "")), self.catalog.properties)
         return f"Lake(catalog={self.catalog.name!r}, warehouse={warehouse!r})"
 
     def _declaration(self, table: Table | str) -> Table:

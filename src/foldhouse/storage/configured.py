@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from foldhouse.errors import ConfigurationError, FoldhouseError, StorageError
 from foldhouse.storage.configuration import WHERE, configuration_of, opened_now
 from foldhouse.storage.rest import PatientRestCatalog
-from foldhouse.storage.secrets import without_secrets
+from foldhouse.storage.secrets import secrets_in, without_secrets
 from foldhouse.storage.sql import PatientSqlCatalog
 from foldhouse.storage.store import check_profile
 
@@ -70,6 +70,11 @@ def _opened(name: str, given: Mapping[str, Any]) -> Catalog:
         ) from None
     if kind in (CatalogType.REST, CatalogType.SQL) and not given.get("uri"):
         raise ConfigurationError(f"catalog {name} has no `uri`; configure it in {WHERE}")
+    if secrets_in({"warehouse": given.get("warehouse", "")}):
+        raise ConfigurationError(
+            f"the warehouse of catalog {name} contains a secret, which would be in the location of every table; leave "
+            f"it out, and configure it as a property of its own in {WHERE}"
+        )
     if not given.get(PY_IO_IMPL):
         check_profile(dict(given))
         if str(given.get("warehouse", "")).partition(":")[0] in _OF_AZURE:  # pyiceberg would take fsspec for it

@@ -141,11 +141,25 @@ def held_secrets() -> dict[str, dict[str, str]]:
 
 def public_of(properties: Properties) -> dict[str, str]:
     """Return the properties of a file system that anybody may see."""
-    return {name: text for name, text in properties.items() if not _is_private(name, text) and _EXPIRY not in name}
+    return {
+        name: text
+        for name, text in properties.items()
+        if not _is_private(name, text) and not _is_of_the_catalog(name) and _EXPIRY not in name
+    }
+
+
+def _is_of_the_catalog(name: str) -> bool:
+    """Whether a property is how the catalog is reached, which is of no use to a file system."""
+    return name in ("auth", "ssl") or name.startswith(("header.", "auth."))
 
 
 def _is_private(name: str, text: str) -> bool:
     return is_secret(name) or bool(secrets_in({name: text}))
+
+
+def _is_needed(name: str, text: str) -> bool:
+    """Whether a property is a secret of the file system."""
+    return _is_private(name, text) and name != "uri" and not _is_of_the_catalog(name) and _EXPIRY not in name
 
 
 def separated(
@@ -163,11 +177,9 @@ def separated(
         vended_table: the table that a REST server vended them for.
     """
     public = public_of(properties)
-    # The catalog's address is of no use to a file system. Arrow takes a token of Google only with the end of its life.
+    # Arrow takes a token of Google only with the end of its life.
     private = {
-        name: text
-        for name, text in properties.items()
-        if name == GCS_TOKEN_EXPIRES_AT_MS or (_is_private(name, text) and name != "uri" and _EXPIRY not in name)
+        name: text for name, text in properties.items() if name == GCS_TOKEN_EXPIRES_AT_MS or (_is_needed(name, text))
     }
     if not private:
         return public, Credentials()

@@ -6,6 +6,7 @@ whose answer was lost is looked up by the caller.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from pyiceberg.catalog import TOKEN
@@ -58,6 +59,12 @@ class _Patient(HTTPAdapter):
             raise StorageError(
                 f"the catalog's address answered a {request.method} with status {answer.status_code} and an HTML page, "
                 "not with JSON: a proxy or a login page is in between; check the catalog's `uri` and the way to it"
+            )
+        if answer.status_code == HTTPStatus.NOT_IMPLEMENTED:  # pyiceberg would raise Python's NotImplementedError
+            answer.close()
+            raise StorageError(
+                f"the catalog's server does not implement a {request.method} that is needed (status 501); nothing was "
+                "changed by it. Check the catalog's `uri`, and what its server supports"
             )
         return answer
 

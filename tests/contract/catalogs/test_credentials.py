@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,4 +309,51 @@ def test_a_token_that_expires_before_a_commit_is_renewed_and_the_commit_lands_on
         ]
         assert len(landed) == 1
         assert lake.to_arrow(events).num_rows == 53
+        lake.close()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["credential", "password", "header"])
+def test_what_a_catalog_is_asked_with_is_in_no_error_even_if_the_server_repeats_it(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As a proxy does that is set up to show the requests it refuses."""
+    given = servers.configuration("REST and files", tmp_path)
+    token, sent = "a-token-that-was-given-out", list[str]()
+    is_up = [True]
+
+    def answer(request: Request) -> Answer | None:
+        if request.path.endswith("/oauth/tokens"):
+            said = {"access_token": token, "token_type": "bearer", "expires_in": 3600}
+            return Answer(200, {"Content-Type": "application/json"}, json.dumps(said).encode())
+        if is_up[0]:
+            return None
+        sent.append(request.headers["authorization"])
+        return Answer(500, {"Content-Type": "text/plain"}, f"cannot serve {request.headers}".encode())
+
+    with HttpProxy(given["uri"]) as catalog:
+        catalog.answer = answer
+        port = catalog.address.rpartition(":")[2]
+        mine = {
+            "credential": {
+                "uri": catalog.address,
+                "credential": f"client:{SECRET}",
+                "oauth2-server-uri": f"{catalog.address}/v1/oauth/tokens",
+            },
+            "password": {"uri": f"http://me:{SECRET}@127.0.0.1:{port}"},
+            "header": {"uri": catalog.address, "header.authorization": f"Bearer {SECRET}"},
+        }[kind]
+        configure(monkeypatch, "c", {**given, **mine})
+        lake = fh.Lake.open("c")
+        lake.append(events, batch())
+        is_up[0] = False
+        for act in (lambda: lake.append(events, batch(3)), lambda: lake.to_arrow(events)):
+            with pytest.raises(fh.FoldhouseError, match="cannot serve") as failure:
+                act()
+            said = "".join(traceback.format_exception(failure.value))
+            assert sent
+            used = {one.partition(" ")[2] for one in sent} - {"None"}  # pyiceberg sends it where it has no token
+            for secret in (SECRET, token, *used):
+                assert secret not in said
+        is_up[0] = True
         lake.close()
