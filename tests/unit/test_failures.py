@@ -23,12 +23,12 @@ def test_an_error_of_a_client_names_the_table_and_says_that_it_can_run_again(mod
 
 
 def test_an_error_of_a_client_shows_no_secret() -> None:
-    with (
-        pytest.raises(fh.StorageError) as found,
-        hiding_secrets({"glue.secret-access-key": "hidden-text"}),
-        translating_errors("shop.orders"),
-    ):
-        raise error_of("botocore.exceptions")("signed with hidden-text")
+    def call() -> None:
+        with translating_errors("shop.orders"):
+            raise error_of("botocore.exceptions")("signed with hidden-text")
+
+    with pytest.raises(fh.StorageError) as found:
+        hiding_secrets({"glue.secret-access-key": "hidden-text"}, call)
     assert "hidden-text" not in str(found.value)
     assert found.value.__cause__ is None
 
