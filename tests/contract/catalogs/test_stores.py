@@ -11,7 +11,7 @@ from pathlib import Path
 import catalog_servers
 import pyarrow as pa
 import pytest
-from contract.catalogs.conftest import Servers, configure
+from contract.catalogs.conftest import STORED, Servers, configure
 
 import foldhouse as fh
 from foldhouse.storage.configured import open_catalog
@@ -53,8 +53,8 @@ lake.spark.stop()
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", ["Postgres and S3", "REST and S3"])
-def test_spark_folds_and_reads_tables_in_s3_and_no_task_is_sent_the_secret(
+@pytest.mark.parametrize("name", ["Postgres and S3", "REST and S3", *STORED])
+def test_spark_folds_and_reads_tables_in_a_store_and_no_task_is_sent_the_secret(
     servers: Servers, tmp_path: Path, name: str
 ) -> None:
     given = servers.configuration(name, tmp_path)
@@ -65,7 +65,7 @@ def test_spark_folds_and_reads_tables_in_s3_and_no_task_is_sent_the_secret(
         env={**os.environ, **told, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert done.stdout.endswith("done\n"), done.stderr[-3000:]
