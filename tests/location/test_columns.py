@@ -46,7 +46,7 @@ def test_columns_are_shown_before_the_first_run() -> None:
         "k": ("string", "key; from k of l.events"),
         "revenue": ("?", "total('n * price'); from n, price of l.events"),
         "rows": ("?", "count()"),
-        "last": ("?", "latest('s'); from at, s of l.events"),
+        "last": ("?", "latest('s'); from s of l.events"),
         "x": ("?", "maximum(\"if(s = 'n', 1, 0)\"); from s of l.events"),
     }
     assert list(columns(every)) == ["k", "at", "n", "price", "s"]
@@ -55,8 +55,8 @@ def test_columns_are_shown_before_the_first_run() -> None:
 
 
 def test_a_column_comes_from_the_columns_that_its_fold_names() -> None:
-    assert lineage(sums) == {"k": ["k"], "revenue": ["n", "price"], "rows": [], "last": ["at", "s"], "x": ["s"]}
-    assert lineage(whole) == {"k": ["k"], "n": ["at", "n"]}
+    assert lineage(sums) == {"k": ["k"], "revenue": ["n", "price"], "rows": [], "last": ["s"], "x": ["s"]}
+    assert lineage(whole) == {"k": ["k"], "n": ["n"]}
     assert lineage(above) == {"rows": ["rows"], "revenue": ["revenue"]}
     assert lineage(with_rows) == {}
     assert lineage(called) == {"k": ["k"], "n": ["s"]}
@@ -75,10 +75,7 @@ def test_a_run_reports_types_meanings_and_lineage(lake: fh.Lake) -> None:
     schema = metadata["dagster/column_schema"].value  # type: ignore[attr-defined]
     assert [(one.name, one.type, one.description) for one in schema.columns] == [
         ("k", "string", "key; from k of l.events"),
-        ("n", "int", "latest('n'); from at, n of l.events"),
+        ("n", "int", "latest('n'); from n of l.events"),
     ]
     deps = metadata["dagster/column_lineage"].value.deps_by_column["n"]  # type: ignore[attr-defined]
-    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in deps] == [
-        ("l/events", "at"),
-        ("l/events", "n"),
-    ]
+    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in deps] == [("l/events", "n")]

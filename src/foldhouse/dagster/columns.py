@@ -96,7 +96,7 @@ def declared_lineage(table: Table) -> dict[str, list[tuple[str, str]]]:
         return {}
     deps = {key: [key] for key in table.keys}
     texts = {name: fold for name, fold in folds.items() if all(isinstance(one, str) for one in fold.arguments)}
-    deps |= {name: _used(fold, table.sequence_by, names) for name, fold in texts.items()}
+    deps |= {name: _used(fold, names) for name, fold in texts.items()}
     return {name: [(table.source.name, column) for column in used] for name, used in deps.items()}
 
 
@@ -116,9 +116,8 @@ def _columns(source: Source) -> list[str] | None:
     return None if folds is None else [*source.keys, *folds]
 
 
-def _used(fold: ColumnFold, sequence_by: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the source columns that a fold names, and those that order its rows."""
+def _used(fold: ColumnFold, names: Sequence[str]) -> list[str]:
+    """Return the source columns that a fold names."""
     texts = [one for one in fold.arguments if isinstance(one, str)]
     words = {word for text in texts for word in _WORD.findall(_QUOTED.sub("", text))}
-    ordered = set(sequence_by) if fold.algebra.is_ordered else set()
-    return [name for name in names if name in words | ordered]
+    return [name for name in names if name in words]
