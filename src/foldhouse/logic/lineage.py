@@ -3,7 +3,7 @@
     rows = orders.join(payments, "order_id").withColumn("open", amount - paid)   open -> orders.amount, payments.paid
 
 Conditions of filters and joins decide which rows there are, and a sequence decides which row is the latest. Their
-columns are no values, so they are not among them. A column is left out if a part of the plan below it is not understood.
+columns are no values, so they are not among them. A column is left out if the plan below it is not understood.
 """
 
 from __future__ import annotations
