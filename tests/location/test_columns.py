@@ -50,7 +50,7 @@ def test_columns_are_shown_before_the_first_run() -> None:
         "x": ("?", "maximum(\"if(s = 'n', 1, 0)\"); from s of l.events"),
     }
     assert list(columns(every)) == ["k", "at", "n", "price", "s"]
-    assert list(columns(with_rows)) == ["k", "n"]
+    assert columns(with_rows) == {"k": ("?", None), "n": ("?", None)}, "those of a run would not be shown"
     assert columns(unknown) == {}
 
 

@@ -62,7 +62,9 @@ def declared_columns(table: Table) -> dict[str, Any]:
     described = described_columns(table, lineage)
     types = declared_types(table)
     columns = [(name, types.get(name, UNKNOWN)) for name in described]
-    return {"dagster/column_schema": table_schema(columns, described), **lineage_metadata(lineage)}
+    # The page prefers a description here to that of a run, which says more if there are rows.
+    known = described if table.rows is None else {}
+    return {"dagster/column_schema": table_schema(columns, known), **lineage_metadata(lineage)}
 
 
 def columns_of_commit(lake: Lake, table: Table) -> dict[str, Any]:
