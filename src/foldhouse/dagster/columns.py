@@ -5,12 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from foldhouse.dagster.report import key_of
 from foldhouse.errors import DefinitionError, FoldhouseError
+from foldhouse.kernel.plan import arguments_of, plan_of
 from foldhouse.lake import Lake
+from foldhouse.storage.schema import schema_of_arrow, schema_of_types, type_texts
 from foldhouse.values.definition import Source, Stream, Table
-from foldhouse.values.fold import ColumnFold
+from foldhouse.values.fold import ColumnFold, Fold
 
 Lineage = Mapping[str, Sequence[tuple[str, str]]]
 """Column -> the columns it is computed from, each as its source and its name there."""
@@ -22,7 +26,7 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _WORD = re.compile(r"[A-Za-z_]\w*+(?!\s*\()")
 
 
-def schema_of_types(columns: Iterable[tuple[str, str]], described: Mapping[str, str] | None = None) -> dg.TableSchema:
+def table_schema(columns: Iterable[tuple[str, str]], described: Mapping[str, str] | None = None) -> dg.TableSchema:
     """Return Dagster's column schema of columns with their Iceberg types.
 
     Args:
@@ -56,9 +60,11 @@ def declared_columns(table: Table) -> dict[str, Any]:
         return {}
     lineage = declared_lineage(table)
     described = described_columns(table, lineage)
-    types = dict(table.source.schema) if isinstance(table.source, Stream) and table.rows is None else {}
-    columns = [(name, types.get(name, UNKNOWN) if name in table.keys else UNKNOWN) for name in described]
-    return {"dagster/column_schema": schema_of_types(columns, described), **lineage_metadata(lineage)}
+    types = declared_types(table)
+    columns = [(name, types.get(name, UNKNOWN)) for name in described]
+    # The page prefers a description here to that of a run, which says more if there are rows.
+    known = described if table.rows is None else {}
+    return {"dagster/column_schema": table_schema(columns, known), **lineage_metadata(lineage)}
 
 
 def columns_of_commit(lake: Lake, table: Table) -> dict[str, Any]:
@@ -68,7 +74,7 @@ def columns_of_commit(lake: Lake, table: Table) -> dict[str, Any]:
         return {}
     lineage = {**declared_lineage(table), **_computed_from(lake, table)}
     described = described_columns(table, lineage)
-    return {"dagster/column_schema": schema_of_types(types.items(), described), **lineage_metadata(lineage)}
+    return {"dagster/column_schema": table_schema(types.items(), described), **lineage_metadata(lineage)}
 
 
 def _computed_from(lake: Lake, table: Table) -> Lineage:
@@ -96,8 +102,35 @@ def declared_lineage(table: Table) -> dict[str, list[tuple[str, str]]]:
         return {}
     deps = {key: [key] for key in table.keys}
     texts = {name: fold for name, fold in folds.items() if all(isinstance(one, str) for one in fold.arguments)}
-    deps |= {name: _used(fold, table.sequence_by, names) for name, fold in texts.items()}
+    deps |= {name: _used(fold, names) for name, fold in texts.items()}
     return {name: [(table.source.name, column) for column in used] for name, used in deps.items()}
+
+
+def declared_types(source: Source) -> dict[str, str]:
+    """Return column -> Iceberg type by the declaration alone; without the columns whose type only Spark knows."""
+    try:
+        if isinstance(source, Stream):
+            return type_texts(schema_of_types(dict(source.schema)))
+        folds = _folds(source)
+        if source.rows is not None or folds is None:
+            return {}
+        given = {field.name: field.type for field in schema_to_pyarrow(schema_of_types(declared_types(source.source)))}
+        found = {key: given[key] for key in source.keys if key in given}
+        for name, one in folds.items():
+            if {*one.arguments, *source.keys, *source.sequence_by} <= given.keys():
+                found[name] = _published(name, one, {name: given[name] for name in source.sequence_by}, given)
+        return type_texts(schema_of_arrow(pa.schema(list(found.items())), [key for key in source.keys if key in found]))
+    except DefinitionError:  # the refresh says what is wrong; a code location that does not load would hide all others
+        return {}
+
+
+def _published(
+    name: str, fold: ColumnFold, sequence: Mapping[str, pa.DataType], given: Mapping[str, pa.DataType]
+) -> pa.DataType:
+    """Return the type of a published column over columns with some types."""
+    alone = Fold(((name, fold),))
+    plan = plan_of(alone, {}, sequence, [given[str(argument)] for argument in arguments_of(alone)])
+    return plan.table_schema.field(name).type
 
 
 def _folds(table: Table) -> dict[str, ColumnFold] | None:
@@ -116,9 +149,8 @@ def _columns(source: Source) -> list[str] | None:
     return None if folds is None else [*source.keys, *folds]
 
 
-def _used(fold: ColumnFold, sequence_by: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the source columns that a fold names, and those that order its rows."""
+def _used(fold: ColumnFold, names: Sequence[str]) -> list[str]:
+    """Return the source columns that a fold names."""
     texts = [one for one in fold.arguments if isinstance(one, str)]
     words = {word for text in texts for word in _WORD.findall(_QUOTED.sub("", text))}
-    ordered = set(sequence_by) if fold.algebra.is_ordered else set()
-    return [name for name in names if name in words | ordered]
+    return [name for name in names if name in words]

@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 
 from foldhouse.dagster.again import trying_again
-from foldhouse.dagster.columns import schema_of_types
+from foldhouse.dagster.columns import table_schema
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
@@ -91,7 +91,7 @@ def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group:
         group_name=group,
         description=stream.description or f"The stream {stream.name}, landed day by day.",
         kinds={"iceberg", "spark"},
-        metadata={"dagster/table_name": stream.name, "dagster/column_schema": schema_of_types(stream.schema)},
+        metadata={"dagster/table_name": stream.name, "dagster/column_schema": table_schema(stream.schema)},
         partitions_def=partitions_def,
     )
 

@@ -82,8 +82,8 @@ class Looking(OpenLake):
 
             lake.computed_from(revenue)["amount"]   -> (("shop.orders", "price"), ("shop.orders", "quantity"))
 
-        They are read from Spark's plan of the logic. Columns that only decide which rows there are, in filters and
-        conditions of joins, are not among them. A column is left out if the plan below it is not understood.
+        They are read from Spark's plan of the logic. Columns that only decide which rows count, in filters, conditions
+        of joins and `sequence_by`, are not among them. A column is left out if the plan below it is not understood.
 
         Raises:
             UnknownTable: a source does not exist yet.

@@ -28,7 +28,7 @@ from foldhouse.refresh.rows.logic import Logic
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import live_slices, pieces_of
-from foldhouse.storage.schema import Layout
+from foldhouse.storage.schema import Layout, type_texts
 from foldhouse.streams.landed import landed_days
 from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.definition import Source, Stream, Table
@@ -286,11 +286,11 @@ class Reading(OpenLake):
 
     @told
     def types(self, table: Source | str) -> dict[str, str] | None:
-        """Return published column -> Iceberg type as text; `None` for a table that does not exist yet."""
+        """Return published column -> Iceberg type as it is declared; `None` for a table that does not exist yet."""
         try:
             iceberg = self.load(table)
         except UnknownTable:
             return None
         layout = Layout.of_head(iceberg)
-        fields = {field.name: str(field.field_type) for field in layout.schema.fields}
+        fields = type_texts(layout.schema)
         return {name: fields[name] for name in published(layout)}

@@ -2,15 +2,15 @@
 
     rows = orders.join(payments, "order_id").withColumn("open", amount - paid)   open -> orders.amount, payments.paid
 
-Conditions of filters and joins decide which rows there are, not their values, so their columns are not among them. A
-column is left out if a part of the plan below it is not understood.
+Conditions of filters and joins decide which rows there are, and a sequence decides which row is the latest. Their
+columns are no values, so they are not among them. A column is left out if the plan below it is not understood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from foldhouse.kernel.plan import argument_column, arguments_of, sequence_column
+from foldhouse.kernel.plan import argument_column, arguments_of
 from foldhouse.logic.columns import PASSING, outputs_of
 from foldhouse.logic.plan import Expression, Node
 from foldhouse.values.definition import Table
@@ -43,16 +43,13 @@ def published_from(
         inputs: per source, its columns.
         plan: of its logic: keys, arguments and sequence; `None` if these are columns of its only source.
     """
-    names = [*table.keys, *(argument_column(i) for i in range(len(arguments_of(fold))))]
-    names += [sequence_column(i) for i in range(len(table.sequence_by))]
-    plain = [frozenset({(0, str(name))}) for name in (*table.keys, *arguments_of(fold), *table.sequence_by)]
-    found = dict(zip(names, plain if plan is None else computed_from(plan), strict=False))
     arguments = {argument: argument_column(i) for i, argument in enumerate(arguments_of(fold))}
-    sequence = [sequence_column(i) for i in range(len(table.sequence_by))]
+    names = [*table.keys, *arguments.values()]
+    plain = [frozenset({(0, str(name))}) for name in (*table.keys, *arguments)]
+    # The plan has the columns of the sequence after these.
+    found = dict(zip(names, plain if plan is None else computed_from(plan), strict=False))
     parts = {name: [name] for name in table.keys}
-    for name, one in fold.columns:
-        ordered = sequence if one.algebra.is_ordered else []
-        parts[name] = [*(arguments[argument] for argument in one.arguments), *ordered]
+    parts |= {name: [arguments[argument] for argument in one.arguments] for name, one in fold.columns}
     every = [(place, name) for place, columns in enumerate(inputs) for name in columns]
     answer = {}
     for name, of in parts.items():

@@ -23,7 +23,10 @@ from pyiceberg.types import (
     FixedType,
     FloatType,
     IcebergType,
+    ListType,
+    MapType,
     NestedField,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
@@ -101,6 +104,21 @@ def _type_of(name: str, text: str) -> IcebergType:
             "double, boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "
             "struct<city: string, code: int>"
         ) from None
+
+
+def type_texts(schema: Schema) -> dict[str, str]:
+    """Return column -> type as it is declared, such as `list<struct<n: int>>`, without the ids of nested fields."""
+    return {field.name: _text_of(field.field_type) for field in schema.fields}
+
+
+def _text_of(kind: IcebergType) -> str:
+    if isinstance(kind, ListType):
+        return f"list<{_text_of(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_text_of(kind.key_type)}, {_text_of(kind.value_type)}>"
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{field.name}: {_text_of(field.field_type)}' for field in kind.fields)}>"
+    return str(kind)
 
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
