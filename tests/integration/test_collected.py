@@ -90,6 +90,30 @@ def test_the_plan_says_who_reads_the_rows(spark_lake: OpenLake) -> None:
     assert lake.plan(HASHED).runs == "in this process"
 
 
+BY_KEY = fh.table(
+    "t.by_key",
+    source=events,
+    rows=lambda events: events.select("key", F.regexp_replace(F.col("n").cast("string"), "[0-4]", "x").alias("word")),
+    keys="key",
+    fold=fh.fold(most=fh.maximum("word")),
+)
+
+
+def test_keys_that_no_column_gives_count_all_rows_that_are_evaluated_again(spark_lake: OpenLake) -> None:
+    """The rows of a key that is hashed are found by hashing all keys; those of a plain key are picked."""
+    lake = spark_lake(tuning=fh.Tuning(full_recompute_least_rows=10))
+    for day in DAYS[:3]:
+        lake.append(events, some(day, 0))
+    before = lake.head(events)
+    lake.append(events, some(DAYS[3], 0, 20))
+    for table in (HASHED, BY_KEY):
+        lake.refresh(table)
+    lake.rollback(events, to=before.id)
+    assert lake.refresh(HASHED).full_recompute
+    assert not lake.refresh(BY_KEY).full_recompute
+    assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+
+
 MANY = """
 import json, logging, sys
 import pyarrow as pa

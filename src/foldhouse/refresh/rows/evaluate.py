@@ -16,6 +16,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
@@ -23,6 +24,7 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
 from foldhouse.refresh.rows.read import events_here
 from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
 
 _LOG = logging.getLogger("foldhouse")
@@ -44,8 +46,14 @@ def empty_rows(plan: FoldPlan) -> pl.DataFrame:
     return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
 
 
-def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
-    """Return the signed rows of evaluations; only logic that is not plain runs in Spark."""
+def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return the signed rows of evaluations; only logic that is not plain runs in Spark.
+
+    Args:
+        logic: of the table.
+        evaluations: always the same objects for the same rows.
+        wanted: the only keys that matter; rows of other keys may be left out.
+    """
     compiled = logic.compiled
     frames = [empty_rows(logic.plan)]
     if compiled.is_plain:
@@ -56,7 +64,9 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
     label = tuple(map(id, evaluations))
     if label not in logic.evaluated:
         frames += (
-            _read_by_spark(logic, evaluations) if is_collected(logic, evaluations) else _read_here(logic, evaluations)
+            _read_by_spark(logic, evaluations, wanted)
+            if is_collected(logic, evaluations)
+            else _read_here(logic, evaluations)
         )
         logic.evaluated[label] = (list(evaluations), pl.concat(frames))
     return logic.evaluated[label][1]
@@ -81,9 +91,13 @@ def is_collected(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     return is_large and not is_chosen and sum(file.size_bytes for file in files) <= tuning.collected_bytes
 
 
-def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:
+def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None) -> list[pl.DataFrame]:
     known = [one for one in evaluations if any(one.pieces) or not logic.compiled.shape.is_known]
-    return _collected(logic, evaluated_on_spark(logic, known))
+    frames = evaluated_on_spark(logic, known)
+    if wanted is not None and wanted.height <= logic.tuning.task_rows:
+        keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
+        frames = [rows.join(keys, logic.plan.key_names, "left_semi").select(rows.columns) for rows in frames]
+    return _collected(logic, frames)
 
 
 def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:
