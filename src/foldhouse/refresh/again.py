@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldhouse.kernel.plan import FoldPlan, Unit
+from foldhouse.kernel.plan import Unit
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.storage.deleted import rows_of_piece
 
@@ -26,19 +26,22 @@ def rows_lost(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
     return max(0, -sum(added))
 
 
-def rows_read_again(plan: FoldPlan, lost: int, source_rows: int, table_rows: int) -> int:
+def rows_read_again(logic: Logic, lost: int, source_rows: int, table_rows: int) -> int:
     """Estimate how many rows are read once more: those of the keys that are computed again, and the removed rows.
 
-    The removed rows are evaluated in both passes.
+    The removed rows are evaluated in both passes. If the keys come from no columns of the source, as `sha2(name)` does,
+    all its rows are evaluated again, because nothing else finds the rows of a key.
 
     Args:
-        plan: the compiled fold.
+        logic: the logic of the table.
         lost: from `rows_lost`.
         source_rows: present rows of the sources.
         table_rows: keys of the table.
     """
+    if not logic.compiled.origins:
+        return lost + source_rows
     kept = 1.0
-    for unit in plan.units:
+    for unit in logic.plan.units:
         kept *= 1 - _loses(unit, lost, source_rows, table_rows)
     return lost + int(source_rows * (1 - kept))
 

@@ -97,7 +97,7 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
     rows = rows_to_evaluate(logic, needed, picked)
     if lost > tuning.full_recompute_lost_share * present_rows:
-        rows += rows_read_again(logic.plan, lost, present_rows, table)
+        rows += rows_read_again(logic, lost, present_rows, table)
     if rows <= tuning.full_recompute_least_rows:
         return work
     if any(any(one.choices) for one in needed):

@@ -28,6 +28,13 @@ class Tuning:
     With 0, all rows go to Spark's tasks; with -1, windows without a row do so too."""
     plain_rows_factor: int = 10
     """So many times as many rows are folded in this process if none of them goes through Spark and back."""
+    collected_rows_factor: int = 10
+    """So many times as many if Spark evaluates `rows` over files that it reads itself, and hands the evaluated rows to
+    this process: folding them here costs less than Python workers and a shuffle."""
+    collected_bytes: int = 128 * _MIB
+    """So if the files have no more than this: in memory, rows take some five times as much."""
+    passed_rows: int = 20_000
+    """Rows that this process reads and passes to Spark's evaluation of `rows`; Spark reads more by itself."""
     spilled_rows_factor: int = 500
     """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
     picked_rows_share: float = 0.004
@@ -166,6 +173,7 @@ class Tuning:
 _BOUNDS = {
     "in_process_rows": (-1, _MOST),
     "plain_rows_factor": (0, _MOST),
+    "passed_rows": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),

@@ -13,17 +13,29 @@ from collections.abc import Sequence
 
 import polars as pl
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.rows.on_spark import signed, spark_frame
+from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
 from foldhouse.refresh.rows.read import events_here
 from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
 
 _LOG = logging.getLogger("foldhouse")
+
+_MOST_COLLECTED = "spark.driver.maxResultSize"
+"""The setting that Spark names if evaluated rows are too many for it to hand over."""
+
+
+class TooMuchToCollect(Exception):
+    """Spark evaluated more rows than it hands over to this process; its tasks have to fold them."""
+
 
 _Given = tuple[Evaluation, list[pl.DataFrame]]
 """An evaluation, and per source the rows that it reads."""
@@ -34,8 +46,14 @@ def empty_rows(plan: FoldPlan) -> pl.DataFrame:
     return pl.DataFrame(schema={f.name: polars_type(f.type) for f in plan.delta_schema})
 
 
-def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame:
-    """Return the signed rows of evaluations; only logic that is not plain runs in Spark."""
+def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return the signed rows of evaluations; only logic that is not plain runs in Spark.
+
+    Args:
+        logic: of the table.
+        evaluations: always the same objects for the same rows.
+        wanted: the only keys that matter; rows of other keys may be left out.
+    """
     compiled = logic.compiled
     frames = [empty_rows(logic.plan)]
     if compiled.is_plain:
@@ -45,17 +63,54 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFr
         return pl.concat(frames)
     label = tuple(map(id, evaluations))
     if label not in logic.evaluated:
-        sources = [[events_here(logic, place, one) for place in range(len(compiled.inputs))] for one in evaluations]
-        # Logic of a known shape makes no rows from no rows.
-        given = [
-            (one, rows)
-            for one, rows in zip(evaluations, sources, strict=True)
-            if not (compiled.shape.is_known and all(frame.is_empty() for frame in rows))
-        ]
-        found = _evaluated_directly(logic, given)
-        frames += _evaluated_by_spark(logic, given) if found is None else found
+        frames += (
+            _read_by_spark(logic, evaluations, wanted)
+            if is_collected(logic, evaluations)
+            else _read_here(logic, evaluations)
+        )
         logic.evaluated[label] = (list(evaluations), pl.concat(frames))
     return logic.evaluated[label][1]
+
+
+def has_choices(evaluation: Evaluation) -> bool:
+    """Whether choices select the rows of a source."""
+    return any(evaluation.choices) or any(evaluation.besides)
+
+
+def is_collected(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
+    """Whether Spark reads the files itself and hands over the evaluated rows.
+
+    It reads many rows faster than this process passes them on. Rows that choices select were read here already.
+    """
+    compiled, tuning = logic.compiled, logic.tuning
+    if compiled.is_plain or (compiled.direct is not None and tuning.direct_rows):
+        return False
+    files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
+    is_chosen = any(map(has_choices, evaluations))
+    is_large = sum(file.rows for file in files) > tuning.passed_rows
+    return is_large and not is_chosen and sum(file.size_bytes for file in files) <= tuning.collected_bytes
+
+
+def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None) -> list[pl.DataFrame]:
+    known = [one for one in evaluations if any(one.pieces) or not logic.compiled.shape.is_known]
+    frames = evaluated_on_spark(logic, known)
+    if wanted is not None and wanted.height <= logic.tuning.task_rows:
+        keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
+        frames = [rows.join(keys, logic.plan.key_names, "left_semi").select(rows.columns) for rows in frames]
+    return _collected(logic, frames)
+
+
+def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:
+    compiled = logic.compiled
+    sources = [[events_here(logic, place, one) for place in range(len(compiled.inputs))] for one in evaluations]
+    # Logic of a known shape makes no rows from no rows.
+    given = [
+        (one, rows)
+        for one, rows in zip(evaluations, sources, strict=True)
+        if not (compiled.shape.is_known and all(frame.is_empty() for frame in rows))
+    ]
+    found = _evaluated_directly(logic, given)
+    return _evaluated_by_spark(logic, given) if found is None else found
 
 
 def _evaluated_directly(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame] | None:
@@ -75,16 +130,24 @@ def _evaluated_directly(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
 
 
 def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame]:
-    """Evaluate logic in one Spark job."""
-    if not given:
-        return []
-    compiled = logic.compiled
+    """Evaluate logic in one Spark job, over rows that this process has read."""
     frames = [
-        signed(compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
+        signed(logic.compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
         for one, sources in given
     ]
-    with translating_spark_errors(compiled.table.name):
-        projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
+    return _collected(logic, frames)
+
+
+def _collected(logic: Logic, frames: Sequence[DataFrame]) -> list[pl.DataFrame]:
+    if not frames:
+        return []
+    with translating_spark_errors(logic.compiled.table.name):
+        try:
+            projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
+        except (PySparkException, Py4JError) as failure:
+            if _MOST_COLLECTED in str(failure):
+                raise TooMuchToCollect from failure
+            raise
     assert isinstance(projected, pl.DataFrame)
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
 

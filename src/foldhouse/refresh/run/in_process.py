@@ -112,7 +112,7 @@ def recomputed_here(run: Run, recompute: Recompute) -> pl.DataFrame:
     if recompute.evaluation is None:
         rows = evaluated_here(run.logic, run.evaluations).filter(pl.col(WEIGHT) > 0)
     else:
-        rows = evaluated_here(run.logic, [recompute.evaluation])
+        rows = evaluated_here(run.logic, [recompute.evaluation], recompute.keys)
     full = by_keys(rows, recompute.keys, run.plan.key_names, "semi").with_columns(pl.lit(False).alias(KEY_ONLY))
     marked = [full, recompute.keys.with_columns(pl.lit(True).alias(KEY_ONLY))]
     return with_bucket(run.job.layout, run.plan, pl.concat(marked, how="diagonal"))

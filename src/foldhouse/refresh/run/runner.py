@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from foldhouse.refresh.bucket.fold import BucketResult
+from foldhouse.refresh.rows.evaluate import TooMuchToCollect, has_choices, is_collected
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import can_be_picked
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
@@ -19,8 +21,21 @@ from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.live import Piece
 from foldhouse.values.tuning import Tuning
 
+_LOG = logging.getLogger("foldhouse")
+
+
+def fold_collected(run: Run) -> list[BucketResult]:
+    """Let Spark evaluate the rows and fold them in this process; in Spark's tasks if they are too many to hand over."""
+    try:
+        return fold_in_process(run)
+    except TooMuchToCollect:
+        _LOG.info("%s: Spark's tasks fold its rows, because `rows` makes too many of them for this process", run.name)
+        return fold_on_spark(run)
+
+
 WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
     fold_in_process: "in this process",
+    fold_collected: "in this process, from rows that Spark evaluates",
     fold_spilled: "in this process, with a spill to disk",
     fold_on_spark: "in Spark's tasks",
 }
@@ -49,11 +64,15 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
     again = replace(run, recompute=Recompute(keys, evaluation, buckets))
     scanned = sum(piece.file.rows for _, piece in pieces_read([evaluation]))
     both = window + cost_of([evaluation], workshop.tuning)
-    return [*done, *runner_of(workshop, run.logic, run.evaluations, both)(again)], scanned
+    return [*done, *runner_of(workshop, run.logic, run.evaluations, both, [evaluation])(again)], scanned
 
 
 def runner_of(
-    workshop: Workshop, logic: Logic, evaluations: Sequence[Evaluation], rows: int
+    workshop: Workshop,
+    logic: Logic,
+    evaluations: Sequence[Evaluation],
+    rows: int,
+    again: Sequence[Evaluation] = (),
 ) -> Callable[[Run], list[BucketResult]]:
     """Return the function that folds evaluations at the least cost.
 
@@ -61,7 +80,8 @@ def runner_of(
         workshop: the parts of the lake that a refresh uses.
         logic: of the table.
         evaluations: the window; rows that choices select may be read, and are kept for the fold.
-        rows: the cost of the window, see `cost_of`.
+        rows: the cost of the window and of `again`, see `cost_of`.
+        again: the evaluation of the keys that are computed again.
     """
     tuning = workshop.tuning
     if logic.compiled.is_plain:
@@ -72,6 +92,10 @@ def runner_of(
         most = tuning.direct_rows if tuning.in_process_rows > 0 else 0
         if rows <= most and can_be_picked(logic, evaluations, most):
             return fold_in_process
+    elif is_collected(logic, [one for one in (*evaluations, *again) if not has_choices(one)]):
+        most = tuning.in_process_rows * tuning.collected_rows_factor
+        if rows <= most and can_be_picked(logic, [*evaluations, *again], tuning.evaluated_rows):
+            return fold_collected
     elif rows <= tuning.in_process_rows and can_be_picked(logic, evaluations, tuning.evaluated_rows):
         return fold_in_process
     most = tuning.in_process_rows * tuning.spilled_rows_factor

@@ -1,0 +1,143 @@
+"""Logic that Spark evaluates over files that it reads itself, folded in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+
+pytestmark = pytest.mark.spark
+
+DAYS = [date(2024, 1, day) for day in range(1, 5)]
+events = fh.stream("t.events", schema={"day": "date", "key": "long", "n": "long"}, keys="key", partition_by="day")
+HASHED = fh.table(
+    "t.hashed",
+    source=events,
+    rows=lambda events: events.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "n"),
+    keys="who",
+    buckets=2,
+    fold=fh.fold(most=fh.maximum("n"), total=fh.total("n"), rows=fh.count()),
+)
+READ_BY_SPARK = fh.Tuning(passed_rows=0)
+OpenLake = Callable[..., fh.Lake]
+
+
+def some(day: date, version: int, rows: int = 60) -> pa.Table:
+    place = DAYS.index(day)
+    numbers = [(n * 7 + place * 11 + version * 5) % 101 for n in range(rows)]
+    return pa.table({"day": [day] * rows, "key": [n % 23 for n in numbers], "n": numbers})
+
+
+def expected(batches: list[pa.Table]) -> list[dict[str, Any]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for batch in batches:
+        for row in batch.to_pylist():
+            found[hashlib.sha256(str(row["key"]).encode()).hexdigest()].append(row["n"])
+    return [{"who": w, "most": max(n), "total": sum(n), "rows": len(n)} for w, n in sorted(found.items())]
+
+
+def stored(lake: fh.Lake) -> list[dict[str, Any]]:
+    return list(lake.to_arrow(HASHED).sort_by("who").to_pylist())
+
+
+@pytest.mark.parametrize(
+    "tuning",
+    [READ_BY_SPARK, fh.Tuning(), fh.Tuning(in_process_rows=-1)],
+    ids=["Spark reads the files", "rows are passed", "in Spark's tasks"],
+)
+def test_rows_are_the_same_whoever_reads_them_also_where_keys_are_computed_again(
+    spark_lake: OpenLake, tuning: fh.Tuning
+) -> None:
+    lake = spark_lake(tuning=tuning)
+    for day in DAYS[:3]:
+        lake.append(events, some(day, 0))
+    lake.refresh(HASHED)
+    assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+    before = lake.head(events)
+    lake.append(events, some(DAYS[3], 0))
+    lake.refresh(HASHED)
+    assert stored(lake) == expected([some(day, 0) for day in DAYS])
+    lake.rollback(events, to=before.id)  # greatest numbers are taken away
+    assert lake.refresh(HASHED).rows_recomputed > 0
+    assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+    lake.replace(events, some(DAYS[1], 1, 5), partitions=[DAYS[1]])
+    lake.refresh(HASHED)
+    assert stored(lake) == expected([some(DAYS[0], 0), some(DAYS[1], 1, 5), some(DAYS[2], 0)])
+
+
+def test_the_plan_says_who_reads_the_rows(spark_lake: OpenLake) -> None:
+    lake = spark_lake(tuning=READ_BY_SPARK)
+    lake.append(events, some(DAYS[0], 0))
+    assert lake.plan(HASHED).runs == "in this process, from rows that Spark evaluates"
+    lake.tuning = fh.Tuning(passed_rows=60)
+    assert lake.plan(HASHED).runs == "in this process"
+    lake.tuning = fh.Tuning(passed_rows=0, in_process_rows=5)
+    assert lake.plan(HASHED).runs == "in Spark's tasks"
+    lake.tuning = fh.Tuning(passed_rows=0, collected_bytes=10)
+    assert lake.plan(HASHED).runs == "in this process"
+
+
+BY_KEY = fh.table(
+    "t.by_key",
+    source=events,
+    rows=lambda events: events.select("key", F.regexp_replace(F.col("n").cast("string"), "[0-4]", "x").alias("word")),
+    keys="key",
+    fold=fh.fold(most=fh.maximum("word")),
+)
+
+
+def test_keys_that_no_column_gives_count_all_rows_that_are_evaluated_again(spark_lake: OpenLake) -> None:
+    """The rows of a key that is hashed are found by hashing all keys; those of a plain key are picked."""
+    lake = spark_lake(tuning=fh.Tuning(full_recompute_least_rows=10))
+    for day in DAYS[:3]:
+        lake.append(events, some(day, 0))
+    before = lake.head(events)
+    lake.append(events, some(DAYS[3], 0, 20))
+    for table in (HASHED, BY_KEY):
+        lake.refresh(table)
+    lake.rollback(events, to=before.id)
+    assert lake.refresh(HASHED).full_recompute
+    assert not lake.refresh(BY_KEY).full_recompute
+    assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+
+
+MANY = """
+import json, logging, sys
+import pyarrow as pa
+from pyspark.sql import functions as F
+import foldhouse as fh
+from foldhouse.spark.session import local_session
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+session = local_session("local[1]", spark_driver_maxResultSize="1m")
+events = fh.stream("t.events", schema={"key": "long"}, keys="key")
+table = fh.table(
+    "t.many", source=events, keys="word", fold=fh.fold(rows=fh.count()),
+    rows=lambda events: events.select(F.explode(F.sequence(F.lit(1), F.lit(3000))).alias("n"), "key")
+        .select(F.sha2(F.concat_ws("-", "n", "key"), 256).alias("word")),
+)
+lake = fh.Lake.local(sys.argv[1], tuning=fh.Tuning(passed_rows=0))
+lake.append(events, pa.table({"key": range(20)}))
+print(json.dumps([lake.plan(table).runs, lake.refresh(table).rows]))
+"""
+
+
+@pytest.mark.heavy
+def test_rows_that_are_too_many_to_hand_over_are_folded_in_tasks(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, str(tmp_path / "lake")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["in this process, from rows that Spark evaluates", 60_000]
+    assert "t.many: Spark's tasks fold its rows, because `rows` makes too many of them" in done.stderr
