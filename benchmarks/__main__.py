@@ -20,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import apply, histories, retail, stores, worst
+from benchmarks import apply, connectors, histories, retail, stores, worst
 from benchmarks.contenders import CONTENDERS
 from benchmarks.events import KEYS
 from benchmarks.peers import WORK
@@ -131,8 +131,9 @@ def _apply(asked: argparse.Namespace) -> None:
 
 def _history(name: str, asked: argparse.Namespace) -> None:
     history = histories.HISTORIES[name]
-    if name == "stores" and (missing := stores.missing()):
-        console.print(f"stores is left out: {missing}", style="yellow", markup=False)
+    needs = {"stores": stores.missing, "connectors": connectors.missing}.get(name)
+    if needs is not None and (missing := needs()):
+        console.print(f"{name} is left out: {missing}", style="yellow", markup=False)
         return
     for sizes in sizes_of(history, asked):
         figures = histories.run(name, asked.folder, sizes)

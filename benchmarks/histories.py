@@ -166,6 +166,18 @@ HISTORIES = {
         {"served_vs_local": ("served_refresh_seconds", "local_refresh_seconds")},
         also={"changes": 100_000},
     ),
+    "connectors": History(
+        "connectors",
+        "{changes:,} changes into {rows:,} rows at S3 on this machine: Spark's tasks read with Arrow, and with s3a",
+        ("turns",),
+        {"rows": 1_000_000, "changes": 100_000, "rounds": 5},
+        {"rows": 200_000, "changes": 1_000, "rounds": 3},
+        {
+            "read_arrow_vs_s3a": ("arrow_read_seconds", "s3a_read_seconds"),
+            "rebuild_arrow_vs_s3a": ("arrow_rebuild_seconds", "s3a_rebuild_seconds"),
+            "refresh_arrow_vs_s3a": ("arrow_refresh_seconds", "s3a_refresh_seconds"),
+        },
+    ),
     "manyfiles": History(
         "files",
         "One old day corrected among {days:,} days, a file each, without peers",

@@ -19,7 +19,21 @@ from rich.console import Console
 
 import foldhouse as fh
 from benchmarks import __main__ as command
-from benchmarks import apply, files, histories, measure, memory, peers, reads, recompute, report, sales, stores, worst
+from benchmarks import (
+    apply,
+    connectors,
+    files,
+    histories,
+    measure,
+    memory,
+    peers,
+    reads,
+    recompute,
+    report,
+    sales,
+    stores,
+    worst,
+)
 from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import DELETED, LATE, Batches, batches
 from benchmarks.peers import Environment, Missing, ready
@@ -197,6 +211,7 @@ SIZES = {
     "files": {"days": 12, "rounds": 1},
     "follow": {"seconds": 6, "per_second": 40, "kill_every": 3},
     "stores": {"rows": 1_000, "changes": 50, "rounds": 1},
+    "connectors": {"rows": 1_000, "changes": 50, "rounds": 1},
     "manyfiles": {"days": 12, "rounds": 1},
     "reads": {"rows": 2_000, "changes": 200, "rounds": 1},
     "memory": {"rows": 1_000, "changes": 200, "events": 1_600},
@@ -227,7 +242,8 @@ def test_a_history_agrees_with_its_peers_and_shows_its_figures(
     name: str, work: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each history compares our table with its peer's, or with one folded anew, and fails where they differ."""
-    if name == "stores" and (needed := stores.missing()):
+    needs = {"stores": stores.missing, "connectors": connectors.missing}.get(name)
+    if needs is not None and (needed := needs()):
         pytest.skip(needed)
     monkeypatch.setattr(histories, "_stage", in_this_process)
     monkeypatch.setattr(files, "environment", not_fetched)

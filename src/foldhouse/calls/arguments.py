@@ -47,7 +47,7 @@ def told(method: Method) -> Method:
 
 
 def _configuration(lake: Any) -> Mapping[str, Any]:
-    """Return the configuration of a lake's catalog, and the token that it was given; no message may contain a secret."""
+    """Return the configuration of a lake's catalog and the token that it was given, for the secrets in them."""
     found = getattr(lake.catalog, "properties", None)
     given = found if isinstance(found, Mapping) else {}
     manager = getattr(lake.catalog, "_auth_manager", None)

@@ -17,6 +17,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from foldhouse.errors import ConfigurationError, LandingError, StorageError
 from foldhouse.landing.limits import MIB
 from foldhouse.landing.opened import Opened, refused
+from foldhouse.storage.complete import filled
 from foldhouse.storage.configuration import WHERE, configuration_of
 from foldhouse.storage.secrets import without_secrets
 from foldhouse.storage.store import STORES, StoreIO
@@ -28,8 +29,6 @@ _REFUSES = re.compile(
     r"unauthorized",
     re.IGNORECASE,
 )
-_UNSET = 0xFF
-"""Fills the memory that is read into: no UTF-8 text contains it."""
 _AGAIN = "Nothing was landed; run it again when the store answers"
 
 
@@ -183,21 +182,9 @@ class _Object:
         """
         if not self._held:
             with self._place._translating():
-                self._held = self._filled()
+                self._held = filled(self._stream, _READ_BYTES, self._path)
         piece, self._held = self._held[:size], self._held[size:]
         return bytes(piece)
-
-    def _filled(self) -> memoryview:
-        """Read a large piece. If a reply is too short, Arrow leaves the rest of the memory as it was and counts it."""
-        memory = bytearray([_UNSET]) * min(_READ_BYTES, self.size - self._stream.tell())
-        count = self._stream.readinto(memory) if memory else 0
-        if count and memory[count - 1] == _UNSET:
-            last = bytearray(1)
-            self._stream.seek(self._stream.tell() - 1)
-            self._stream.readinto(last)
-            if last[0] != _UNSET:
-                raise OSError(f"{self._path}: the store gave fewer bytes than it said")
-        return memoryview(memory)[:count]
 
     def is_whole(self, read_bytes: int) -> bool:
         """Whether the object is as it was when it was opened, and that many bytes are all of it."""

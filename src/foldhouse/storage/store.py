@@ -32,6 +32,7 @@ from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrow
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from foldhouse.errors import ConfigurationError
+from foldhouse.storage.complete import CompleteReads, filled
 from foldhouse.storage.integrity import WholeFile, digest_in
 
 SMALL_BYTES = 1 << 20
@@ -200,9 +201,9 @@ class _StoreFile(PyArrowFile, WholeFile):
             return _stream(kept)
         opened: Any = super().open(seekable=True)
         if digest_in(self.location) is None or opened.size() > SMALL_BYTES:
-            return cast(InputStream, opened)
+            return cast(InputStream, pa.PythonFile(CompleteReads(opened, self.location), mode="r"))
         with opened:
-            contents: pa.Buffer = opened.read_buffer()
+            contents = pa.py_buffer(filled(opened, opened.size(), self.location))
         _KEPT.put(self.key, contents)
         return _stream(contents)
 

@@ -251,7 +251,7 @@ def world_of(lake: fh.Lake) -> Iterator[World]:
 def test_an_operation_is_done_once_whatever_the_catalog_answers_to_one_of_its_commits(
     lake: fh.Lake, proxy: HttpProxy, name: str
 ) -> None:
-    """The ways take turns over the commits; FOLDHOUSE_EVERY_ANSWER=1 tries each way at each, which takes half an hour."""
+    """The ways take turns over the commits; FOLDHOUSE_EVERY_ANSWER=1 tries each way at each, for half an hour."""
     operation, place = OPERATIONS[name], list(OPERATIONS).index(name)
     with world_of(lake) as true:
         proxy.answer = honest = Liar(proxy, "", 0)

@@ -102,6 +102,7 @@ def test_two_followers_and_a_kill_leave_one_chain_that_equals_duckdb(
     chance = random.Random(4)
     lake.append(events, a_batch(chance), batch_id="first")
     running = [start(), start()]
+    _until(lambda: {table.name for table in TABLES} <= set(lake.tables()), running)
     begun, number, killed = time.monotonic(), 0, False
     while time.monotonic() - begun < _SECONDS or number < 20:
         number += 1
