@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError
 
 import foldhouse as fh
 from foldhouse.calls.failures import hiding_secrets, translating_errors
+from foldhouse.spark.failures import means_lost, translating_spark_errors
 
 
 def error_of(module: str) -> type[Exception]:
@@ -36,3 +38,22 @@ def test_an_error_of_a_client_shows_no_secret() -> None:
 def test_an_error_of_other_code_stays_as_it_is() -> None:
     with pytest.raises(error := error_of("my_catalog")), translating_errors("shop.orders"):
         raise error("a bug")
+
+
+class OfDeadJava(Py4JError):
+    """An error of Java, whose text Py4J asks Java for."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    __repr__ = __str__
+
+
+def test_an_error_whose_text_only_a_dead_java_knows_is_a_lost_spark() -> None:
+    def call() -> None:
+        with translating_errors("shop.orders"), translating_spark_errors("shop.orders"):
+            raise OfDeadJava
+
+    with pytest.raises(fh.SparkLost, match=r"shop\.orders: .*Connection refused.*run it again"):
+        hiding_secrets({"s3.secret-access-key": "hidden-text"}, call)
+    assert means_lost(OfDeadJava())

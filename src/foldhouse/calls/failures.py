@@ -105,7 +105,10 @@ def _hidden(failure: Exception, secret: Mapping[str, Any]) -> FoldhouseError:
 
 def _shown(failure: BaseException) -> str:
     """Return every text of an error that a traceback or a log may print."""
-    return "\n".join([str(failure), repr(failure), *map(str, getattr(failure, "__notes__", ()))])
+    try:
+        return "\n".join([str(failure), repr(failure), *map(str, getattr(failure, "__notes__", ()))])
+    except ConnectionError:  # Py4J asks Java for the text, and Java has ended
+        return type(failure).__name__
 
 
 def _behind(failure: BaseException) -> Iterator[BaseException]:

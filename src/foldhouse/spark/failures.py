@@ -59,7 +59,10 @@ def translating_spark_errors(name: str) -> Iterator[None]:
 
 def translated(name: str, failure: Exception) -> errors.FoldhouseError:
     """Return an error of foldhouse for what Spark raised; see `translating_spark_errors`."""
-    said = str(failure)
+    try:
+        said = str(failure)
+    except ConnectionError as gone:  # Py4J asks Java for the text, and Java has ended
+        return lost(name, gone)
     ours = _OURS.findall(said)
     if ours:
         # A Python traceback prints causes first, so the last match is the error that was raised.
@@ -108,7 +111,10 @@ def lost(name: str, failure: Exception, again: str = _AGAIN) -> errors.SparkLost
 def means_lost(failure: Exception) -> bool:
     """Whether an error says that Spark is gone, raised by whatever code was using it."""
     if isinstance(failure, PySparkException | Py4JError):
-        return _DIED.search(str(failure)) is not None
+        try:
+            return _DIED.search(str(failure)) is not None
+        except ConnectionError:  # Py4J asks Java for the text, and Java has ended
+            return True
     return isinstance(failure, ConnectionError) and bool(how_java_ended())
 
 
