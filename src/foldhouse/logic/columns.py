@@ -181,6 +181,14 @@ def _numbers(expressions: Sequence[Expression]) -> list[int] | None:
     return None if None in numbers else [one for one in numbers if one is not None]
 
 
+def may_multiply(plan: Node) -> bool:
+    """Whether a row of a source can become several rows: by a join, a generator such as `explode`, or grouping sets."""
+    return any(
+        node.kind in ("Generate", "Expand") or (node.kind == "Join" and join_type(node) not in ("LeftSemi", "LeftAnti"))
+        for node in plan.walk()
+    )
+
+
 def join_type(join: Node) -> str:
     """Return `Inner`, `LeftOuter`, `RightOuter`, `FullOuter`, `LeftSemi`, `LeftAnti` or `Cross`."""
     given = join.facts.get("joinType")

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
+from foldhouse.logic.columns import may_multiply
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.direct import Direct, direct_of
 from foldhouse.logic.lineage import Column as SourceColumn
@@ -55,6 +56,7 @@ class Compiled:
         is_plain: whether there is no `rows` and every argument is a column name; then folding needs no Spark.
         logic: Spark's analysed plan as text, with numbered columns; empty for plain logic.
         direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
+        may_multiply: whether a row of a source can become several rows.
         computed_from: published column -> the source columns of its values; without those of which they are not known.
     """
 
@@ -71,6 +73,7 @@ class Compiled:
     shape: Shape = LINEAR
     direct: Direct | None = None
     needed: tuple[tuple[str, ...], ...] = ()
+    may_multiply: bool = False
     computed_from: dict[str, tuple[SourceColumn, ...]] = field(default_factory=dict, repr=False)
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
@@ -151,6 +154,7 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         shape=logic.shape,
         direct=direct,
         needed=needed,
+        may_multiply=logic.plan is None or may_multiply(logic.plan),
         computed_from={} if logic.plan is None else published_from(table, fold, inputs, logic.plan),
     )
 

@@ -33,6 +33,8 @@ class Tuning:
     this process: folding them here costs less than Python workers and a shuffle."""
     collected_bytes: int = 128 * _MIB
     """So if the files have no more than this: in memory, rows take some five times as much."""
+    collected_rows: int = 2_000_000
+    """Rows that Spark hands over at once, if `rows` makes several of one: they are in the memory of its process."""
     passed_rows: int = 20_000
     """Rows that this process reads and passes to Spark's evaluation of `rows`; Spark reads more by itself."""
     spilled_rows_factor: int = 500
@@ -173,6 +175,7 @@ class Tuning:
 _BOUNDS = {
     "in_process_rows": (-1, _MOST),
     "plain_rows_factor": (0, _MOST),
+    "collected_rows": (0, _MOST),
     "passed_rows": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),

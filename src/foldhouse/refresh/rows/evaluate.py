@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from foldhouse.errors import Unsupported
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.rows.logic import Evaluation, Logic
@@ -33,8 +34,8 @@ _MOST_COLLECTED = "spark.driver.maxResultSize"
 """The setting that Spark names if evaluated rows are too many for it to hand over."""
 
 
-class TooMuchToCollect(Exception):
-    """Spark evaluated more rows than it hands over to this process; its tasks have to fold them."""
+class TooMuchToCollect(Unsupported):
+    """`rows` makes more rows than Spark hands over to this process; its tasks have to fold them."""
 
 
 _Given = tuple[Evaluation, list[pl.DataFrame]]
@@ -97,7 +98,7 @@ def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.D
     if wanted is not None and wanted.height <= logic.tuning.task_rows:
         keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
         frames = [rows.join(keys, logic.plan.key_names, "left_semi").select(rows.columns) for rows in frames]
-    return _collected(logic, frames)
+    return _collected(logic, frames, sum(piece.file.rows for one in known for pieces in one.pieces for piece in pieces))
 
 
 def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:
@@ -135,18 +136,32 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
         signed(logic.compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)
         for one, sources in given
     ]
-    return _collected(logic, frames)
+    return _collected(logic, frames, sum(rows.height for _, sources in given for rows in sources))
 
 
-def _collected(logic: Logic, frames: Sequence[DataFrame]) -> list[pl.DataFrame]:
+def _collected(logic: Logic, frames: Sequence[DataFrame], given_rows: int) -> list[pl.DataFrame]:
+    """Return the rows of frames that evaluate so many rows of the sources.
+
+    Raises:
+        TooMuchToCollect: the rows would not fit into the memory of Spark's process, which keeps them all.
+    """
     if not frames:
         return []
-    with translating_spark_errors(logic.compiled.table.name):
+    name, most = logic.compiled.table.name, logic.tuning.collected_rows
+    with translating_spark_errors(name):
+        # Rows in Arrow's form are not counted against `spark.driver.maxResultSize` before they fill the memory.
+        if logic.compiled.may_multiply and given_rows > logic.tuning.passed_rows:
+            made = sum(frame.count() for frame in frames)
+            if made > most:
+                raise TooMuchToCollect(
+                    f"{name}: `rows` makes {made:,} rows of {given_rows:,} in a window, and at most {most:,} fit into "
+                    "this process"
+                )
         try:
             projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
         except (PySparkException, Py4JError) as failure:
             if _MOST_COLLECTED in str(failure):
-                raise TooMuchToCollect from failure
+                raise TooMuchToCollect(f"{name}: {_MOST_COLLECTED} of Spark is exceeded") from failure
             raise
     assert isinstance(projected, pl.DataFrame)
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
