@@ -32,7 +32,7 @@ HASHED = fh.table(
     buckets=2,
     fold=fh.fold(most=fh.maximum("n"), total=fh.total("n"), rows=fh.count()),
 )
-READ_BY_SPARK = fh.Tuning(passed_rows=0)
+READ_BY_SPARK = fh.Tuning(passed_rows=0, passed_share=0)
 OpenLake = Callable[..., fh.Lake]
 
 
