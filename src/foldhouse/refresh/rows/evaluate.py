@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from foldhouse.errors import FoldhouseError
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.rows.logic import Evaluation, Logic
@@ -33,7 +34,7 @@ _MOST_COLLECTED = "spark.driver.maxResultSize"
 """The setting that Spark names if evaluated rows are too many for it to hand over."""
 
 
-class TooMuchToCollect(Exception):
+class TooMuchToCollect(FoldhouseError):
     """Spark evaluated more rows than it hands over to this process; its tasks have to fold them."""
 
 
@@ -159,7 +160,9 @@ def _collected(logic: Logic, frames: Sequence[DataFrame]) -> list[pl.DataFrame]:
             projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
         except (PySparkException, Py4JError) as failure:
             if _MOST_COLLECTED in str(failure):
-                raise TooMuchToCollect from failure
+                name = logic.compiled.table.name
+                said = f"{name}: `rows` makes more rows than Spark hands over; set {_MOST_COLLECTED} higher"
+                raise TooMuchToCollect(said) from failure
             raise
     assert isinstance(projected, pl.DataFrame)
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
