@@ -103,6 +103,16 @@ def _anti(readings: DataFrame, items: DataFrame) -> DataFrame:
     return readings.join(items.where("category < 25"), "item", "left_anti")
 
 
+def _grouped(readings: DataFrame) -> DataFrame:
+    return readings.groupBy("key", "day").agg(F.sum("units").alias("units"))
+
+
+def _beside_the_greatest(readings: DataFrame) -> DataFrame:
+    """No change of a row can be followed: any of them may change every key."""
+    greatest = readings.agg(F.max("units").alias("greatest"))
+    return readings.crossJoin(greatest).selectExpr("key", "greatest - units AS units")
+
+
 _BOTH: list[fh.Stream | fh.Table] = [readings, items]
 _ALL = [
     _definition("totals", _TOTALS),
@@ -130,6 +140,14 @@ _ALL = [
             "label": (fh.latest("label"), "max_by(label, sequence)"),
             "amount": (fh.latest("amount"), "max_by(amount, sequence)"),
             "moment": (fh.latest("moment"), "max_by(moment, sequence)"),
+        },
+        source=versions,
+    ),
+    _definition(
+        "whole_rows",
+        {
+            name: (fh.latest(name), f"max_by({name}, sequence)")
+            for name in ("day", "region", "moment", "item", "units", "amount", "price", "label")
         },
         source=versions,
     ),
@@ -164,6 +182,14 @@ _ALL = [
         {"most": (fh.maximum("word"), "max(word)"), "units": (fh.total("units"), "sum(units)")},
         rows=lambda readings: readings.select("key", "units", F.regexp_replace("label", "[0-4]", "x").alias("word")),
     ),
+    _definition(
+        "hashed_most",
+        {"most": (fh.maximum("units"), "max(units)")},
+        keys=("who",),
+        rows=lambda readings: readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units"),
+    ),
+    _definition("grouped", {"most": (fh.maximum("units"), "max(units)")}, rows=_grouped),
+    _definition("unknown", _TOTALS, rows=_beside_the_greatest),
     _definition("inner", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_inner, source=_BOTH),
     _definition("left", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_left, source=_BOTH),
     _definition("semi", _TOTALS, rows=_semi, source=_BOTH),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
@@ -31,7 +32,7 @@ HASHED = fh.table(
     buckets=2,
     fold=fh.fold(most=fh.maximum("n"), total=fh.total("n"), rows=fh.count()),
 )
-READ_BY_SPARK = fh.Tuning(passed_rows=0)
+READ_BY_SPARK = fh.Tuning(passed_rows=0, passed_share=0)
 OpenLake = Callable[..., fh.Lake]
 
 
@@ -112,6 +113,27 @@ def test_keys_that_no_column_gives_count_all_rows_that_are_evaluated_again(spark
     assert lake.refresh(HASHED).full_recompute
     assert not lake.refresh(BY_KEY).full_recompute
     assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+
+
+def beside_the_greatest(events: DataFrame) -> DataFrame:
+    return events.crossJoin(events.agg(F.max("n").alias("greatest"))).selectExpr("key", "greatest - n AS below")
+
+
+def test_a_change_that_cannot_be_followed_evaluates_all_rows_once_and_not_as_they_were_too(
+    spark_lake: OpenLake,
+) -> None:
+    lake = spark_lake()
+    table = fh.table("t.below", source=events, rows=beside_the_greatest, fold=fh.fold(below=fh.total("below")))
+    lake.append(events, some(DAYS[0], 0))
+    assert not lake.refresh(table).full_recompute, "there is nothing yet that could be compared"
+    lake.append(events, pa.table({"day": [DAYS[1]], "key": [1], "n": [500]}))
+    done = lake.refresh(table)
+    assert (done.full_recompute, done.rows_read, done.rows_written) == (True, 61, 23)
+    numbers = some(DAYS[0], 0).to_pylist()
+    below = {row["key"]: 0 for row in numbers}
+    for row in numbers:
+        below[row["key"]] += 500 - row["n"]
+    assert {row["key"]: row["below"] for row in lake.to_arrow(table).to_pylist()} == below
 
 
 MANY = """

@@ -71,7 +71,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
             forced["unspilled_bytes"] = (0, 600, 10**6)[seed % 11 % 3]
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
-            forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2]}
+            forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2], "passed_share": 0}
             name += ", evaluated by Spark"
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:

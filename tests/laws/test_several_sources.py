@@ -29,8 +29,10 @@ MANY = range(1000, 1000 + max(1, (HISTORIES - 240) // 12))
 MODES = {
     "in this process": fh.Tuning(cancelled_least_rows=0),
     "evaluated by Spark": fh.Tuning(direct_rows=0),
-    "evaluated by Spark, which reads the files": fh.Tuning(direct_rows=0, passed_rows=0),
-    "computed again in full by Spark, which reads the files": fh.Tuning(direct_rows=0, passed_rows=0, **FULLY),
+    "evaluated by Spark, which reads the files": fh.Tuning(direct_rows=0, passed_rows=0, passed_share=0),
+    "computed again in full by Spark, which reads the files": fh.Tuning(
+        direct_rows=0, passed_rows=0, passed_share=0, **FULLY
+    ),
     "in Spark's tasks": fh.Tuning(in_process_rows=-1),
     "computed again in full": fh.Tuning(**FULLY),
     "computed again in full in Spark's tasks": fh.Tuning(in_process_rows=-1, **FULLY),

@@ -84,9 +84,11 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     logic, tuning = work.logic, workshop.tuning
     if not work.found.is_folded:
         return work
+    # If a change cannot be followed, all rows are evaluated as they are and as they were: twice, however few there are.
+    least = tuning.full_recompute_least_rows if work.compiled.shape.is_known else 0
     lost = rows_lost(logic, work.evaluations)
     most_again = lost / max(tuning.full_recompute_lost_share, 1e-6)  # with more rows in the sources, too few are lost
-    if rows_of_files(work.evaluations) + most_again <= tuning.full_recompute_least_rows:
+    if rows_of_files(work.evaluations) + most_again <= least:
         return work
     whole = of_state(logic, [source.live for source in work.sources], work.coverage)
     picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
@@ -98,7 +100,7 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     rows = rows_to_evaluate(logic, needed, picked)
     if lost > tuning.full_recompute_lost_share * present_rows:
         rows += rows_read_again(logic, lost, present_rows, table)
-    if rows <= tuning.full_recompute_least_rows:
+    if rows <= least:
         return work
     if any(any(one.choices) for one in needed):
         is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark

@@ -37,6 +37,8 @@ class Tuning:
     """Rows that Spark hands over at once, if `rows` makes several of one: they are in the memory of its process."""
     passed_rows: int = 20_000
     """Rows that this process reads and passes to Spark's evaluation of `rows`; Spark reads more by itself."""
+    passed_share: float = 0.1
+    """So does it with rows that are picked by their keys, if they are a larger share of the rows of their files."""
     spilled_rows_factor: int = 500
     """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
     picked_rows_share: float = 0.004

@@ -23,7 +23,7 @@ from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_o
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
-from foldhouse.refresh.rows.read import events_here
+from foldhouse.refresh.rows.read import events_here, rows_to_evaluate
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
@@ -66,7 +66,7 @@ def evaluated_here(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.D
     if label not in logic.evaluated:
         frames += (
             _read_by_spark(logic, evaluations, wanted)
-            if is_collected(logic, evaluations)
+            if is_collected(logic, evaluations) or _is_picked_by_spark(logic, evaluations)
             else _read_here(logic, evaluations)
         )
         logic.evaluated[label] = (list(evaluations), pl.concat(frames))
@@ -83,13 +83,26 @@ def is_collected(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
 
     It reads many rows faster than this process passes them on. Rows that choices select were read here already.
     """
-    compiled, tuning = logic.compiled, logic.tuning
-    if compiled.is_plain or (compiled.direct is not None and tuning.direct_rows):
+    tuning = logic.tuning
+    if not _needs_spark(logic) or any(map(has_choices, evaluations)):
         return False
     files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
-    is_chosen = any(map(has_choices, evaluations))
     is_large = sum(file.rows for file in files) > tuning.passed_rows
-    return is_large and not is_chosen and sum(file.size_bytes for file in files) <= tuning.collected_bytes
+    return is_large and sum(file.size_bytes for file in files) <= tuning.collected_bytes
+
+
+def _needs_spark(logic: Logic) -> bool:
+    compiled = logic.compiled
+    return not compiled.is_plain and (compiled.direct is None or not logic.tuning.direct_rows)
+
+
+def _is_picked_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
+    """Whether choices select so many rows that Spark reads them again faster than this process passes them on."""
+    if not _needs_spark(logic) or not evaluations or not all(map(has_choices, evaluations)):
+        return False
+    rows = rows_to_evaluate(logic, evaluations, logic.tuning.evaluated_rows)
+    files = sum(piece.file.rows for one in evaluations for pieces in one.pieces for piece in pieces)
+    return rows > max(logic.tuning.passed_rows, logic.tuning.passed_share * files)
 
 
 def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None) -> list[pl.DataFrame]:
@@ -161,7 +174,8 @@ def _collected(logic: Logic, frames: Sequence[DataFrame], given_rows: int) -> li
             projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
         except (PySparkException, Py4JError) as failure:
             if _MOST_COLLECTED in str(failure):
-                raise TooMuchToCollect(f"{name}: {_MOST_COLLECTED} of Spark is exceeded") from failure
+                said = f"{name}: `rows` makes more rows than Spark hands over; set {_MOST_COLLECTED} higher"
+                raise TooMuchToCollect(said) from failure
             raise
     assert isinstance(projected, pl.DataFrame)
     return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,12 +26,8 @@ _LOG = logging.getLogger("foldhouse")
 
 
 def fold_collected(run: Run) -> list[BucketResult]:
-    """Let Spark evaluate the rows and fold them in this process; in Spark's tasks if they are too many to hand over."""
-    try:
-        return fold_in_process(run)
-    except TooMuchToCollect:
-        _LOG.info("%s: Spark's tasks fold its rows, because `rows` makes too many of them for this process", run.name)
-        return fold_on_spark(run)
+    """Let Spark read and evaluate the rows, and fold them in this process."""
+    return fold_in_process(run)
 
 
 WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
@@ -48,9 +45,10 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
         present = [one for one in run.evaluations if one.weight > 0]
         alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
         if runner_of(workshop, run.logic, present, window) is fold_in_process:
-            return fold_in_process(alone), 0
+            with contextlib.suppress(TooMuchToCollect):  # tasks fold it below, with the rows as they were
+                return fold_in_process(alone), 0
     runner = runner_of(workshop, run.logic, run.evaluations, window)
-    results = runner(run)
+    results = _folded(runner, run)
     unresolved = [r for r in results if r.unresolved is not None]
     if not unresolved:
         return results, 0
@@ -59,12 +57,22 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
     done = [r for r in results if r.unresolved is None]
     if has_all_rows(run.logic, run.evaluations):
         again = replace(run, recompute=Recompute(keys, None, buckets))
-        return [*done, *runner(again)], 0
+        return [*done, *_folded(runner, again)], 0
     evaluation = of_keys(run.logic, [source.live for source in sources], keys)
     again = replace(run, recompute=Recompute(keys, evaluation, buckets))
     scanned = sum(piece.file.rows for _, piece in pieces_read([evaluation]))
     both = window + cost_of([evaluation], workshop.tuning)
-    return [*done, *runner_of(workshop, run.logic, run.evaluations, both, [evaluation])(again)], scanned
+    runner = runner_of(workshop, run.logic, run.evaluations, both, [evaluation])
+    return [*done, *_folded(runner, again)], scanned
+
+
+def _folded(runner: Callable[[Run], list[BucketResult]], run: Run) -> list[BucketResult]:
+    """Fold a run; in Spark's tasks if `rows` makes more rows than Spark hands over to this process."""
+    try:
+        return runner(run)
+    except TooMuchToCollect:
+        _LOG.info("%s: Spark's tasks fold its rows, because `rows` makes too many of them for this process", run.name)
+        return fold_on_spark(run)
 
 
 def runner_of(
