@@ -139,6 +139,15 @@ def test_a_column_is_named_where_no_stream_names_one(lake: fh.Lake) -> None:
         lake.until(counts, "yesterday")
 
 
+@pytest.mark.parametrize(("table", "expired"), [(sums, events), (by_size, sums)], ids=["stream", "table"])
+def test_an_expired_position_is_said(shop: fh.Lake, table: fh.Table, expired: fh.Stream | fh.Table) -> None:
+    shop.expire(expired, older_than=timedelta(), in_use=timedelta(), keep_last=1)
+    first = shop.history(table)[-1].id
+    with pytest.raises(fh.UnknownSnapshot, match=rf"{table.name} was folded from snapshot .* of {expired.name}, which"):
+        shop.until(table, "2024-03-02", as_of=first)
+    assert shop.until(table, "2024-03-02").num_rows
+
+
 def test_a_column_that_no_stream_has_is_refused(shop: fh.Lake) -> None:
     """A typing error would be answered by another column, as if none had been named."""
     for source in (events, sums, by_size):

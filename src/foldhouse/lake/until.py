@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table as IcebergTable
 
-from foldhouse.errors import DefinitionChanged, InvalidCall, SourceReplaced, UnknownTable
+from foldhouse.errors import DefinitionChanged, InvalidCall, SourceReplaced, UnknownSnapshot, UnknownTable
 from foldhouse.heads.head import Head, head_at
 from foldhouse.lake.as_of import AsOf, snapshot_id_at
 from foldhouse.logic.compiled import compile_table
@@ -25,6 +25,7 @@ from foldhouse.refresh.refresh import refresh
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.guarded import guarded
+from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.private import private_folder
 from foldhouse.storage.schema import Layout
 from foldhouse.streams import append as streams
@@ -145,6 +146,7 @@ class Folded:
 
         Raises:
             InvalidCall: another table is folded from another state of it.
+            UnknownSnapshot: the snapshot was expired.
             DefinitionChanged: the table was folded under another declaration then.
         """
         if source.name in self._done:
@@ -156,6 +158,11 @@ class Folded:
             return
         self._done[source.name] = snapshot_id
         iceberg = self.load(source.name)
+        if snapshot_id is not None and snapshot_of(iceberg, snapshot_id) is None:
+            raise UnknownSnapshot(
+                f"{by} was folded from snapshot {snapshot_id} of {source.name}, which was expired, so its events up to "
+                "a moment cannot be read; name a newer commit with --as-of, or leave --as-of out"
+            )
         if isinstance(source, Stream):
             self._append(source, iceberg, snapshot_id)
             return
