@@ -293,7 +293,7 @@ def test_rebuild_says_where_it_looked_for_a_declaration(shop, folder, declared):
     result = call("rebuild", "shop.balance", "--declared-in", "declarations", "--lake", folder)
     assert result.stderr == "error: declarations declares no table shop.balance; it declares shop.balances\n"
     result = call("rebuild", "shop.balances", "--declared-in", "nowhere", "--lake", folder)
-    assert "No module named 'nowhere'" in result.stderr
+    assert "there is no package 'nowhere'" in result.stderr
     assert "--declared-in" in result.stderr
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+import foldhouse
 from foldhouse.calls.declared import after_sources, tables_in
-from foldhouse.errors import DefinitionError, InvalidCall, UnknownTable
+from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall, UnknownTable
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.given import shown
 
 
 def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,15 +62,57 @@ def declared_source(name: str, package: str) -> Source:
 
 
 def all_declared(package: str) -> list[Table]:
-    """Return every table that the modules of a package declare."""
+    """Return every table that the modules of a package declare.
+
+    Raises:
+        InvalidCall: there is no such package.
+        DefinitionError: its code fails; the message has the line.
+    """
+    if not all(word.isidentifier() for word in package.split(".")) or package.endswith(".py"):
+        raise InvalidCall(
+            f"{shown(package)} is no name of a package or module; write it as after `import`: tables for tables.py"
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
-        top = importlib.import_module(package)
+        return tables_in(importlib.import_module(package))
     except ModuleNotFoundError as missing:
-        raise InvalidCall(
-            f"{missing}; run this where {package!r} can be imported, or name it with --declared-in"
-        ) from missing
-    return tables_in(top)
+        if f"{package}.".startswith(f"{missing.name}."):
+            raise _no_package(package) from missing
+        raise _fails(package, missing) from missing
+    except FoldhouseError as failure:
+        raise type(failure)(f"{failure}{_place(failure)}") from failure
+    except Exception as failure:  # whatever the user's code raises
+        raise _fails(package, failure) from failure
+
+
+def _no_package(package: str) -> InvalidCall:
+    return InvalidCall(
+        f"there is no package {package!r} in {Path.cwd()}, or among those that are installed. This command needs the "
+        "declarations of your tables: run it in the folder of your project, or name their package or module with "
+        "--declared-in (tables for tables.py). `foldhouse init NAME` makes a project"
+    )
+
+
+def _fails(package: str, failure: Exception) -> DefinitionError:
+    said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+    return DefinitionError(
+        f"{package} cannot be imported: {said}{_place(failure)}. `python -c 'import {package}'` shows how it got there"
+    )
+
+
+def _place(failure: Exception) -> str:
+    """Return the line of the user's code in which a failure arose; empty if there is none."""
+    ours = Path(foldhouse.__file__).parent
+    frames = [
+        frame
+        for frame in traceback.extract_tb(failure.__traceback__)
+        if not frame.filename.startswith("<")
+        and ours not in Path(frame.filename).parents
+        and Path(importlib.__file__).parent not in Path(frame.filename).parents
+    ]
+    if isinstance(failure, SyntaxError) or not frames:  # its own message has the place
+        return ""
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
 def in_order(names: Sequence[str], package: str) -> list[Table]:

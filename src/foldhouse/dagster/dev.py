@@ -35,7 +35,10 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
     folder = (folder or Path.cwd()).resolve()
     workspace = folder / "workspace.yaml"
     if not workspace.exists():
-        raise InvalidCall(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+        raise InvalidCall(
+            f"there is no workspace.yaml in {folder}; run this in the folder of your project. `foldhouse init NAME` "
+            "makes one"
+        )
     home = home_of(folder)
     if home is None:
         raise InvalidCall(

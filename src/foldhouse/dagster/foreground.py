@@ -219,7 +219,10 @@ def _location(folder: Path) -> Mapping[str, str]:
     """The code location that `workspace.yaml` names."""
     workspace = folder / "workspace.yaml"
     if not workspace.exists():
-        raise InvalidCall(f"there is no workspace.yaml in {folder}; run this in the folder of the code location")
+        raise InvalidCall(
+            f"there is no workspace.yaml in {folder}; run this in the folder of your project. `foldhouse init NAME` "
+            "makes one"
+        )
     location: Mapping[str, str] = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
     return location
 
