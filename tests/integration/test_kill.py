@@ -18,6 +18,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ by_key = fh.table("kill.by_key", source=events, keys="key", buckets=2, fold=FOLD
 by_key_anew = fh.table("kill.by_key", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
 by_day = fh.table("kill.by_day", source=events, keys=["day", "key"], partition_by="day", fold=FOLD)
 fresh = fh.table("kill.fresh", source=events, keys="key", fold=FOLD)
+by_day_checked = replace(by_day, checks=(fh.not_null("key"), fh.row_count_within(1, 1000)))
+by_key_checked = replace(by_key, checks=(fh.not_null("key"),))
+wider = fh.stream("kill.events", schema={**SCHEMA, "more": "long"}, partition_by="day")
 NAMES = [declared.name for declared in (events, other, by_key, by_day, fresh)]
 
 Operation = Callable[[fh.Lake], object]
@@ -99,13 +103,25 @@ OPERATIONS: dict[str, tuple[str, Operation]] = {
     "rebuild by way of a folder": (by_key.name, by_way_of_a_folder(lambda lake: lake.rebuild(by_key))),
     "rebuild of another shape": (by_key.name, lambda lake: lake.rebuild(by_key_anew)),
     "publish": (by_key.name, lambda lake: lake.publish(by_key)),
+    "restate": (by_day.name, lambda lake: lake.restate(by_day, DAYS[:1])),
+    "restate of a checked table": (by_day.name, lambda lake: lake.restate(by_day_checked, DAYS[:1])),
+    "refresh of a checked table": (by_day.name, lambda lake: lake.backfill(by_day_checked, DAYS)),
+    "rebuild of a checked table": (by_key.name, lambda lake: lake.rebuild(by_key_checked)),
+    "a new column": (events.name, lambda lake: lake.evolve(wider)),
     "rollback of a stream": (events.name, lambda lake: lake.rollback(events, to="start")),
     "rollback of a table": (by_key.name, lambda lake: lake.rollback(by_key, to="start")),
 }
 
 
+def change_a_day(lake: fh.Lake) -> None:
+    """Somebody else changes the rows of a day that the table covers."""
+    lake.load(by_day).delete("key = 'a'")
+
+
 FIRST: dict[str, Operation] = {
     # what comes before the operation of that name, and is not killed
+    "restate": change_a_day,
+    "restate of a checked table": change_a_day,
     "publish": lambda lake: lake.rebuild(by_key_anew, publish=False),
     "expire": lambda lake: lake.refresh(by_key),
 }
