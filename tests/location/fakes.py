@@ -1,12 +1,14 @@
 """Stand-ins for the resources `lake` and `landing`, so that what Dagster sees is tested without a JVM."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
@@ -148,3 +150,12 @@ def reexecuted_job() -> dg.JobDefinition:
         assets=[asset], jobs=[dg.define_asset_job("shop")], resources=REEXECUTED, executor=dg.in_process_executor
     )
     return defs.resolve_job_def("shop")
+
+
+@contextmanager
+def failing(kind: type[Exception], match: str | None = None) -> Iterator[pytest.ExceptionInfo[dg.Failure]]:
+    """Expect a step that fails with an error of ours, and says its message as its own."""
+    with pytest.raises(dg.Failure, match=match) as found:
+        yield found
+    assert isinstance(found.value.__cause__, kind)
+    assert found.value.description == str(found.value.__cause__)

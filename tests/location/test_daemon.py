@@ -1,5 +1,6 @@
 import logging
 import threading
+import types
 
 import dagster as dg
 from dagster._daemon import controller
@@ -23,6 +24,17 @@ class Waits(threading.Event):
 class Workspace:
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self.instance = instance
+
+
+def test_a_queued_run_is_started_within_a_second_unless_a_file_asks_for_another_time(monkeypatch):
+    monkeypatch.setattr(controller, "DEFAULT_DAEMON_INTERVAL_SECONDS", 30)
+    monkeypatch.setattr(controller, "QueuedRunCoordinatorDaemon", controller.QueuedRunCoordinatorDaemon)
+    daemon.look_often()
+    kind, made = controller.QueuedRunCoordinatorDaemon.daemon_type(), {}
+    for asked in (5, 20):
+        coordinator = types.SimpleNamespace(dequeue_interval_seconds=asked)
+        made[asked] = controller.create_daemon_of_type(kind, types.SimpleNamespace(run_coordinator=coordinator))
+    assert {asked: one.interval_seconds for asked, one in made.items()} == {5: 1, 20: 20}
 
 
 def test_a_launched_backfill_is_seen_within_seconds(monkeypatch):

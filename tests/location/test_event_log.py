@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -49,6 +50,20 @@ event_log_storage:
 def run(instance: dg.DagsterInstance) -> str:
     job = DEFINITIONS.resolve_implicit_global_asset_job_def()
     return job.execute_in_process(instance=instance, tags=RANGE, raise_on_error=False).run_id
+
+
+def test_the_days_of_a_commit_are_apart_because_the_page_lists_one_event_a_millisecond(tmp_path, monkeypatch):
+    monkeypatch.setenv(BATCH_SIZE, "1000")
+    with instance_in(tmp_path / "home", OURS, monkeypatch) as instance:
+        started = time.time()
+        run(instance)
+        kind = dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=by_day.key)
+        found = instance.event_log_storage.get_event_records(kind, ascending=True)
+    assert sorted(str(one.partition_key) for one in found) == DAYS.get_partition_keys()
+    times = [one.timestamp for one in found]
+    assert times == sorted(times)
+    assert len({int(one * 1000) for one in times}) == len(times)
+    assert started - 1 < times[0] <= times[-1] < time.time()
 
 
 def instance_in(folder: Path, config: str, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:

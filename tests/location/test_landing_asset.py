@@ -7,6 +7,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.dagster import fold_asset, landing_asset
 from foldhouse.landing import Limits
+from resources.landing import LandingFolder
 from tests.location import fakes
 from tests.location.fakes import (
     DAILY,
@@ -16,6 +17,7 @@ from tests.location.fakes import (
     customers,
     daily_orders,
     days,
+    failing,
     orders,
     range_tags,
     rejected,
@@ -110,7 +112,7 @@ def test_a_bad_file_fails_the_run_at_its_end_and_holds_back_no_other_day(folder)
     (folder.path / "2024-03-05.csv").mkdir()
     lake = FakeLake()
     with dg.DagsterInstance.ephemeral() as instance:
-        with pytest.raises(fh.DaysNotLanded) as refused:
+        with failing(fh.DaysNotLanded) as refused:
             land(folder, lake, days(2, 6), instance)
         assert "2 days of shop.orders did not land, the other days of the run did" in str(refused.value)
         assert "2024-03-04.csv: 2 of 2 lines (100.00%) cannot be events" in str(refused.value)
@@ -131,7 +133,7 @@ def test_running_it_again_lands_the_corrected_file_and_still_names_the_other(fol
         assert not land(folder, FakeLake(), days(2, 4), instance, raise_on_error=False).success
         folder.land(days(2, 2)[0], 1)
         folder.land(days(3, 3)[0], 1)
-        with pytest.raises(fh.DaysNotLanded, match=r"1 day of shop\.orders did not land.*2024-03-04\.csv"):
+        with failing(fh.DaysNotLanded, match=r"1 day of shop\.orders did not land.*2024-03-04\.csv"):
             land(folder, FakeLake(), days(2, 4), instance)
         assert green(instance, ORDERS, days(2, 4)) == ["2024-03-02", "2024-03-03"]
         folder.land(days(4, 4)[0], 1)
@@ -145,7 +147,7 @@ def test_tables_are_folded_with_the_good_days_before_the_run_fails(folder):
     lake = FakeLake()
     landed = landing_asset(orders, rejected, FORMAT, partitions_def=DAILY)
     folded = [fold_asset(daily_orders, partitions_def=DAILY), fold_asset(customers)]
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(fh.DaysNotLanded):
+    with dg.DagsterInstance.ephemeral() as instance, failing(fh.DaysNotLanded):
         dg.materialize(
             [landed, *folded],
             resources={"lake": lake, "landing": folder},
@@ -175,7 +177,7 @@ def test_a_day_that_does_not_fit_the_stream_is_named_and_the_other_days_of_its_c
         folder.land(day, 1)
     lake = FakeLake(unfit=days(3, 3)[0])
     with dg.DagsterInstance.ephemeral() as instance:
-        with pytest.raises(fh.DaysNotLanded, match="2024-03-03: an event of another day"):
+        with failing(fh.DaysNotLanded, match="2024-03-03: an event of another day"):
             land(folder, lake, days(2, 4), instance)
         assert green(instance, ORDERS, days(2, 4)) == ["2024-03-02", "2024-03-04"]
 
@@ -195,9 +197,15 @@ def test_days_whose_events_take_much_memory_are_committed_in_more_steps(folder):
 def test_a_folder_that_is_gone_fails_the_run_at_once_and_is_no_bad_day(folder):
     folder.path.rmdir()
     lake = FakeLake()
-    with pytest.raises(fh.LandingError, match="create it, or name the folder"):
+    with failing(fh.LandingError, match="create it, or name the folder"):
         land(folder, lake, days(2, 3))
     assert lake.calls == []
+
+
+def test_a_deployment_without_a_folder_says_so_first(monkeypatch):
+    monkeypatch.delenv("FOLDHOUSE_LANDING", raising=False)
+    with failing(fh.LandingError, match="FOLDHOUSE_LANDING is not set; set it to the folder"):
+        land(LandingFolder(), FakeLake(), days(2, 3))
 
 
 def test_days_landed_before_a_failure_stay_green(folder):

@@ -7,7 +7,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.landing import Landing
-from tests.location.fakes import days
+from tests.location.fakes import days, failing
 from tests.location.test_landed_files import Shop, orders, rejected
 
 THIRD = date(2024, 3, 3)
@@ -87,7 +87,7 @@ def test_a_file_that_was_landed_and_archived_meanwhile_keeps_its_day(shop, monke
 
     shop.write(3, 5)
     meanwhile(monkeypatch, READ, landed_and_archived)
-    with pytest.raises(fh.DaysNotLanded, match="2024-03-03: its day or its file was changed"):
+    with failing(fh.DaysNotLanded, match="2024-03-03: its day or its file was changed"):
         shop.land(2, 4)
     assert shop.rows() == [(2, 1), (3, 7), (4, 1)]
 
@@ -103,7 +103,7 @@ def test_a_file_that_changes_whenever_it_is_landed_fails_its_day_alone(shop, mon
     ids = iter(range(100, 200))
     shop.write(2, 8)
     meanwhile(monkeypatch, READ, lambda: shop.write(3, next(ids)), times=50)
-    with pytest.raises(fh.DaysNotLanded, match=r"2024-03-03: its file.*was changed each of the 5 times"):
+    with failing(fh.DaysNotLanded, match=r"2024-03-03: its file.*was changed each of the 5 times"):
         shop.land(2, 4)
     assert (2, 8) in shop.rows()
 
@@ -149,7 +149,7 @@ def test_a_file_that_vanishes_before_it_is_read_does_not_empty_its_day(shop, mon
 
     monkeypatch.setattr(Landing, "read", read)
     shop.write(3, 5)
-    with pytest.raises(fh.DaysNotLanded, match="2024-03-03: its day or its file was changed"):
+    with failing(fh.DaysNotLanded, match="2024-03-03: its day or its file was changed"):
         shop.land(2, 4)
     assert (3, 1 if is_first else 5) in shop.rows()
 
@@ -161,7 +161,7 @@ def test_a_file_that_still_holds_a_forgotten_subject_is_refused_if_it_lands_agai
     assert shop.lake.forget(orders, {"id": 5}, reason="request 17", alone=True, dry_run=False).is_done
     shop.write(3, 5, 6)
     shop.write(4, 8)
-    with pytest.raises(fh.DaysNotLanded, match=r"1 events of 2024-03-03 \(lines 1\) were removed by the forget"):
+    with failing(fh.DaysNotLanded, match=r"1 events of 2024-03-03 \(lines 1\) were removed by the forget"):
         shop.land(2, 4)
     assert shop.rows() == [(2, 1), (3, 6), (4, 8)]
     shop.write(3, 6)

@@ -1,12 +1,11 @@
 """Landing into a real lake: what a bad file leaves of a chunk, and what running it again adds. No JVM is started."""
 
 import dagster as dg
-import pytest
 
 import foldhouse as fh
 from foldhouse.dagster import landing_asset
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat
-from tests.location.fakes import DAILY, FakeFolder, days, range_tags
+from tests.location.fakes import DAILY, FakeFolder, days, failing, range_tags
 
 FORMAT = CsvFormat(
     (CsvColumn("Id", "id", "int", required=True), CsvColumn("At", "at", "timestamp", required=True)), "at"
@@ -50,7 +49,7 @@ def test_the_days_around_a_bad_file_land_whole_and_its_own_day_stays_as_it_was(t
     for day in days(2, 5):
         write(folder, day, 1, 2, 3)
     (folder.path / "2024-03-03.csv").write_bytes(b"Id,At\n\0")
-    with pytest.raises(fh.DaysNotLanded, match=r"2024-03-03\.csv has a NUL byte"):
+    with failing(fh.DaysNotLanded, match=r"2024-03-03\.csv has a NUL byte"):
         run(tmp_path, folder, days(2, 5))
     good = [(day, one) for day in (2, 4, 5) for one in (1, 2, 3)]
     assert held(tmp_path) == sorted([*good, (3, 1), (3, 2)])
@@ -64,7 +63,7 @@ def test_a_run_of_which_no_day_can_land_commits_nothing(tmp_path):
     folder.path.mkdir()
     for day in days(2, 3):
         (folder.path / f"{day}.csv").mkdir()
-    with pytest.raises(fh.DaysNotLanded, match=r"2 days of shop\.orders did not land"):
+    with failing(fh.DaysNotLanded, match=r"2 days of shop\.orders did not land"):
         run(tmp_path, folder, days(2, 3))
     lake = fh.Lake.local(tmp_path / "lake")
     assert list(lake.tables()) == []

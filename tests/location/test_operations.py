@@ -47,7 +47,7 @@ def test_a_rollback_says_what_it_undoes_and_does_it_when_asked(shop: fh.Lake) ->
     first = shop.history(sums)[-1].id
     head = shop.head(sums)
     planned = said(run(shop, "rollback", "roll_back", table="o.sums", to=str(first)))
-    assert (planned["updated"], planned["commits"], planned["consumers"]) == ("1", "1", "('o.above',)")
+    assert (planned["updated"], planned["commits"], planned["consumers"]) == ("1", "1", "o.above")
     assert planned["dry_run"] is True
     assert shop.head(sums) == head
     done = run(shop, "rollback", "roll_back", table="o.sums", to=str(first), dry_run=False)
@@ -55,6 +55,32 @@ def test_a_rollback_says_what_it_undoes_and_does_it_when_asked(shop: fh.Lake) ->
     assert shop.to_arrow(sums).to_pylist() == [{"k": "a", "n": 1}]
     (observed,) = [one for one in done.all_events if one.event_type_value == "ASSET_OBSERVATION"]
     assert observed.asset_key == dg.AssetKey(["o", "sums"])
+
+
+def test_the_launchpad_shows_every_field_and_would_change_nothing() -> None:
+    assert {name: job.run_config for name, job in JOBS.items()} == {
+        "rollback": {"ops": {"roll_back": {"config": {"table": "", "to": "", "dry_run": True}}}},
+        "restate": {"ops": {"restate_days": {"config": {"table": "", "first": "", "last": "", "dry_run": True}}}},
+        "rebuild": {"ops": {"fold_again": {"config": {"table": "", "publish": True, "dry_run": True}}}},
+        "publish": {"ops": {"publish_rebuild": {"config": {"table": "", "dry_run": True}}}},
+        "drop_branch": {"ops": {"drop": {"config": {"table": "", "branch": "foldhouse-rebuild", "dry_run": True}}}},
+        "tag": {"ops": {"set_tag": {"config": {"table": "", "tag": "", "at": "", "move": False, "dry_run": True}}}},
+    }
+
+
+def test_a_step_that_fails_says_why_in_its_first_line(shop: fh.Lake) -> None:
+    for job, op, config, why in (
+        ("rebuild", "fold_again", {"table": "o.no"}, "no table o.no is declared; choose from o.above, o.daily"),
+        ("rollback", "roll_back", {"table": "", "to": "1"}, "is ''; a text of 1 to 1000 characters is needed"),
+    ):
+        (failed,) = run(shop, job, op, **config).get_step_failure_events()
+        assert why in str(failed.step_failure_data.error_display_string).splitlines()[0]
+
+
+def test_a_plan_is_written_as_a_person_writes_it(shop: fh.Lake) -> None:
+    planned = said(run(shop, "rollback", "roll_back", table="o.above", to=str(shop.history(above)[-1].id)))
+    assert "consumers" not in planned
+    assert not any(mark in str(value) for value in planned.values() for mark in ("datetime", "{", "(", "None"))
 
 
 def test_a_rebuild_is_left_in_its_branch_and_published_by_the_next_job(shop: fh.Lake) -> None:
@@ -89,7 +115,7 @@ def test_restated_days_are_folded_again_late_events_follow_and_missing_days_are_
     config = {"table": "o.daily", "first": "2024-03-04", "last": "2024-03-06"}
     planned = said(run(lake, "restate", "restate_days", **config))
     assert (planned["days_again"], planned["days_added"]) == ("2024-03-04, 2024-03-05", "2024-03-06")
-    assert (planned["keys"], planned["is_foreign"], planned["dry_run"]) == ("2", "True", True)
+    assert (planned["keys"], planned["is_foreign"], planned["dry_run"]) == ("2", "yes", True)
     assert lake.head(daily) == head
     done = run(lake, "restate", "restate_days", **config, dry_run=False)
     assert done.success

@@ -13,7 +13,7 @@ from assets import wallet
 from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
 from resources.landing import daily
-from tests.location.fakes import range_tags
+from tests.location.fakes import failing, range_tags
 
 DAYS = [date(2010, 12, day) for day in range(6, 10)]
 ASSETS = [wallet.landed, wallet.folded, wallet.balances_agree]
@@ -152,9 +152,7 @@ def test_a_balance_that_another_writer_edited_is_found_and_the_next_run_refuses_
         selection=dg.AssetSelection.checks(wallet.balances_agree),
     )
     assert not check_of(checked).passed
-    with pytest.raises(
-        fh.ForeignCommit, match=rf"wallet\.balances is derived, but its snapshot {edited.id} \("
-    ) as said:
+    with failing(fh.ForeignCommit, match=rf"wallet\.balances is derived, but its snapshot {edited.id} \(") as said:
         run(lake)
     assert "is not foldhouse's; roll it back to snapshot" in str(said.value)
     lake.rollback(wallet.balances, to=good.id)

@@ -6,13 +6,18 @@
 | of anything else: a check, a declaration, a file | failed at once, because it would fail again |
 
 Without the variable, a step fails at once: somebody at a terminal should not wait for a minute.
+
+A step that fails says the message of the error first. Of an error that it does not know, Dagster shows its own stack
+trace, and the message below it, where the page cuts it off.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import dagster as dg
 
@@ -21,6 +26,8 @@ from foldhouse.storage.log import failed
 
 RETRIES = "FOLDHOUSE_RETRIES"
 _FIRST_WAIT_SECONDS = 10
+P = ParamSpec("P")
+T = TypeVar("T")
 _AGAIN = (CannotStart, CommitConflict, SparkLost, StorageError)  # CannotStart: of a Connect server that is away
 
 
@@ -38,9 +45,22 @@ def trying_again(context: dg.OpExecutionContext | dg.AssetExecutionContext, name
         failed("step", failure, table=name, run_id=context.run.run_id)
         most = _retries() if isinstance(failure, _AGAIN) else 0
         if not most:
-            raise
+            raise dg.Failure(description=str(failure)) from failure
         wait = _FIRST_WAIT_SECONDS * 2**context.retry_number
         raise dg.RetryRequested(max_retries=most, seconds_to_wait=wait) from failure
+
+
+def in_words(body: Callable[P, T]) -> Callable[P, T]:
+    """Have a step that fails with an error of ours say its message first."""
+
+    @wraps(body)
+    def said(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return body(*given, **named)
+        except FoldhouseError as failure:
+            raise dg.Failure(description=str(failure)) from failure
+
+    return said
 
 
 def _retries() -> int:

@@ -10,6 +10,7 @@ A crash of the process loses nothing. A power cut may lose the last events, but 
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import threading
@@ -30,6 +31,8 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import StaticPool
 
+_ONE_MILLISECOND = 0.001
+_LISTED = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
 _MOST_OPEN = 8
 """Files that are open at once: the index, and a few runs."""
 BATCH_SIZE = "DAGSTER_EVENT_BATCH_SIZE"
@@ -128,6 +131,7 @@ class EventLog(SqliteEventLogStorage):
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events in one transaction per file, as `store_event` would one by one."""
+        events = _apart(events)
         rows = [self._event_to_row(one) for one in events]
         for run_id in dict.fromkeys(one.run_id for one in events):
             with self.run_connection(run_id) as connection:
@@ -168,6 +172,24 @@ class EventLog(SqliteEventLogStorage):
         with self._db_lock:
             while self._open:
                 _close(*self._open.popitem())
+
+
+def _apart(events: Sequence[EventLogEntry]) -> list[EventLogEntry]:
+    """Return events in which no two reports of one asset are of the same millisecond.
+
+    The page's list of an asset's events shows one event a millisecond, and the days of a commit are reported within
+    one. The last keeps its time, those before it move back.
+    """
+    found: list[EventLogEntry] = []
+    following: dict[Any, float] = {}
+    for one in reversed(events):
+        told = one.dagster_event
+        if told is not None and told.event_type in _LISTED:
+            latest = following.get(told.asset_key, math.inf) - _ONE_MILLISECOND
+            one = one._replace(timestamp=min(one.timestamp, latest)) if one.timestamp > latest else one
+            following[told.asset_key] = one.timestamp
+        found.append(one)
+    return found[::-1]
 
 
 def _is_indexed(one: EventLogEntry) -> bool:

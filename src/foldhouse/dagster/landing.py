@@ -75,9 +75,9 @@ def landing_asset(
         def land(context: dg.AssetExecutionContext) -> Iterator[dg.Output]:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
-            target = LandingTarget(opener.open(), folder.open(format), stream, quarantine)
             refused: dict[date, str] = {}
             with trying_again(context, stream.name), reporting_days(context) as report:
+                target = LandingTarget(opener.open(), folder.open(format), stream, quarantine)
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     refused |= land_days(target, days, report)
                 if refused:
@@ -103,7 +103,8 @@ def landing_asset(
                 metadata={"days": list(refused)},
             )
             if refused:
-                raise DaysNotLanded(_message(stream, refused))
+                failure = DaysNotLanded(_message(stream, refused))
+                raise dg.Failure(description=str(failure)) from failure
 
         return dg.AssetsDefinition(
             node_def=_graph(name, land, check),

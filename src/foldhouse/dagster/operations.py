@@ -1,11 +1,13 @@
 """Jobs for what is otherwise done in a terminal: roll a table back, fold it again, publish or drop a branch, tag it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from foldhouse.dagster.again import in_words
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import InvalidCall, UnknownTable
@@ -91,21 +93,23 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         return opener.open()
 
     @dg.op(name="roll_back", required_resource_keys=needed)
+    @in_words
     def roll_back(context: dg.OpExecutionContext, config: RollbackConfig) -> None:
         lake = opened(context)
         planned = lake.plan_rollback(config.table, to=config.to)
-        _say(context, {name: str(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
+        _say(context, {name: _text(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
         if not config.dry_run:
             _observe(context, config.table, lake.rollback(config.table, to=config.to), "rollback")
 
     @dg.op(name="restate_days", required_resource_keys=needed)
+    @in_words
     def restate_days(context: dg.OpExecutionContext, config: RestateConfig) -> None:
         lake, table = opened(context), _declared(config.table, tables)
         days = _days(config.first, config.last)
         covered = lake.covered(table, days)
         plan: dict[str, str] = {"table": table.name, "days_again": _texts(covered)}
         planned = lake.plan_restate(table, covered) if covered else lake.plan(table, days)
-        plan |= {name: str(value) for name, value in vars(planned).items()}
+        plan |= {name: _text(value) for name, value in vars(planned).items() if name != "days"}
         plan["days_added"] = _texts(sorted(set(days) - set(covered)))
         _say(context, plan, dry_run=config.dry_run)
         if not config.dry_run:
@@ -115,6 +119,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, table.name, done.snapshot_id, "restate", days_changed=_texts(sorted(changed)))
 
     @dg.op(name="fold_again", required_resource_keys=needed)
+    @in_words
     def fold_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
         lake, table = opened(context), _declared(config.table, tables)
         sources = {f"rows of {source.name}": str(lake.count(source)) for source in table.sources}
@@ -125,6 +130,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, table.name, rebuilt.snapshot_id, "rebuild")
 
     @dg.op(name="publish_rebuild", required_resource_keys=needed)
+    @in_words
     def publish_rebuild(context: dg.OpExecutionContext, config: PublishConfig) -> None:
         lake = opened(context)
         rows = lake.count(config.table, as_of=REBUILD_BRANCH)
@@ -134,6 +140,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, config.table, lake.publish(config.table), "publish")
 
     @dg.op(name="drop", required_resource_keys=needed)
+    @in_words
     def drop(context: dg.OpExecutionContext, config: DropConfig) -> None:
         lake = opened(context)
         lake.drop_branch(config.table, config.branch, dry_run=True)
@@ -145,6 +152,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, config.table, lake.drop_branch(config.table, config.branch), "drop", branch=config.branch)
 
     @dg.op(name="set_tag", required_resource_keys=needed)
+    @in_words
     def set_tag(context: dg.OpExecutionContext, config: TagConfig) -> None:
         lake = opened(context)
         check_name(config.tag)
@@ -157,21 +165,31 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, config.table, tag.snapshot_id, "tag", tag=tag.name)
 
     return [
-        _job("rollback", roll_back, "Makes an older snapshot of a table its head again."),
+        _job("rollback", roll_back, RollbackConfig, "Makes an older snapshot of a table its head again."),
         _job(
             "restate",
             restate_days,
+            RestateConfig,
             "Folds days of a table again, with what came late, and adds those it does not have.",
         ),
-        _job("rebuild", fold_again, "Folds a table again from the beginning, as it is declared now."),
-        _job("publish", publish_rebuild, "Makes a rebuild that was not published the head of its table."),
-        _job("drop_branch", drop, "Drops the branch of a rebuild or of an audit, which nobody wants to publish."),
-        _job("tag", set_tag, "Names a snapshot, so that it is kept and can be read by that name."),
+        _job("rebuild", fold_again, RebuildConfig, "Folds a table again from the beginning, as it is declared now."),
+        _job("publish", publish_rebuild, PublishConfig, "Makes the branch of a rebuild the head of its table."),
+        _job(
+            "drop_branch",
+            drop,
+            DropConfig,
+            "Drops the branch of a rebuild or of an audit instead of publishing it.",
+        ),
+        _job("tag", set_tag, TagConfig, "Names a snapshot, so that it is kept and can be read by that name."),
     ]
 
 
-def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
-    @dg.job(name=name, description=f"{description} With dry_run, the default, it only says its plan.")
+def _job(name: str, op: dg.OpDefinition, config: type[dg.Config], description: str) -> dg.JobDefinition:
+    # The launchpad shows these fields, of which it would show those with a default alone.
+    shown = {field: "" if one.is_required() else one.default for field, one in config.model_fields.items()}
+    said = f"{description} With dry_run, the default, it only says its plan."
+
+    @dg.job(name=name, description=said, config={"ops": {op.name: {"config": shown}}})
     def of_one_op() -> None:
         op()
 
@@ -179,8 +197,18 @@ def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
 
 
 def _say(context: dg.OpExecutionContext, plan: dict[str, str], *, dry_run: bool) -> None:
-    context.log.info(f"{'would do' if dry_run else 'does'}: {', '.join(f'{n}={v}' for n, v in plan.items() if v)}")
-    context.add_output_metadata({**plan, "dry_run": dry_run})
+    known = {name: value for name, value in plan.items() if value}
+    context.log.info(f"{'would do' if dry_run else 'does'}: {', '.join(f'{n}={v}' for n, v in known.items())}")
+    context.add_output_metadata({**known, "dry_run": dry_run})
+
+
+def _text(value: Any) -> str:
+    """Return a value of a plan as a person writes it; an empty text for none."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {of:,}" for name, of in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _texts(value)
+    return "" if value is None else "yes" if value is True else "no" if value is False else str(value)
 
 
 def _observe(context: dg.OpExecutionContext, table: str, snapshot_id: int | None, what: str, **more: str) -> None:
@@ -203,8 +231,9 @@ def _days(first: str, last: str) -> list[date]:
     return [one + timedelta(days=number) for number in range((other - one).days + 1)]
 
 
-def _texts(days: Sequence[date]) -> str:
-    return ", ".join(map(str, days[:_SHOWN]))
+def _texts(values: Sequence[Any]) -> str:
+    more = f", and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+    return ", ".join(map(str, values[:_SHOWN])) + more
 
 
 def _declared(name: str, tables: Sequence[Table]) -> Table:

@@ -65,6 +65,7 @@ def gapless_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetC
         counts = {"commits": found.commits, "unrecorded": found.unrecorded, "mended": found.mended}
         counts |= {"spans_expired": found.spans_expired}
         said = "; ".join(f"snapshot {one.snapshot_id}: {one.reason}" for one in found.breaks)
+        said = said or ("1 commit" if found.commits == 1 else f"{found.commits:,} commits in one chain")
         return dg.AssetCheckResult(passed=found.passed, description=said, metadata={**counts, "broken": found.broken})
 
     return check

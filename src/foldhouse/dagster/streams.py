@@ -71,8 +71,8 @@ def stream_asset(
         )
         def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
-            lake = opener.open()
             with trying_again(context, stream.name), reporting_days(context) as report:
+                lake = opener.open()
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     of_the_days = {day: events(day) for day in days}
                     commit = lake.replace(stream, pa.concat_tables(of_the_days.values()), partitions=days)
