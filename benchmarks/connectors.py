@@ -1,9 +1,9 @@
 """Two ways in which Spark's tasks read S3: Arrow, which needs no connector, and Hadoop's s3a.
 
-Two processes with a Spark of their own take turns on the same files of one S3, moto on this machine. Each reads the whole
-table, folds it from the beginning, and refreshes it by changes. The logic is one that only Spark evaluates, and every
-fold is in its tasks, so that all events are read in one of the two ways. moto has no latency of a network; it answers one
-request after another, in Python.
+Two processes with a Spark of their own take turns on the same files of one S3, moto on this machine. Each reads the
+whole stream, folds it from the beginning, and refreshes its table by changes. The logic is one that only Spark
+evaluates, and every fold is in its tasks, so that all events are read in one of the two ways. moto has no latency of a
+network; it answers one request after another, in Python.
 
     python -m benchmarks.connectors NAME     one of the two processes, driven by lines of its standard input
 """
@@ -66,7 +66,7 @@ def turns(work: Path, folder: Path, steps: Steps, rows: int, changes: int, round
         assert found[0].equals(found[1]), "the two tables differ"
         files = [task.file.file_size_in_bytes for task in lake.load(events).scan().plan_files()]
         said = {name: _ask(one, "how") for name, one in ways.items()}
-        assert said == {way: text for way, text in _CONNECTOR.items()}, said
+        assert said == _CONNECTOR, said
     return {"files": len(files), "source_bytes": sum(files)}
 
 

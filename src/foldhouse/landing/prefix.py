@@ -172,7 +172,7 @@ class _Object:
         with place._translating():
             self._before = _marks(store, path, stream)
         self.size: int = stream.size()
-        self._held = memoryview(b"")
+        self._at, self._held = 0, memoryview(b"")
 
     def read(self, size: int) -> bytes:
         """Return the next bytes; none at the end.
@@ -182,7 +182,8 @@ class _Object:
         """
         if not self._held:
             with self._place._translating():
-                self._held = filled(self._stream, _READ_BYTES, self._path)
+                self._held = filled(self._stream, self._at, _READ_BYTES, self._path)
+            self._at += len(self._held)
         piece, self._held = self._held[:size], self._held[size:]
         return bytes(piece)
 

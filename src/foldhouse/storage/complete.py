@@ -8,75 +8,83 @@ byte of the memory is set before each read. If it is unchanged afterwards, that 
 from __future__ import annotations
 
 import errno
-from typing import Any
+import os
 
 from pyarrow import NativeFile
 
+from foldhouse.storage.threads import in_threads
+
 _UNSET, _OTHER = 0xFF, 0x00
+_AT_ONCE_BYTES = 16 << 20
+"""What one request reads; the parts of a larger read are requested at the same time."""
 
 
-def filled(stream: NativeFile, count: int, path: str) -> memoryview:
-    """Return the next bytes of a file; fewer only at its end.
+def filled(handle: NativeFile, at: int, count: int, path: str) -> memoryview:
+    """Return the bytes of a file from a place on; fewer than asked for only at its end.
 
     Args:
-        stream: the open file.
+        handle: the open file. Its own place does not matter and stays, so several threads can share it.
+        at: the first byte.
         count: how many bytes.
         path: of the file, for the message.
 
     Raises:
         OSError: the store gave fewer bytes than it said.
     """
-    memory = memoryview(bytearray(max(0, min(count, stream.size() - stream.tell()))))
-    if not memory:
-        return memory
-    memory[-1] = _UNSET
-    found: int = stream.readinto(memory)
-    if found < len(memory) or (memory[-1] == _UNSET and _last_is_unset(stream)):
-        raise OSError(errno.EIO, "the store gave fewer bytes than it said", path)
+    memory = memoryview(bytearray(max(0, min(count, handle.size() - at))))
+    parts = [(start, memory[start : start + _AT_ONCE_BYTES]) for start in range(0, len(memory), _AT_ONCE_BYTES)]
+    if len(parts) == 1:
+        _fill(handle, at, memory, path)
+    else:
+        in_threads(lambda part: _fill(handle, at + part[0], part[1], path), parts)
     return memory
 
 
-def _last_is_unset(stream: NativeFile) -> bool:
-    last = bytearray([_OTHER])
-    stream.seek(stream.tell() - 1)
-    stream.readinto(last)
-    return last[0] != _UNSET
+def _fill(handle: NativeFile, at: int, memory: memoryview, path: str) -> None:
+    memory[-1] = _UNSET
+    found = handle.get_stream(at, len(memory)).readinto(memory)
+    if found == len(memory) and memory[-1] == _UNSET:
+        last = bytearray([_OTHER])
+        found -= handle.get_stream(at + len(memory) - 1, 1).readinto(last) != 1 or last[0] != _UNSET
+    if found < len(memory):
+        raise OSError(errno.EIO, "the store gave fewer bytes than it said", path)
 
 
 class CompleteReads:
     """An open file for `pyarrow.PythonFile`, each read of which is complete.
 
+    Several of them can share one handle, for which the store was asked for the size once. Closing one of them leaves
+    the handle open.
+
     Args:
-        stream: the open file.
+        handle: the open file.
         path: of the file, for the message.
     """
 
-    def __init__(self, stream: NativeFile, path: str) -> None:
-        self._stream, self._path = stream, path
+    def __init__(self, handle: NativeFile, path: str) -> None:
+        self._handle, self._path = handle, path
+        self._size: int = handle.size()
+        self._at = 0
+        self.closed = False
 
-    @property
-    def closed(self) -> bool:
-        """Whether the file is closed."""
-        found: bool = self._stream.closed
-        return found
-
-    def read(self, count: int = -1) -> Any:
+    def read(self, count: int = -1) -> memoryview:
         """Return the next bytes; all that are left without a count."""
-        return filled(self._stream, self._stream.size() if count < 0 else count, self._path)
+        found = filled(self._handle, self._at, self._size if count < 0 else count, self._path)
+        self._at += len(found)
+        return found
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Go to a place in the file, and return it."""
-        found: int = self._stream.seek(offset, whence)
-        return found
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
 
     def tell(self) -> int:
         """Return the place of the next read."""
-        found: int = self._stream.tell()
-        return found
+        return self._at
 
     def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+        """Read no more."""
+        self.closed = True
 
     def readable(self) -> bool:
         """Whether it can be read."""

@@ -6,12 +6,18 @@ import contextlib
 from collections.abc import Mapping
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from sqlalchemy.exc import IntegrityError
 
+from foldhouse.errors import CommitConflict
 from foldhouse.storage.keeps_history import check_keeps_history
 
 
@@ -22,11 +28,24 @@ def create_table(
 
     Raises:
         Unsupported: the catalog is known to keep no history.
+        CommitConflict: the table or its namespace was dropped at the same moment; nothing was created.
     """
     check_keeps_history(catalog)
     with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog raises the second one
         catalog.create_namespace(name.rpartition(".")[0])
     try:
         return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))
+    except NoSuchNamespaceError as failure:
+        raise _dropped(name, "its namespace") from failure
     except TableAlreadyExistsError:
-        return catalog.load_table(name)
+        try:
+            return catalog.load_table(name)
+        except NoSuchTableError as failure:
+            raise _dropped(name, "the table") from failure
+
+
+def _dropped(name: str, what: str) -> CommitConflict:
+    return CommitConflict(
+        f"{name} cannot be created: the catalog says that {what} exists, and then that there is none; another writer "
+        "dropped it at the same time. Nothing was written, run it again"
+    )

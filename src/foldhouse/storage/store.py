@@ -11,10 +11,12 @@ import os
 import re
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
+from pyarrow import NativeFile
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import (
     AWS_PROFILE_NAME,
@@ -41,6 +43,8 @@ WRITTEN_BYTES = 8 << 20
 """Files of up to this size are kept when they are written: the next refresh of a bucket reads what this one wrote."""
 KEPT_BYTES = 64 << 20
 """The total size of the files that are kept."""
+HANDLES = 256
+"""How many larger files are kept open; one of S3 holds nothing but its size and its client."""
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
 # Matches `file:///a/b`, if parsing it as a URL gives that path: pyiceberg parses for as long as a small file is read.
@@ -96,12 +100,50 @@ class _Kept:
             self._bytes = 0
 
 
+@dataclass(frozen=True)
+class _Handle:
+    """An open file, whose size the store was asked for, with the file system and so the credentials of that time."""
+
+    opened: NativeFile
+    of: FileSystem
+
+
+class _Handles:
+    """The files that were opened last: a footer and the rows of a file are read one after the other."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], _Handle] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str], of: FileSystem) -> _Handle | None:
+        with self._lock:
+            found = self._held.get(key)
+            return found if found is not None and found.of is of else None
+
+    def put(self, key: tuple[str, str], handle: _Handle) -> None:
+        with self._lock:
+            self._held[key] = handle
+            self._held.move_to_end(key)
+            while len(self._held) > HANDLES:
+                self._held.popitem(last=False)
+
+    def drop(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            self._held.pop(key, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+
 _KEPT = _Kept()
+_HANDLES = _Handles()
 
 
 def forget_files() -> None:
-    """Keep no file of a store in memory."""
+    """Keep no file of a store in memory, and none open."""
     _KEPT.clear()
+    _HANDLES.clear()
 
 
 class Renewing(Protocol):
@@ -184,6 +226,7 @@ class StoreIO(PyArrowFileIO):
         file = self._file(path)
         if isinstance(file, _StoreFile):
             _KEPT.drop(file.key)
+            _HANDLES.drop(file.key)
         super().delete(location)
 
 
@@ -199,13 +242,20 @@ class _StoreFile(PyArrowFile, WholeFile):
         kept = _KEPT.get(self.key)
         if kept is not None:
             return _stream(kept)
-        opened: Any = super().open(seekable=True)
-        if digest_in(self.location) is None or opened.size() > SMALL_BYTES:
-            return cast(InputStream, pa.PythonFile(CompleteReads(opened, self.location), mode="r"))
-        with opened:
-            contents = pa.py_buffer(filled(opened, opened.size(), self.location))
-        _KEPT.put(self.key, contents)
-        return _stream(contents)
+        never_changes = digest_in(self.location) is not None
+        handle = _HANDLES.get(self.key, self._filesystem) if never_changes else None
+        if handle is None:
+            opened: Any = super().open(seekable=True)
+            if never_changes and opened.size() <= SMALL_BYTES:
+                with opened:
+                    contents = pa.py_buffer(filled(opened, 0, opened.size(), self.location))
+                _KEPT.put(self.key, contents)
+                return _stream(contents)
+            handle = _Handle(opened, self._filesystem)
+            if never_changes:
+                _HANDLES.put(self.key, handle)
+        reads = CompleteReads(handle.opened, self.location)
+        return cast(InputStream, pa.PythonFile(reads, mode="r"))
 
     def write_whole(self, contents: Any) -> None:
         """Write the file, with one request if Arrow does not divide it, and keep it."""

@@ -41,6 +41,11 @@ def is_commit(request: Request) -> bool:
     return request.method == "POST" and re.fullmatch(r"/v1/namespaces/\w+/tables/\w+", request.path) is not None
 
 
+def is_creation(request: Request) -> bool:
+    """Whether a request creates a namespace or a table."""
+    return request.method == "POST" and re.fullmatch(r"/v1/namespaces(/\w+/tables)?", request.path) is not None
+
+
 @dataclass
 class Liar:
     """Answers the nth commit from now on in one of the ways above, and no other request."""
@@ -48,12 +53,13 @@ class Liar:
     proxy: HttpProxy
     way: str
     nth: int
+    is_meant: Callable[[Request], bool] = is_commit
     commits: int = 0
     told: bool = False
     late: list[threading.Thread] = field(default_factory=list)
 
     def __call__(self, request: Request) -> Answer | None:
-        if not is_commit(request):
+        if not self.is_meant(request):
             return None
         self.commits += 1
         if self.commits != self.nth:
@@ -317,3 +323,27 @@ def _law(world: World) -> None:
         sums[row["key"]] = (n + row["n"], count + 1)
     found = {row["key"]: (row["n"], row["rows"]) for row in world.lake.to_arrow(world.totals).to_pylist()}
     assert found == sums
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_and_its_tables_are_created_once_whatever_the_catalog_answers(
+    lake: fh.Lake, proxy: HttpProxy, way: str
+) -> None:
+    """A creation whose answer is lost is an error; running it again finds what was created."""
+    with world_of(lake) as true:
+        expected = true.state()
+    for nth in range(1, 6):  # the namespace is asked for again with each table
+        world = World(lake, f"w{next(_WORLDS)}")
+        proxy.answer = liar = Liar(proxy, way, nth, is_creation)
+        failed = _tried(World.fill, world)
+        proxy.answer = None
+        if failed is not None:
+            assert isinstance(failed, fh.StorageError), failed
+            for thread in liar.late:
+                thread.join()
+            world.fill()
+        assert liar.told
+        assert world.state() == expected, f"{way}, creation {nth}"
+        _law(world)
+        for name in lake.tables():
+            lake.catalog.drop_table(name)

@@ -20,12 +20,13 @@ from http_proxy import Answer, HttpProxy, Request
 from sqlalchemy import event
 
 import foldhouse as fh
-from foldhouse.storage.store import SMALL_BYTES, WRITTEN_BYTES
+from foldhouse.storage.opened_file import _FOOTERS
+from foldhouse.storage.store import SMALL_BYTES, WRITTEN_BYTES, forget_files
 
 # Requests to the store after the process's own append, and after another's; to the catalog. The client of a SQL catalog
-# itself reads and writes the metadata files in the store. Buckets above `WRITTEN_BYTES` take two requests more.
+# itself reads and writes the metadata files in the store. Buckets above `WRITTEN_BYTES` take one request more.
 MOST = {"REST": (3, 9, 3), "SQL": (4, 12, 3)}
-LARGE = 2
+LARGE = 1
 events = fh.stream("c.events", schema={"key": "string", "n": "int"})
 totals = fh.table("c.totals", source=events, keys="key", buckets=2, fold=fh.fold(n=fh.total("n"), rows=fh.count()))
 pytestmark = pytest.mark.heavy
@@ -157,6 +158,21 @@ def test_a_refresh_with_nothing_new_asks_the_store_for_nothing_but_metadata(lake
     found = Counted(lake, proxies, lambda: lake.refresh(totals))
     assert found.store == []
     assert len(found.catalog) == 2
+
+
+def test_a_large_file_is_asked_for_its_size_once_although_its_footer_is_read_before_its_rows(
+    lake: fh.Lake, proxies: Proxies
+) -> None:
+    lake.append(events, batch(200_000))
+    (file,) = [task.file for task in lake.load(events).scan().plan_files()]
+    assert file.file_size_in_bytes > SMALL_BYTES
+    forget_files()
+    _FOOTERS.clear()
+    found = Counted(lake, proxies, lambda: lake.to_arrow(events))
+    asked = [one.method for one in found.store if one.path.partition("?")[0].endswith(".parquet")]
+    assert (asked.count("HEAD"), asked.count("GET")) == (1, 2)
+    again = Counted(lake, proxies, lambda: lake.to_arrow(events))
+    assert [one.method for one in again.store if one.path.partition("?")[0].endswith(".parquet")] == ["GET"]
 
 
 # A store that is busy

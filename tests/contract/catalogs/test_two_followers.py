@@ -119,7 +119,8 @@ def test_two_followers_and_a_kill_leave_one_chain_that_equals_duckdb(
     _until(lambda: not any(differs(lake, table.name) for table in TABLES), running)
     for process in running:
         process.send_signal(signal.SIGTERM)
-    assert [process.wait(60) for process in running] == [0, 0]
+    # One that was started late may still be importing, and have no handler of the signal.
+    assert {process.wait(60) for process in running} <= {0, -signal.SIGTERM}
     said = [json.loads(line) for file in tmp_path.glob("said-*") for line in file.read_text().splitlines()]
     assert [one for one in said if "error" in one] == []
     for table in TABLES:
