@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -163,3 +163,30 @@ def test_rows_that_are_too_many_to_hand_over_are_folded_in_tasks(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["in this process, from rows that Spark evaluates", 60_000]
     assert "t.many: Spark's tasks fold its rows, because `rows` makes too many of them" in done.stderr
+
+
+SPLIT = fh.table(
+    "t.split",
+    source=events,
+    rows=lambda events: events.select(
+        F.explode(F.sequence(F.lit(1), F.col("n") % 3 + 1)).alias("part"), F.col("key").alias("who")
+    ),
+    keys=["who", "part"],
+    fold=fh.fold(rows=fh.count()),
+)
+
+
+@pytest.mark.parametrize("most", [50, 1000])
+def test_rows_are_counted_before_spark_hands_them_over_if_one_may_become_several(
+    spark_lake: OpenLake, caplog: pytest.LogCaptureFixture, most: int
+) -> None:
+    lake = spark_lake(tuning=fh.Tuning(passed_rows=0, passed_share=0, collected_rows=most))
+    caplog.set_level("INFO")
+    batches = [some(day, 0) for day in DAYS[:2]]
+    parts = Counter[tuple[int, int]]()
+    for batch in batches:
+        lake.append(events, batch)
+        lake.refresh(SPLIT)
+        parts.update((row["key"], part) for row in batch.to_pylist() for part in range(1, row["n"] % 3 + 2))
+        assert {(row["who"], row["part"]): row["rows"] for row in lake.to_arrow(SPLIT).to_pylist()} == parts
+    assert ("Spark's tasks fold its rows" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
