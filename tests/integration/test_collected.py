@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def stored(lake: fh.Lake) -> list[dict[str, Any]]:
 def test_rows_are_the_same_whoever_reads_them_also_where_keys_are_computed_again(
     spark_lake: OpenLake, tuning: fh.Tuning
 ) -> None:
-    lake = spark_lake(tuning=tuning)
+    lake = spark_lake(tuning=replace(tuning, full_recompute_share=100))
     for day in DAYS[:3]:
         lake.append(events, some(day, 0))
     lake.refresh(HASHED)
@@ -100,19 +101,39 @@ BY_KEY = fh.table(
 )
 
 
-def test_keys_that_no_column_gives_count_all_rows_that_are_evaluated_again(spark_lake: OpenLake) -> None:
-    """The rows of a key that is hashed are found by hashing all keys; those of a plain key are picked."""
+DIRECT = fh.table(
+    "t.direct",
+    source=events,
+    rows=lambda events: events.where("n >= 0").select("key", "n"),
+    keys="key",
+    fold=fh.fold(most=fh.maximum("n")),
+)
+
+
+def test_a_second_job_of_spark_counts_all_rows_of_the_source(spark_lake: OpenLake) -> None:
+    """Rows are taken back from maxima. Without Spark, the rows of a few keys are picked and evaluated again."""
     lake = spark_lake(tuning=fh.Tuning(full_recompute_least_rows=10))
     for day in DAYS[:3]:
         lake.append(events, some(day, 0))
     before = lake.head(events)
     lake.append(events, some(DAYS[3], 0, 20))
-    for table in (HASHED, BY_KEY):
+    for table in (HASHED, BY_KEY, DIRECT):
         lake.refresh(table)
     lake.rollback(events, to=before.id)
-    assert lake.refresh(HASHED).full_recompute
-    assert not lake.refresh(BY_KEY).full_recompute
+    full = {table.name: lake.refresh(table).full_recompute for table in (HASHED, BY_KEY, DIRECT)}
+    assert full == {"t.hashed": True, "t.by_key": True, "t.direct": False}
     assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+
+
+def test_a_day_that_is_replaced_counts_its_removed_rows_if_spark_evaluates(spark_lake: OpenLake) -> None:
+    lake = spark_lake()
+    for day in DAYS:
+        lake.append(events, some(day, 0))
+    for table in (HASHED, DIRECT):
+        lake.refresh(table)
+    lake.replace(events, some(DAYS[1], 1), partitions=[DAYS[1]])
+    assert [lake.refresh(table).full_recompute for table in (HASHED, DIRECT)] == [True, False]
+    assert stored(lake) == expected([some(DAYS[0], 0), some(DAYS[1], 1), some(DAYS[2], 0), some(DAYS[3], 0)])
 
 
 def beside_the_greatest(events: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from foldhouse.heads.head import Head
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.again import rows_lost, rows_read_again
+from foldhouse.refresh.rows.evaluate import needs_spark
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import rows_to_evaluate
 from foldhouse.refresh.run.on_spark import fold_on_spark
@@ -84,8 +85,8 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     logic, tuning = work.logic, workshop.tuning
     if not work.found.is_folded:
         return work
-    # If a change cannot be followed, all rows are evaluated as they are and as they were: twice, however few there are.
-    least = tuning.full_recompute_least_rows if work.compiled.shape.is_known else 0
+    # A Spark job takes its time however few rows it evaluates, and following a change may need two.
+    least = 0 if needs_spark(logic) else tuning.full_recompute_least_rows
     lost = rows_lost(logic, work.evaluations)
     most_again = lost / max(tuning.full_recompute_lost_share, 1e-6)  # with more rows in the sources, too few are lost
     if rows_of_files(work.evaluations) + most_again <= least:
@@ -97,17 +98,30 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     most = tuning.full_recompute_share * (present_rows + table)
     present = [one for one in work.evaluations if one.weight > 0]
     needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
-    rows = rows_to_evaluate(logic, needed, picked)
+    rows = _chosen_at_least(logic, needed)
+    if rows <= most:  # with more, the table is computed again anyway, and nothing has to be read to see it
+        rows = rows_to_evaluate(logic, needed, min(picked, int(most)))
     if lost > tuning.full_recompute_lost_share * present_rows:
         rows += rows_read_again(logic, lost, present_rows, table)
     if rows <= least:
         return work
     if any(any(one.choices) for one in needed):
         is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark
-        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else 1
+        in_process = tuning.chosen_by_spark_factor if needs_spark(logic) else 1
+        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else in_process
     if rows <= most:
         return work
     return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
+
+
+def _chosen_at_least(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
+    """Return how many rows the choices of joins on the same columns select at least: a changed row for each key.
+
+    It is a row as it is, or as it was.
+    """
+    if not logic.compiled.shape.cells or {one.weight for one in evaluations} != {1, -1}:
+        return 0
+    return max((one.keys.height for choices in evaluations[0].choices for one in choices), default=0)
 
 
 def added_coverage(table: Table, found: Head, asked: Coverage | None) -> Coverage:

@@ -58,11 +58,13 @@ class Tuning:
     chosen_in_tasks_factor: int = 6
     """In Spark's tasks, a chosen row costs so many times as much as a row of a full recompute: the earlier and the
     present state are joined with the chosen keys, evaluated and subtracted."""
+    chosen_by_spark_factor: int = 3
+    """If this process folds, but Spark evaluates: it joins two states with the chosen keys, and evaluates both."""
     full_recompute_lost_share: float = 0.1
     """If a window takes back a larger share of the rows of its source, the rows that are probably read again count too,
     for folds that cannot subtract. With less, finding out by folding costs at most this share of a full recompute."""
     full_recompute_least_rows: int = 200_000
-    """Never for a window that reads no more rows than this: it takes no time either way."""
+    """Never for a window of no more rows than this, unless Spark evaluates them: it takes no time either way."""
 
     # Checks
 

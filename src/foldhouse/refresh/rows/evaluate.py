@@ -84,21 +84,22 @@ def is_collected(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     It reads many rows faster than this process passes them on. Rows that choices select were read here already.
     """
     tuning = logic.tuning
-    if not _needs_spark(logic) or any(map(has_choices, evaluations)):
+    if not needs_spark(logic) or any(map(has_choices, evaluations)):
         return False
     files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
     is_large = sum(file.rows for file in files) > tuning.passed_rows
     return is_large and sum(file.size_bytes for file in files) <= tuning.collected_bytes
 
 
-def _needs_spark(logic: Logic) -> bool:
+def needs_spark(logic: Logic) -> bool:
+    """Whether Spark has to evaluate the logic."""
     compiled = logic.compiled
     return not compiled.is_plain and (compiled.direct is None or not logic.tuning.direct_rows)
 
 
 def _is_picked_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
     """Whether choices select so many rows that Spark reads them again faster than this process passes them on."""
-    if not _needs_spark(logic) or not evaluations or not all(map(has_choices, evaluations)):
+    if not needs_spark(logic) or not evaluations or not all(map(has_choices, evaluations)):
         return False
     rows = rows_to_evaluate(logic, evaluations, logic.tuning.evaluated_rows)
     files = sum(piece.file.rows for one in evaluations for pieces in one.pieces for piece in pieces)
