@@ -23,6 +23,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.connectors import has_connector
+from foldhouse.spark.named import quoted
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.integrity import digest_in
@@ -134,7 +135,7 @@ def _without_deleted(
         f"AND getbit({bits}, CAST({row} & 63 AS INT)) = 1 AND {file} <= {marked} AND {file} >= {marked}"
     )
     left = placed.join(F.broadcast(marks), is_deleted, "left_anti")
-    return left.selectExpr(*["`{}`".format(field.name.replace("`", "``")) for field in schema.fields])
+    return left.selectExpr(*[quoted(field.name) for field in schema.fields])
 
 
 def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:

@@ -16,6 +16,7 @@ from foldhouse.refresh.rows.choices import Choices, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, rows_of
+from foldhouse.spark.named import literal, map_in_arrow
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.values.definition import Stream
 
@@ -36,7 +37,7 @@ def signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation)
     day = compiled.table.partition_by
     if day is not None and not evaluation.coverage.is_everything:
         rows = rows.where(
-            any_of([F.col(day).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
+            any_of([F.col(literal(day)).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
         )
     return rows.withColumn(WEIGHT, F.lit(evaluation.weight).cast("long"))
 
@@ -56,12 +57,13 @@ def _events_on_spark(logic: Logic, place: int, evaluation: Evaluation) -> DataFr
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows
-    ids = rows.select(*source.event_id).distinct()
+    names = [literal(name) for name in source.event_id]
+    ids = rows.select(*names).distinct()
     everything = frame_of(session, layout, columns, evaluation.deliveries[place])
-    same = [everything[name].eqNullSafe(ids[name]) for name in source.event_id]
+    same = [everything[name].eqNullSafe(ids[name]) for name in names]
     deliveries = everything.join(ids, functools.reduce(lambda one, other: one & other, same), "left_semi")
     once = functools.partial(_last_deliveries_task, source.event_id, order_of(source, columns))
-    events = deliveries.repartition(*source.event_id).mapInArrow(once, deliveries.schema)
+    events = map_in_arrow(deliveries.repartition(*names), once, deliveries.schema)
     return _chosen_on_spark(session, events, choices)
 
 
@@ -85,7 +87,7 @@ def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: Choices) -
         names = {name: f"__key{number}_{i}" for i, name in enumerate(choice.columns)}
         keys = frame_of_arrow(session, choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
         keys = F.broadcast(keys.withColumn(mark, F.lit(True)))
-        same = [rows[name].eqNullSafe(keys[key]) for name, key in names.items()]
+        same = [rows[literal(name)].eqNullSafe(keys[key]) for name, key in names.items()]
         rows = rows.join(keys, functools.reduce(lambda one, other: one & other, same), "left").drop(*names.values())
         marks.append(mark)
     return rows.where(any_of([F.coalesce(F.col(mark), F.lit(False)) for mark in marks])).drop(*marks)

@@ -29,6 +29,7 @@ from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run, tasks_for
 from foldhouse.refresh.run.routing import BLOBS, Route, parts_in, read_task, route_task
 from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.spark.named import map_in_arrow
 from foldhouse.spark.source import frame_of_arrow
 
 
@@ -73,7 +74,7 @@ def _routed(run: Run, route: Route, signed: Sequence[DataFrame], tasks: int) -> 
     if rows_of_run(run) <= run.job.tuning.task_rows:
         # Each evaluation has as many partitions as a shuffle, and a task of Python costs more than a few rows.
         rows = rows.coalesce(tasks)
-    return rows.mapInArrow(functools.partial(route_task, route), BLOBS)
+    return map_in_arrow(rows, functools.partial(route_task, route), BLOBS)
 
 
 def _recomputed(run: Run, recompute: Recompute) -> list[DataFrame]:
