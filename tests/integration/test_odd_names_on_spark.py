@@ -57,7 +57,7 @@ def test_a_column_is_not_the_field_of_a_struct(spark_lake: Callable[..., fh.Lake
 
 def test_a_frame_of_spark_is_appended(spark_lake: Callable[..., fh.Lake]) -> None:
     lake = spark_lake()
-    stream = fh.stream("odd.frames", schema=SCHEMA, partition_by="d.ay")
+    stream = fh.stream("odd.frames", schema=SCHEMA)
     row = event("x", DAYS[0], 1, 1, "1")
     frame = lake.spark.createDataFrame([tuple(row.values())], "a string, b date, c int, d int, e string").toDF(*SCHEMA)
     lake.append(stream, frame)

@@ -35,7 +35,7 @@ from foldhouse.audit.rows import (
 from foldhouse.errors import DefinitionError
 from foldhouse.heads.row_count import row_count
 from foldhouse.kernel.net import SIGN, net
-from foldhouse.spark.named import quoted
+from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
@@ -220,7 +220,7 @@ def _unique(auditor: Auditor, candidate: Candidate, check: Unique) -> Checked:
     if rows <= auditor.rows_in_memory:
         return _result(check, duplicates(read_columns(candidate.layout, candidate.pieces(), names)), rows)
     every = frame_of(auditor.session(), candidate.layout, names, candidate.pieces()).dropna()
-    twice = every.groupBy(*map(quoted, names)).agg(F.count(F.lit(1)).alias(_COUNT)).where(F.col(_COUNT) > 1)
+    twice = every.groupBy(*map(literal, names)).agg(F.count(F.lit(1)).alias(_COUNT)).where(F.col(_COUNT) > 1)
     return _result(check, _counted(twice), rows)
 
 

@@ -26,7 +26,7 @@ from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
 from foldhouse.logic.understood import understood
 from foldhouse.spark.failures import lost, means_lost
-from foldhouse.spark.named import quoted
+from foldhouse.spark.named import literal, quoted
 from foldhouse.spark.session import engine_of, settings_of
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
@@ -211,10 +211,10 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
                 f"{table.name}: the {role} column {column!r} is not among the rows to fold "
                 f"({', '.join(rows.columns)}); keep it in `rows`"
             )
-    sequence = [rows[quoted(name)].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
+    sequence = [rows[literal(name)].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
     try:
         arguments = [_column(rows, a).alias(argument_column(i)) for i, a in enumerate(arguments_of(fold))]
-        projected = rows.select(*[rows[quoted(name)] for name in table.keys], *arguments, *sequence)
+        projected = rows.select(*[rows[literal(name)] for name in table.keys], *arguments, *sequence)
         _ = projected.schema
     except Exception as failure:
         if means_lost(failure):

@@ -16,7 +16,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
 from foldhouse.proof.aggregates import aggregates_of, exists
 from foldhouse.refresh.window.pruning import pieces_with_keys
-from foldhouse.spark.named import quoted
+from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.live import Piece, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
@@ -43,12 +43,12 @@ class Wanted:
         """Return the rows of the wanted keys."""
         if self.share < 1:
             rows = rows.where(
-                F.pmod(F.xxhash64(*[rows[quoted(name)] for name in names]), F.lit(_HASHES)) < self.share * _HASHES
+                F.pmod(F.xxhash64(*[rows[literal(name)] for name in names]), F.lit(_HASHES)) < self.share * _HASHES
             )
         if self.keys is None:
             return rows
         wanted = F.broadcast(frame_of_arrow(session, self.keys))
-        same = [rows[one].eqNullSafe(wanted[one]) for one in map(quoted, names)]
+        same = [rows[one].eqNullSafe(wanted[one]) for one in map(literal, names)]
         return rows.join(wanted, functools.reduce(lambda one, other: one & other, same), "left_semi")
 
 
@@ -70,8 +70,8 @@ def once(source: Source, layout: Layout, rows: DataFrame) -> DataFrame:
     atomic = [name for name in columns if not pa.types.is_nested(layout.arrow.field(name).type)]
     first = source.sequence_by or ((source.event_time,) if source.event_time else ())
     order = [*first, *(name for name in atomic if name not in first)]
-    ids = [quoted(name) for name in source.event_id]
-    deliveries = Window.partitionBy(*ids).orderBy(*[F.col(quoted(name)).desc_nulls_last() for name in order])
+    ids = [literal(name) for name in source.event_id]
+    deliveries = Window.partitionBy(*ids).orderBy(*[F.col(literal(name)).desc_nulls_last() for name in order])
     has_id = functools.reduce(lambda one, other: one & other, [F.col(name).isNotNull() for name in ids])
     return (
         rows.withColumn("__nth", F.row_number().over(deliveries)).where((F.col("__nth") == 1) | ~has_id).drop("__nth")
@@ -86,14 +86,14 @@ def batch(compiled: Compiled, sources: Sequence[DataFrame], coverage: Coverage, 
     plan, table = compiled.plan, compiled.table
     rows = compiled.signed_rows(list(sources))
     for name in [*plan.key_names, *(sequence_column(i) for i in range(len(plan.sequence)))]:
-        rows = rows.where(F.col(quoted(name)).isNotNull())
+        rows = rows.where(F.col(literal(name)).isNotNull())
     rows = _covered(rows, table.partition_by, coverage)
     rows = wanted.of(rows.sparkSession, rows, plan.key_names)
     columns: list[Column] = [exists(plan).alias("__exists")]
     for name, one in aggregates_of(plan, compiled.fold).items():
         columns.append(one.value.alias(name))
         columns += [] if one.within is None else [one.within.cast("double").alias(within_of(name))]
-    return rows.groupBy(*map(quoted, plan.key_names)).agg(*columns).where("__exists").drop("__exists")
+    return rows.groupBy(*map(literal, plan.key_names)).agg(*columns).where("__exists").drop("__exists")
 
 
 def within_of(name: str) -> str:
@@ -104,7 +104,7 @@ def within_of(name: str) -> str:
 def _covered(rows: DataFrame, day: str | None, coverage: Coverage) -> DataFrame:
     if day is None or coverage.is_everything:
         return rows
-    inside = [F.col(quoted(day)).between(F.lit(one.first), F.lit(one.last)) for one in coverage.ranges]
+    inside = [F.col(literal(day)).between(F.lit(one.first), F.lit(one.last)) for one in coverage.ranges]
     return rows.where(functools.reduce(lambda one, other: one | other, inside, F.lit(False)))
 
 
@@ -142,23 +142,23 @@ def compared(have: DataFrame, want: DataFrame, keys: Sequence[str]) -> DataFrame
     close = {name for name in names if within_of(name) in want.columns}
     types: Mapping[str, str] = {**dict(have.dtypes), **dict.fromkeys(close, "double")}
     stored = have.select(
-        *map(quoted, keys),
+        *map(literal, keys),
         F.lit(True).alias(HAVE),
-        *(have[quoted(name)].cast(types[name]).alias(side_of(HAVE, name)) for name in names),
+        *(have[literal(name)].cast(types[name]).alias(side_of(HAVE, name)) for name in names),
     )
     expected = want.select(
-        *map(quoted, keys),
+        *map(literal, keys),
         F.lit(True).alias(WANT),
-        *(want[quoted(name)].try_cast(types[name]).alias(side_of(WANT, name)) for name in names),
-        *(want[quoted(within_of(name))] for name in names if name in close),
+        *(want[literal(name)].try_cast(types[name]).alias(side_of(WANT, name)) for name in names),
+        *(want[literal(within_of(name))] for name in names if name in close),
     )
     both = stored.join(expected, list(keys), "full_outer")
     same = F.col(HAVE).isNotNull() & F.col(WANT).isNotNull()
     for name in names:
-        one, other = F.col(quoted(side_of(HAVE, name))), F.col(quoted(side_of(WANT, name)))
+        one, other = F.col(literal(side_of(HAVE, name))), F.col(literal(side_of(WANT, name)))
         is_same = one.eqNullSafe(other)
         if name in close:
-            is_same = is_same | F.coalesce(F.abs(one - other) <= F.col(quoted(within_of(name))), F.lit(False))
+            is_same = is_same | F.coalesce(F.abs(one - other) <= F.col(literal(within_of(name))), F.lit(False))
         same = same & is_same
     return both.where(~same).drop(*map(within_of, close))
 

@@ -16,7 +16,7 @@ from foldhouse.refresh.rows.on_spark import any_of, sources_on_spark
 from foldhouse.refresh.rows.read import events_here
 from foldhouse.refresh.window.affected import of_state
 from foldhouse.spark.failures import translating_spark_errors
-from foldhouse.spark.named import quoted
+from foldhouse.spark.named import literal
 from foldhouse.storage.live import live_of
 from foldhouse.values.window import Coverage
 
@@ -45,4 +45,4 @@ def quarantined(iceberg: IcebergTable, sources: list[IcebergTable], logic: Logic
         return rows.filter(pl.any_horizontal(pl.col(name).is_null() for name in columns)).to_arrow()
     with translating_spark_errors(table.name):
         frame = logic.compiled.rows(sources_on_spark(logic, state))
-        return frame.where(any_of([F.col(quoted(name)).isNull() for name in columns])).toArrow()
+        return frame.where(any_of([F.col(literal(name)).isNull() for name in columns])).toArrow()

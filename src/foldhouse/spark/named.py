@@ -19,6 +19,11 @@ def quoted(name: str) -> str:
     return "`{}`".format(name.replace("`", "``"))
 
 
+def literal(name: str) -> str:
+    """Return a name as it is if Spark cannot misread it, else quoted."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
 def map_in_arrow(rows: DataFrame, task: Task, schema: spark.StructType | str) -> DataFrame:
     """Apply a function to record batches in Spark's tasks; `DataFrame.mapInArrow` parses the names of the columns."""
     names = rows.columns

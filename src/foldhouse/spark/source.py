@@ -135,7 +135,7 @@ def _without_deleted(
         f"AND getbit({bits}, CAST({row} & 63 AS INT)) = 1 AND {file} <= {marked} AND {file} >= {marked}"
     )
     left = placed.join(F.broadcast(marks), is_deleted, "left_anti")
-    return left.select(*[quoted(field.name) for field in schema.fields])
+    return left.selectExpr(*[quoted(field.name) for field in schema.fields])
 
 
 def _marks(pieces: Sequence[Piece], deleted: dict[str, np.ndarray]) -> pa.Table:

@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import InvalidData
-from foldhouse.spark.named import map_in_arrow, quoted
+from foldhouse.spark.named import literal, map_in_arrow
 from foldhouse.storage import described
 from foldhouse.storage.files import write_data_files
 from foldhouse.storage.live import Partition
@@ -150,7 +150,7 @@ def written_by_spark(
     """Write the events of a Spark frame in Spark's tasks, which also check them; a day's events are in one task."""
     rows = events
     if stream.partition_column is not None:
-        rows = rows.repartition(events[quoted(stream.partition_column)].cast("date"))
+        rows = rows.repartition(events[literal(stream.partition_column)].cast("date"))
     written = map_in_arrow(
         rows, functools.partial(_write_task, layout, stream, batch_id, tuning), "file string"
     ).toArrow()

@@ -16,7 +16,7 @@ from foldhouse.refresh.rows.choices import Choices, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, rows_of
-from foldhouse.spark.named import map_in_arrow, quoted
+from foldhouse.spark.named import literal, map_in_arrow
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.values.definition import Stream
 
@@ -37,7 +37,7 @@ def signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation)
     day = compiled.table.partition_by
     if day is not None and not evaluation.coverage.is_everything:
         rows = rows.where(
-            any_of([F.col(quoted(day)).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
+            any_of([F.col(literal(day)).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
         )
     return rows.withColumn(WEIGHT, F.lit(evaluation.weight).cast("long"))
 
@@ -57,7 +57,7 @@ def _events_on_spark(logic: Logic, place: int, evaluation: Evaluation) -> DataFr
     source = logic.compiled.table.sources[place]
     if not isinstance(source, Stream) or not source.event_id:
         return rows
-    names = [quoted(name) for name in source.event_id]
+    names = [literal(name) for name in source.event_id]
     ids = rows.select(*names).distinct()
     everything = frame_of(session, layout, columns, evaluation.deliveries[place])
     same = [everything[name].eqNullSafe(ids[name]) for name in names]
@@ -87,7 +87,7 @@ def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: Choices) -
         names = {name: f"__key{number}_{i}" for i, name in enumerate(choice.columns)}
         keys = frame_of_arrow(session, choice.keys.select(choice.columns).rename(names).to_arrow().combine_chunks())
         keys = F.broadcast(keys.withColumn(mark, F.lit(True)))
-        same = [rows[quoted(name)].eqNullSafe(keys[key]) for name, key in names.items()]
+        same = [rows[literal(name)].eqNullSafe(keys[key]) for name, key in names.items()]
         rows = rows.join(keys, functools.reduce(lambda one, other: one & other, same), "left").drop(*names.values())
         marks.append(mark)
     return rows.where(any_of([F.coalesce(F.col(mark), F.lit(False)) for mark in marks])).drop(*marks)
