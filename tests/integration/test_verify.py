@@ -84,6 +84,12 @@ TABLES = {
         source=events,
         fold=fh.latest(columns=["word", "amount"], delete_when="gone", ignore_nulls=True),
     ),
+    "given values": fh.table(
+        "proof.given_values", source=events, fold=fh.latest(columns=["word", "amount"], ignore_nulls=True)
+    ),
+    "first given values": fh.table(
+        "proof.first_given_values", source=events, fold=fh.earliest(columns=["word", "amount"], ignore_nulls=True)
+    ),
     "first rows": fh.table("proof.first_rows", source=events, fold=fh.earliest(columns=["word", "amount"])),
     "days": fh.table(
         "proof.days",
@@ -113,6 +119,8 @@ ROWS: list[tuple[Any, ...]] = [
     ("13", "e", "y", None, "1.00", 2.0, False),
     (None, "f", "y", 1, "1.00", 2.0, False),
     (None, "f", "y", 1, "1.00", 2.0, False),
+    ("14", "g", "x", 1, None, 2.0, False),
+    ("15", "g", None, 2, "1.00", 2.0, False),
 ]
 
 

@@ -261,7 +261,7 @@ class RowFold:
         if hidden or not chosen:
             found = f"the column {hidden[0]!r} begins with an underscore" if hidden else "the rows have only keys"
             raise DefinitionError(f"{self!r} cannot publish whole rows: {found}; name columns=[...] to publish")
-        return Fold(tuple((name, ColumnFold(self.algebra, (name,))) for name in chosen), self.delete_when)
+        return Fold(tuple((name, ColumnFold(self.algebra, (name,), self.options)) for name in chosen), self.delete_when)
 
 
 def fold(**columns: ColumnFold) -> Fold:
