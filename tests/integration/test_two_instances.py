@@ -15,13 +15,13 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from catalog_servers import Missing, free_port
 
 from deploy.here.__main__ import _compared
 from deploy.here.kills import JOB
 from deploy.here.page import ENDED, Page
 from deploy.here.parts import Part
 from deploy.here.setup import DEPLOY, ROOT, Setup, running
+from tests.catalog_servers import Missing, free_port
 from tests.conftest import ROOT as TESTS_ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.heavy]
