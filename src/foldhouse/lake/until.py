@@ -190,7 +190,7 @@ class Folded:
         events = events.slice(0, 0) if snapshot_id is None else events
         self._columns[stream.name] = layout.visible
         given = dict(stream.schema)
-        kinds = {name: str(layout.schema.find_field(name).field_type) for name in layout.visible}
+        kinds = {name: str(layout.schema.find_field(name).field_type) for name in layout.settled}
         types = tuple((name, given[name] if "<" in kind and name in given else kind) for name, kind in kinds.items())
         copy = replace(stream, schema=types, partition_by=None)
         shop, kept = self.workshop, self.until.of_stream(stream, events)

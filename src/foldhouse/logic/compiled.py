@@ -106,7 +106,8 @@ def compile_table(table: Table, sources: Sequence[Layout], session: Callable[[],
 
 
 def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
-    inputs = tuple(tuple(source.visible) for source in sources)
+    # Not in the order of the schema: ties are decided by the values of all columns, in this order.
+    inputs = tuple(tuple(source.settled) for source in sources)
     columns = list(inputs[0])
     if table.rows is None and _is_plain(table, fold := table.fold.over(columns, table.keys), columns):
         types = {name: _plain_type(sources[0].arrow.field(name).type) for name in columns}

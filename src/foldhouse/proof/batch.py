@@ -54,7 +54,7 @@ class Wanted:
 
 def source_rows(session: SparkSession, source: Source, layout: Layout, pieces: Sequence[Piece]) -> DataFrame:
     """Return the rows of pieces of a source, each event once."""
-    return once(source, layout, frame_of(session, layout, list(layout.visible), pieces))
+    return once(source, layout, frame_of(session, layout, layout.settled, pieces))
 
 
 def pieces_at(iceberg: IcebergTable, snapshot_id: int | None) -> list[Piece]:
@@ -66,8 +66,7 @@ def once(source: Source, layout: Layout, rows: DataFrame) -> DataFrame:
     """Return rows of a source, each event once: the last of its deliveries."""
     if not isinstance(source, Stream) or not source.event_id:
         return rows
-    columns = list(layout.visible)
-    atomic = [name for name in columns if not pa.types.is_nested(layout.arrow.field(name).type)]
+    atomic = [name for name in layout.settled if not pa.types.is_nested(layout.arrow.field(name).type)]
     first = source.sequence_by or ((source.event_time,) if source.event_time else ())
     order = [*first, *(name for name in atomic if name not in first)]
     ids = [literal(name) for name in source.event_id]

@@ -242,6 +242,12 @@ class Layout:
         hidden = {STATE, BATCH_ID} if kind == "stream" else {STATE}
         return [field.name for field in self.schema.fields if field.name not in hidden]
 
+    @cached_property
+    def settled(self) -> list[str]:
+        """The visible columns by their field ids: an order that stays if another tool moves a column."""
+        ids = {field.name: field.field_id for field in self.schema.fields}
+        return sorted(self.visible, key=ids.__getitem__)
+
     def selected(self, columns: tuple[str, ...]) -> Schema:
         """Return the Iceberg schema of some top-level columns."""
         return _selected(self.schema_json, columns)

@@ -56,7 +56,7 @@ def events_here(logic: Logic, place: int, evaluation: Evaluation) -> pl.DataFram
         return rows
     same = (Choice(source.event_id, rows.select(source.event_id).unique()),)
     deliveries = rows_of(logic, place, evaluation.deliveries[place], same)
-    return chosen(last_deliveries(deliveries, source.event_id, order_of(source, deliveries.columns)), choices)
+    return chosen(last_deliveries(deliveries, source.event_id, order_of(source, logic.compiled.inputs[place])), choices)
 
 
 def can_be_picked(logic: Logic, evaluations: Sequence[Evaluation], most: int) -> bool:
