@@ -21,6 +21,7 @@ from laws.ledger import Ledger, commit_of_ours
 
 import foldhouse as fh
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.live import live_of
 
 
 class History:
@@ -66,6 +67,13 @@ class History:
     def held(self) -> pa.Table:
         """The events that the stream has to hold."""
         return self.ledger.rows(self.stream.name, self.head(self.stream.name))
+
+    def is_by_day(self) -> bool:
+        """Whether every file of the stream is in its present partitions; else days of it are not replaced."""
+        iceberg = self.ledger.load(self.stream.name)
+        if iceberg is None:
+            return True
+        return live_of(iceberg, iceberg.metadata.current_snapshot_id).spec_ids <= {iceberg.spec().spec_id}
 
     def put(self, write: Callable[[], Any], after: pa.Table, moment: Moment | None = None) -> None:
         """Write to the stream, and put into the ledger what it has to hold if the write landed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from laws import changes, streams, tables, trouble, upkeep
+from laws import changes, foreign, reading, streams, tables, trouble, upkeep
 from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
@@ -40,6 +40,10 @@ LIKELY: dict[Callable[[History], None], float] = {
     trouble.compact_as_somebody_else: 1,
     trouble.write_to_a_table: 1,
     trouble.deliver_again_after_upkeep: 1,
+    foreign.partition_the_stream: 1,
+    foreign.store_the_stream_differently: 1,
+    foreign.add_a_column_and_drop_it: 1,
+    reading.ask_until: 1,
 }
 """Step -> how likely it is beside the others."""
 

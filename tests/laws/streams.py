@@ -82,7 +82,7 @@ def empty_the_stream(history: History) -> None:
 def correct_a_number(history: History) -> None:
     """A number beside which the others vanish is folded, and is corrected to a small one."""
     column, day = history.stream.partition_column, history.chance.choice(DAYS)
-    if column is None or history.head(history.stream.name) is None:
+    if column is None or history.head(history.stream.name) is None or not history.is_by_day():
         return
     history.tell(day)
     held = history.held()
@@ -116,9 +116,9 @@ def an_append(history: History) -> tuple[Callable[[], Any], pa.Table]:
 
 
 def a_restatement(history: History) -> tuple[Callable[[], Any], pa.Table] | None:
-    """A replacement of some days, and the events of the stream after it; `None` without partitions."""
+    """A replacement of some days, and the events of the stream after it; `None` if its files are not by day."""
     column = history.stream.partition_column
-    if column is None:
+    if column is None or not history.is_by_day():
         return None
     days = history.chance.sample(DAYS, history.chance.choice([1, 1, 2]))
     batch = pa.concat_tables(random_batch(history.chance, EMPTY, day) for day in days)

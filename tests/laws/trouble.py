@@ -107,7 +107,10 @@ def compact_as_somebody_else(history: History) -> None:
     ledger = history.ledger
     heads = {name: history.head(name) for name in (history.stream.name, *ledger.defined)}
     names = [
-        one for one in heads if heads[one] is not None and (one == history.stream.name or _is_as_declared(history, one))
+        one
+        for one in heads
+        if heads[one] is not None
+        and (history.is_by_day() if one == history.stream.name else _is_as_declared(history, one))
     ]
     if not names:
         return
