@@ -62,3 +62,20 @@ def test_a_table_until_a_moment_decides_ties_by_the_same_columns(lake: fh.Lake) 
 def _made(lake: fh.Lake) -> str:
     lake.append(sent, [])
     return "m.sent"
+
+
+@pytest.mark.parametrize("event_id", [[], ["id"]], ids=["events", "deliveries"])
+def test_fields_that_moved_inside_of_a_compared_struct_ask_for_a_rebuild(lake: fh.Lake, event_id: list[str]) -> None:
+    types = {"id": "string", "key": "string", "seq": "long", "v": "list<struct<one: int, two: int>>"}
+    stream = fh.stream("m.nested", schema=types, sequence_by="seq", event_id=event_id)
+    newest = fh.table("m.newest", source=stream, keys="key", sequence_by="seq", fold=fh.fold(v=fh.latest("v")))
+    for one, two in ((1, 9), (2, 5)):
+        lake.append(stream, [{"id": "a", "key": "k", "seq": 1, "v": [{"one": one, "two": two}]}])
+    lake.refresh(newest)
+    with lake.load("m.nested").update_schema() as update:
+        update.move_before("v.element.two", "v.element.one")
+    lake.append(stream, [{"id": "b", "key": "other", "seq": 1, "v": []}])
+    with pytest.raises(fh.DefinitionChanged, match=r"moved fields inside of m\.nested\.v.*foldhouse rebuild m\.newest"):
+        lake.refresh(newest)
+    lake.rebuild(newest)
+    lake.refresh(newest)

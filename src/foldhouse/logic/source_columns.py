@@ -8,11 +8,12 @@ the table is refused and the message asks for a rebuild.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import DefinitionChanged, DefinitionError
@@ -48,6 +49,16 @@ class Columns:
         then, now = _ids(self.then.schema), _ids(self.now.schema)
         gone = [path for path, number in then.items() if number not in now.values() or now.get(path, number) != number]
         return {path.partition(".")[0] for path in gone}
+
+    @property
+    def moved(self) -> set[str]:
+        """Columns in which fields of a struct changed places: nested values are ordered by their fields in order."""
+        then, now = ({f.name: list(_nested(f.field_type)) for f in one.schema.fields} for one in (self.then, self.now))
+        return {
+            name
+            for name in then.keys() & now.keys()
+            if [one for one in then[name] if one in now[name]] != [one for one in now[name] if one in then[name]]
+        }
 
     @property
     def touched(self) -> set[str]:
@@ -108,6 +119,11 @@ def check_definition(
                 f"{source.name}.{min(lost)} is not the column that {table.name} was folded from: that column was "
                 f"dropped, renamed, or rebuilt with another type; run `foldhouse rebuild {table.name}` to fold it again"
             )
+        if moved := names & one.moved:
+            raise DefinitionChanged(
+                f"another tool moved fields inside of {source.name}.{min(moved)}, whose values {table.name} orders by "
+                f"these fields; run `foldhouse rebuild {table.name}` to fold it again"
+            )
 
 
 def _is_of(head: Head, compiled: Compiled) -> bool:
@@ -120,6 +136,20 @@ def _is_of(head: Head, compiled: Compiled) -> bool:
 def _is_doubtful(head: Head, compiled: Compiled) -> bool:
     """Whether a declaration has the hash of the stored one, but another text, and that can be other logic."""
     return (head.is_doubtful or compiled.is_doubtful) and is_another_text(head.declaration, compiled.declaration)
+
+
+def _nested(kind: IcebergType) -> Iterator[int]:
+    """Yield the field ids in a nested type, in order."""
+    inside: tuple[NestedField, ...] = ()
+    if isinstance(kind, StructType):
+        inside = kind.fields
+    elif isinstance(kind, ListType):
+        inside = (kind.element_field,)
+    elif isinstance(kind, MapType):
+        inside = (kind.key_field, kind.value_field)
+    for field in inside:
+        yield field.field_id
+        yield from _nested(field.field_type)
 
 
 def _ids(schema: Schema) -> dict[str, int]:
