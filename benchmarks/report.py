@@ -108,6 +108,7 @@ def _load_columns(figures: Sequence[dict[str, Any]]) -> list[Column]:
         ("start s", lambda one: f"{one['load']['start_seconds']:.1f}"),
         ("load s", lambda one: f"{one['load']['seconds']:.2f}"),
         ("x foldhouse", lambda one: f"{one['load']['seconds'] / ours:.2f}" if ours else ""),
+        ("again s", lambda one: f"{one['load']['again_seconds']:.2f}" if "again_seconds" in one["load"] else ""),
         ("peak GiB", lambda one: f"{one['load']['peak_bytes'] / GIB:.2f}"),
         ("files", lambda one: f"{one['load']['files']:,}"),
         ("MB written", lambda one: f"{one['load']['bytes'] / 1e6:,.1f}"),

@@ -66,9 +66,20 @@ def main() -> None:
                 more["rows"] = changelog()
     if job.get("read"):
         _read(contender)
+    if job.get("again"):
+        _load_again(getattr(module, job["factory"]), job)
     if job.get("rows"):
         pq.write_table(contender.rows(), job["rows"])
     contender.close()
+
+
+def _load_again(factory: Callable[[Path, str], Contender], job: dict[str, Any]) -> None:
+    """The first load once more, into another folder: the process and its session are warm then."""
+    folder = Path(job["again"])
+    other = factory(folder, job["workload"])
+    with _said("load again", folder):
+        other.load(Path(job["base"]))
+    other.close()
 
 
 def _parts(contender: Contender, more: dict[str, Any]) -> None:
