@@ -110,34 +110,40 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
     inputs = tuple(tuple(source.settled) for source in sources)
     columns = list(inputs[0])
     if table.rows is None and _is_plain(table, fold := table.fold.over(columns, table.keys), columns):
-        types = {name: _plain_type(sources[0].arrow.field(name).type) for name in columns}
-        keys = {name: types[name] for name in table.keys}
-        sequence = {name: types[name] for name in table.sequence_by}
-        arguments = [types[str(argument)] for argument in arguments_of(fold)]
-        plan = plan_of(fold, keys, sequence, arguments)
-        found = {name: Origin(name) for name in table.keys}
-        wanted = {*table.keys, *table.sequence_by, *map(str, arguments_of(fold))}
-        needed = _with_event_id(table, inputs, [[name for name in columns if name in wanted]])
-        lineage = published_from(table, fold, inputs, None)
-        digest = _hash(table, "plain")
-        return Compiled(table, fold, plan, inputs, found, digest, is_plain=True, needed=needed, computed_from=lineage)
-    frames = [empty_frame(session(), one, list(names)) for one, names in zip(sources, inputs, strict=True)]
+        return _compiled_plain(table, fold, sources[0], inputs)
+    return _compiled_by_spark(table, sources, inputs, session())
+
+
+def _compiled_plain(table: Table, fold: Fold, source: Layout, inputs: tuple[tuple[str, ...], ...]) -> Compiled:
+    """Compile a fold of plain columns, for which no Spark is needed."""
+    types = {name: _plain_type(source.arrow.field(name).type) for name in inputs[0]}
+    keys = {name: types[name] for name in table.keys}
+    sequence = {name: types[name] for name in table.sequence_by}
+    arguments = [types[str(argument)] for argument in arguments_of(fold)]
+    plan = plan_of(fold, keys, sequence, arguments)
+    found = {name: Origin(name) for name in table.keys}
+    wanted = {*table.keys, *table.sequence_by, *map(str, arguments_of(fold))}
+    needed = _with_event_id(table, inputs, [[name for name in inputs[0] if name in wanted]])
+    lineage = published_from(table, fold, inputs, None)
+    digest = _hash(table, "plain")
+    return Compiled(table, fold, plan, inputs, found, digest, is_plain=True, needed=needed, computed_from=lineage)
+
+
+def _compiled_by_spark(
+    table: Table, sources: Sequence[Layout], inputs: tuple[tuple[str, ...], ...], session: SparkSession
+) -> Compiled:
+    """Compile a fold of expressions or of `rows`: Spark analyses them."""
+    frames = [empty_frame(session, one, list(names)) for one, names in zip(sources, inputs, strict=True)]
     rows = _rows(table, frames)
     fold = table.fold.over(rows.columns, table.keys)
     frame = _projected(table, rows, fold)
     text = normalised(analysed_plan(frame))
-    types_of = arrow_schema(frame.schema)
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
     logic = understood(table, _projected(table, _rows(table, named), fold), text, frames)
-    plan = plan_of(
-        fold,
-        {name: types_of.field(name).type for name in table.keys},
-        {name: types_of.field(sequence_column(i)).type for i, name in enumerate(table.sequence_by)},
-        [types_of.field(argument_column(i)).type for i in range(len(arguments_of(fold)))],
-    )
-    settings = settings_of(session())
+    plan = _plan_of_types(table, fold, arrow_schema(frame.schema))
+    settings = settings_of(session)
     bound = _hash(table, text, logic.literal_rows, settings)
-    itself = declaration(table, engine_of(session()), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
+    itself = declaration(table, engine_of(session), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
     direct = None
     if logic.plan is not None and not settings:  # other settings may change what an expression means
         arrow = [[one.arrow.field(name) for name in names] for one, names in zip(sources, inputs, strict=True)]
@@ -158,6 +164,16 @@ def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], Spa
         needed=needed,
         may_multiply=logic.plan is None or may_multiply(logic.plan),
         computed_from={} if logic.plan is None else published_from(table, fold, inputs, logic.plan),
+    )
+
+
+def _plan_of_types(table: Table, fold: Fold, types_of: pa.Schema) -> FoldPlan:
+    """Return the plan of a fold whose keys, sequence and arguments have the types of a projected frame."""
+    return plan_of(
+        fold,
+        {name: types_of.field(name).type for name in table.keys},
+        {name: types_of.field(sequence_column(i)).type for i, name in enumerate(table.sequence_by)},
+        [types_of.field(argument_column(i)).type for i in range(len(arguments_of(fold)))],
     )
 
 
