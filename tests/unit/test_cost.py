@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import foldhouse as fh
-from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
+from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merged_together, merging_deletes_pays, patience_of
 
 MOST_FILES = 10
 """Data and delete files of a bucket: the large one, some steps of smaller ones, and the deletes."""
@@ -62,3 +62,26 @@ def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> Non
     assert max(anew) <= 360
     assert max(anew.values()) < len(paths) / 8
     assert patience_of("a.parquet") == patience_of("a.parquet")
+
+
+def test_a_file_is_merged_with_smaller_ones_only_if_it_is_not_much_larger() -> None:
+    tuning = fh.Tuning(compacted_growth=2)
+    assert merged_together([100, 3, 3, 3, 3], tuning) == [1, 2, 3, 4]
+    assert merged_together([20, 3, 3, 3, 3], tuning) == [0, 1, 2, 3, 4]
+    assert merged_together([100, 1, 100, 100], tuning) == [0, 1, 2, 3]  # one small file hides no equal ones
+    assert merged_together([1000, 100, 10, 1], tuning) == []
+    assert merged_together([], tuning) == merged_together([7], tuning) == []
+
+
+def test_few_files_are_left_and_a_row_is_merged_a_few_times_however_often_files_are_merged() -> None:
+    tuning, sizes, written, most = fh.Tuning(), list[int](), 0, 0
+    for _ in range(2_000):
+        sizes += [5] * 5
+        together = merged_together(sizes, tuning)
+        if len(together) >= tuning.compacted_files:
+            merged = sum(sizes[place] for place in together)
+            sizes = [size for place, size in enumerate(sizes) if place not in together] + [merged]
+            written += merged
+        most = max(most, len(sizes))
+    assert written <= 10 * 2_000 * 25  # 1,000 times, if each compaction writes all rows again
+    assert most <= 12

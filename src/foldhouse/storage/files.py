@@ -6,6 +6,7 @@ Writing a file alone guarantees nothing: until a commit references it, it is an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from urllib.parse import quote_plus
 
 import numpy as np
@@ -50,10 +51,25 @@ def write_data_file(
     Returns:
         The file's description for the commit. Until a commit references the file, no reader sees it.
     """
-    arranged = rows
-    if not rows.schema.equals(layout.arrow, check_metadata=True):
-        arranged = rows.select(layout.arrow.names).cast(layout.arrow)
-    return _write(layout, layout.schema_json, arranged, partition, DataFileContent.DATA, encodings)
+    return _write(layout, layout.schema_json, [_arranged(layout, rows)], partition, DataFileContent.DATA, encodings)
+
+
+def write_data_file_of_parts(layout: Layout, partition: Partition, parts: Iterable[pa.Table]) -> DataFile:
+    """Write rows that come in parts as one file; only one part, and the bytes of the file, are in memory at once.
+
+    Args:
+        layout: of the table the file is for.
+        partition: the partition all rows belong to; it is not checked here.
+        parts: at least one; the encodings of all are chosen by the first.
+    """
+    arranged = (_arranged(layout, rows) for rows in parts)
+    return _write(layout, layout.schema_json, arranged, partition, DataFileContent.DATA)
+
+
+def _arranged(layout: Layout, rows: pa.Table) -> pa.Table:
+    if rows.schema.equals(layout.arrow, check_metadata=True):
+        return rows
+    return rows.select(layout.arrow.names).cast(layout.arrow)
 
 
 def write_data_files(layout: Layout, parts: Sequence[tuple[Partition, pa.Table]], at_once: int = 1) -> list[DataFile]:
@@ -100,7 +116,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
     written = _write(
         layout,
         _DELETE_SCHEMA_JSON,
-        pa.table([paths, places], schema=pa.schema(fields)),
+        [pa.table([paths, places], schema=pa.schema(fields))],
         partition,
         DataFileContent.POSITION_DELETES,
     )
@@ -113,7 +129,7 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
 def _write(
     layout: Layout,
     schema_json: str,
-    rows: pa.Table,
+    parts: Iterable[pa.Table],
     partition: Partition,
     content: DataFileContent,
     encodings: Encodings | None = None,
@@ -125,7 +141,7 @@ def _write(
     )
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
-    contents, footer = _encoded(rows, seal, write_properties(dict(layout.properties)), encodings)
+    contents, footer = _encoded(parts, seal, write_properties(dict(layout.properties)), encodings)
     ending = footer_of(kind, memoryview(contents))
     assert ending is not None
     name = f"{kind}{sealed(seal, ending)}.parquet"
@@ -149,11 +165,13 @@ def _write(
 
 
 def _encoded(
-    rows: pa.Table, seal: str, said: WriteProperties, encodings: Encodings | None
+    parts: Iterable[pa.Table], seal: str, said: WriteProperties, encodings: Encodings | None
 ) -> tuple[pa.Buffer, pq.FileMetaData]:
     """Return rows as the bytes of a Parquet file, and its footer; the file's name depends on these bytes."""
-    encodings = encodings or encodings_of(rows)
-    codec = said.small_codec if rows.nbytes <= SMALL_BYTES else said.codec
+    coming = iter(parts)
+    first = next(coming)
+    encodings = encodings or encodings_of(first)
+    codec = said.small_codec if first.nbytes <= SMALL_BYTES else said.codec
     options = {
         "use_dictionary": list(encodings.dictionary),
         "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
@@ -164,8 +182,9 @@ def _encoded(
         "write_page_checksum": True,  # the digest in the file's name covers only the footer
     }
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **options) as writer:
-        writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
+    with pq.ParquetWriter(sink, first.schema, **options) as writer:
+        for rows in chain([first], coming):
+            writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
         writer.add_key_value_metadata({FILE_SEAL: seal})  # else two files could have equal footers and digests
     return sink.getvalue(), writer.writer.metadata
 

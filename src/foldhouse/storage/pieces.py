@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,61 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     left = np.ones(rows.num_rows, np.bool_)
     left[gone] = False
     return rows.filter(pa.array(left))
+
+
+def read_in_parts(layout: Layout, piece: Piece, rows_at_once: int) -> Iterator[pa.Table]:
+    """Read the rows of a piece that has no `only`, in order, and about so many at once: whole row groups.
+
+    Args:
+        layout: of the table; see `read_piece`.
+        piece: which rows of which file.
+        rows_at_once: the number of rows, a little less than which is read at once; at least one row group is.
+    """
+    if piece.file.rows <= rows_at_once:
+        yield read_piece(layout, piece)
+        return
+    names = [field.name for field in layout.schema.fields]
+    file = open_file(layout, piece.file.path)
+    check_rows(file.path, file.footer.num_rows, piece.file.rows)
+    gone = deleted_positions(layout, piece.without, piece.file.path)
+    first = 0
+    for groups in _runs([file.footer.row_group(i).num_rows for i in range(file.footer.num_row_groups)], rows_at_once):
+        rows = file.read(layout, names, groups)
+        left = np.ones(rows.num_rows, np.bool_)
+        left[gone[slice(*np.searchsorted(gone, [first, first + rows.num_rows]))] - first] = False
+        first += rows.num_rows
+        yield rows if left.all() else rows.filter(pa.array(left))
+
+
+def _runs(sizes: Sequence[int], at_most: int) -> Iterator[list[int]]:
+    """Divide the places of some sizes into runs of at most so much; a larger size is a run of its own."""
+    run: list[int] = []
+    held = 0
+    for place, size in enumerate(sizes):
+        if run and held + size > at_most:
+            yield run
+            run, held = [], 0
+        run.append(place)
+        held += size
+    if run:
+        yield run
+
+
+def portions(tables: Iterable[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Table]:
+    """Divide rows that come in tables into tables of exactly these sizes, in order.
+
+    No more of the given tables are held than the next one to yield needs.
+    """
+    held: list[pa.Table] = []
+    waiting = 0
+    coming = iter(tables)
+    for size in sizes:
+        while waiting < size:
+            held.append(next(coming))
+            waiting += held[-1].num_rows
+        rows = pa.concat_tables(held)
+        yield rows.slice(0, size)
+        held, waiting = [rows.slice(size)], waiting - size
 
 
 _SMALL_BYTES = 48 * 1024

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import polars as pl
 import pyarrow as pa
@@ -21,13 +22,13 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 from foldhouse.heads.head import head_properties
-from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn
+from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn, merged_together
 from foldhouse.storage.commit import FileChanges, commit
-from foldhouse.storage.deleted import deleted_positions
-from foldhouse.storage.files import write_data_file
+from foldhouse.storage.deleted import deleted_positions, live_rows
+from foldhouse.storage.files import write_data_file, write_data_file_of_parts
 from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, Slice, live_slices, pieces_of
-from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.pieces import portions, read_in_parts, read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
@@ -78,7 +79,7 @@ def compact(
     layout = Layout.of(iceberg)
     target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
     done = [
-        _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes))
+        _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes, tuning))
         for group in _worth_it(iceberg, layout, target_bytes, tuning)
     ]
 
@@ -127,7 +128,7 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
             if is_small(one, target_bytes, tuning) or is_worn(one.file.rows, deleted[one], tuning)
         ]
         chosen = _with_shared_deletes(partition, chosen)
-        for group in [chosen] if is_table else _bins(chosen, target_bytes):
+        for group in [chosen] if is_table else _bins(chosen, target_bytes, tuning):
             stored, gone = sum(one.file.rows for one in group), sum(deleted[one] for one in group)
             delete_files = {path for one in group for path in one.deletes}
             files, files_after = len(group) + len(delete_files), _files_after(group, stored - gone, target_bytes)
@@ -147,7 +148,7 @@ def files_due(iceberg: IcebergTable, tuning: Tuning) -> int:
     due = 0
     for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
         small = _with_shared_deletes(partition, [one for one in partition if is_small(one, target_bytes, tuning)])
-        for group in [small] if kind_of(iceberg) == "table" else _bins(small, target_bytes):
+        for group in [small] if kind_of(iceberg) == "table" else _bins(small, target_bytes, tuning):
             files = len(group) + len({path for one in group for path in one.deletes})
             files_after = _files_after(group, sum(one.file.rows for one in group), target_bytes)
             due += files if files >= tuning.compacted_files and files_after < files else 0
@@ -179,15 +180,14 @@ def _with_shared_deletes(partition: Sequence[Slice], chosen: Sequence[Slice]) ->
         taken |= {one for one in partition if reached.intersection(one.deletes)}
 
 
-def _bins(slices: Sequence[Slice], target_bytes: int) -> list[list[Slice]]:
+def _bins(slices: Sequence[Slice], target_bytes: int, tuning: Tuning) -> list[list[Slice]]:
     """Group files in order, to about the target size; files with deletes form one group, as they may share them."""
+    whole = [one for one in slices if not one.deletes]
     groups: list[list[Slice]] = [[]]
-    for one in slices:
-        if one.deletes:
-            continue
+    for place in merged_together([one.file.size_bytes for one in whole], tuning):
         if sum(held.file.size_bytes for held in groups[-1]) >= target_bytes:
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(whole[place])
     return [[one for one in slices if one.deletes], *groups]
 
 
@@ -198,16 +198,27 @@ def _files_after(group: Sequence[Slice], rows: int, target_bytes: int) -> int:
     return min(rows, math.ceil(size / target_bytes))
 
 
-def _written(iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], target_bytes: int) -> tuple[DataFile, ...]:
-    rows = pa.concat_tables([read_piece(layout, piece).select(layout.arrow.names) for piece in pieces_of(group)])
-    files = _files_after(group, rows.num_rows, target_bytes)
+def _written(
+    iceberg: IcebergTable, layout: Layout, group: Sequence[Slice], target_bytes: int, tuning: Tuning
+) -> tuple[DataFile, ...]:
+    live = live_rows(layout, group)
+    files = _files_after(group, live, target_bytes)
     if not files:
         return ()
+    partition, rows_each = Partition(group[0].file.partition), math.ceil(live / files)
+    sizes = [min(rows_each, live - start) for start in range(0, live, rows_each)]
     if kind_of(iceberg) == "table":
-        rows = _by_key(layout, rows)
-    size = math.ceil(rows.num_rows / files)
-    partition = Partition(group[0].file.partition)
-    return tuple(write_data_file(layout, partition, rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+        rows = _by_key(layout, pa.concat_tables(read_piece(layout, piece) for piece in pieces_of(group)))
+        starts = range(0, live, rows_each)
+        return tuple(write_data_file(layout, partition, rows.slice(start, rows_each)) for start in starts)
+    at_once = tuning.compacted_rows_at_once
+    parts = portions(
+        (rows for piece in pieces_of(group) for rows in read_in_parts(layout, piece, at_once)),
+        [min(at_once, size - start) for size in sizes for start in range(0, size, at_once)],
+    )
+    return tuple(
+        write_data_file_of_parts(layout, partition, islice(parts, math.ceil(size / at_once))) for size in sizes
+    )
 
 
 def _by_key(layout: Layout, rows: pa.Table) -> pa.Table:

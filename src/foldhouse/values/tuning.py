@@ -99,6 +99,11 @@ class Tuning:
     """The size of file that a compaction aims at, compressed, if the table has no property for it."""
     small_file_share: float = 0.75
     """A file of this share of that size is left alone: writing it again saves hardly anything."""
+    compacted_growth: float = 2
+    """A file of a stream is merged with smaller ones if it has up to so many times their bytes. So each merge leaves a
+    file that is larger by half at least, and a row is written again some ten times in 2,000 compactions."""
+    compacted_rows_at_once: int = 512 * 1024
+    """A compaction of a stream has about so many rows in memory at once; it sorts the rows of a table as a whole."""
 
     # How much of a bucket is in memory at once
 

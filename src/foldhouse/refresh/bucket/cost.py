@@ -89,6 +89,27 @@ def is_worn(rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
     return rows_deleted > tuning.deleted_share * rows_stored
 
 
+def merged_together(sizes: Sequence[int], tuning: Tuning) -> list[int]:
+    """Choose the files to merge by their sizes: the smallest ones, and no file that is much larger than these together.
+
+    Else each compaction of a stream would write again what it merged before, as long as that is not a large file.
+
+    Args:
+        sizes: of the small files of a partition, in bytes.
+        tuning: how much larger a file may be.
+
+    Returns:
+        Places in `sizes`, ascending.
+    """
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    count = together = 0
+    for place, number in enumerate(order):
+        if sizes[number] <= tuning.compacted_growth * together:
+            count = place + 1
+        together += sizes[number]
+    return sorted(order[:count])
+
+
 def compacting_pays(files: int, files_after: int, rows_stored: int, rows_deleted: int, tuning: Tuning) -> bool:
     """Whether rewriting some files makes reads noticeably faster.
 
