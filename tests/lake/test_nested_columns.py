@@ -50,3 +50,25 @@ def test_a_nested_column_of_another_column_of_that_name_is_new(lake: fh.Lake) ->
     lake.evolve(stream(n="struct<b: int>"))
     append(lake, stream(n="struct<a: int, b: int>"), {"k": "y", "n": {"a": 3, "b": 4}, "t": 2})
     assert [row["n"] for row in rows_of(lake, stream())] == [None, {"b": 4, "a": 3}]
+
+
+def test_a_stored_column_does_not_get_the_name_of_a_nested_one(lake: fh.Lake) -> None:
+    wide = fh.stream("shop.events", schema={"k": "string", "s": "struct<x: int>", "o": "int", "t": "int"})
+    lake.append(wide, [{"k": "x", "s": {"x": 1}, "o": 2, "t": 1}])
+    before = lake.load("shop.events").metadata
+    for call in (
+        lambda: lake.append(stream(**{"s.x": "int"}), []),
+        lambda: lake.evolve(stream(**{"s.x": "int"})),
+        lambda: lake.evolve(stream(**{"s.x": "int"}), rename={"o": "s.x"}),
+    ):
+        with pytest.raises(fh.DefinitionError, match=r"two columns would be called 's\.x'"):
+            call()
+    assert lake.load("shop.events").metadata == before
+
+
+def test_a_table_does_not_get_a_column_with_the_name_of_a_nested_one(lake: fh.Lake) -> None:
+    source = fh.stream("shop.events", schema={"k": "string", "s": "struct<x: int>", "t": "int"}, sequence_by="t")
+    lake.append(source, [{"k": "x", "s": {"x": 1}, "t": 1}])
+    fold = fh.fold(**{"s": fh.latest("s"), "s.x": fh.maximum("t")})
+    with pytest.raises(fh.DefinitionError, match=r"two columns are called 's\.x'"):
+        lake.refresh(fh.table("shop.folded", source=source, keys="k", fold=fold))

@@ -40,7 +40,7 @@ from foldhouse.storage.places import places_of
 from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
-from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
+from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type, names_twice
 
 FOREIGN = "foreign"
 
@@ -97,7 +97,9 @@ def _type_of(name: str, text: str) -> IcebergType:
             if isinstance(kind, FixedType) and not 0 < len(kind) <= MOST_FIXED_BYTES:
                 raise ValueError("too long")
             return kind
-        return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
+        return (
+            _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text, keeps_uuids=True))])).fields[0].field_type
+        )
     except (ValueError, OverflowError, DefinitionError):
         raise DefinitionError(
             f"column {shown(name)} has the type {shown(text)}; declare an Iceberg type, such as string, int, long, "
@@ -123,6 +125,12 @@ def _text_of(kind: IcebergType) -> str:
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
     """Return an Iceberg schema from Arrow types, with `keys` required, and as identifier if their types allow it."""
+    twice = names_twice(columns)
+    if twice:
+        raise DefinitionError(
+            f"two columns are called {twice[0]!r} by Iceberg, one of them within another column; give one of them "
+            "another name"
+        )
     try:
         plain = _storable(assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns)))
     except (ValueError, TypeError, UnsupportedPyArrowTypeException) as failure:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -33,7 +35,7 @@ MOST_FIXED_BYTES = 2**20
 _FIELD = re.compile(r"(\w+):(.+)")
 
 
-def arrow_type(kind: str | pa.DataType) -> pa.DataType:
+def arrow_type(kind: str | pa.DataType, *, keeps_uuids: bool = False) -> pa.DataType:
     """Return the Arrow type of an Iceberg type.
 
         decimal(18,4)                          -> decimal128(18, 4)
@@ -42,6 +44,8 @@ def arrow_type(kind: str | pa.DataType) -> pa.DataType:
 
     Args:
         kind: the type as text. An Arrow type is returned unchanged.
+        keeps_uuids: whether a UUID has Arrow's type for UUIDs, of which Arrow cannot make values from Python's. By
+            default it has the type of its 16 bytes.
 
     Raises:
         DefinitionError: the text is not a type.
@@ -49,7 +53,8 @@ def arrow_type(kind: str | pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.DataType):
         return kind
     is_text = isinstance(kind, str) and kind.count("<") <= MOST_NESTED
-    found = _parsed(re.sub(r"\s", "", kind)) if is_text else None
+    plain = {**_PLAIN, "uuid": pa.uuid()} if keeps_uuids else _PLAIN
+    found = _parsed(re.sub(r"\s", "", kind), plain) if is_text else None
     if found is None:
         raise DefinitionError(
             f"{shown(kind)} is not a type; an Iceberg type is needed, such as {', '.join(_PLAIN)}, decimal(18,4), "
@@ -59,15 +64,15 @@ def arrow_type(kind: str | pa.DataType) -> pa.DataType:
     return found
 
 
-def _parsed(text: str) -> pa.DataType | None:
-    if text in _PLAIN:
-        return _PLAIN[text]
+def _parsed(text: str, plain: Mapping[str, pa.DataType]) -> pa.DataType | None:
+    if text in plain:
+        return plain[text]
     sized, nested = _SIZED.fullmatch(text), _NESTED.fullmatch(text)
     if sized and sized[1]:
         return _decimal(int(sized[2]), int(sized[3]))
     if sized:
         return _fixed(int(sized[5]))
-    return _nested(nested[1], _parts(nested[2])) if nested else None
+    return _nested(nested[1], _parts(nested[2]), plain) if nested else None
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType | None:
@@ -78,13 +83,13 @@ def _fixed(size: int) -> pa.DataType | None:
     return pa.binary(size) if 0 < size <= MOST_FIXED_BYTES else None
 
 
-def _nested(shape: str, parts: list[str]) -> pa.DataType | None:
+def _nested(shape: str, parts: list[str], plain: Mapping[str, pa.DataType]) -> pa.DataType | None:
     if shape == "struct":
         fields = [_FIELD.fullmatch(part) for part in parts]
-        named = [(field[1], _parsed(field[2])) for field in fields if field]
+        named = [(field[1], _parsed(field[2], plain)) for field in fields if field]
         is_whole = len(named) == len(parts) and all(kind is not None for _, kind in named)
         return pa.struct(named) if is_whole and len({name for name, _ in named}) == len(parts) else None
-    kinds = [_parsed(part) for part in parts]
+    kinds = [_parsed(part, plain) for part in parts]
     if None in kinds or len(kinds) != (1 if shape == "list" else 2):
         return None
     return pa.list_(kinds[0]) if shape == "list" else pa.map_(*kinds)
@@ -100,3 +105,23 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return parts
+
+
+def names_twice(columns: Iterable[pa.Field]) -> list[str]:
+    """Return the names that two columns have, if one of them is within another: `s.x`, and `x` of the struct `s`."""
+    names = [name for column in columns for name in _names(column.name, column.type)]
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def _names(name: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the names that Iceberg gives a column and the columns within it."""
+    yield name
+    inner: list[tuple[str, pa.DataType]] = []
+    if pa.types.is_struct(kind):
+        inner = [(field.name, field.type) for field in kind]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = [("element", kind.value_type)]
+    elif pa.types.is_map(kind):
+        inner = [("key", kind.key_type), ("value", kind.item_type)]
+    for part, of_part in inner:
+        yield from _names(f"{name}.{part}", of_part)
