@@ -87,8 +87,8 @@ def _check_unused(iceberg: IcebergTable, names: set[str]) -> None:
         if used and not has_ids(columns):
             raise DefinitionError(
                 f"{'.'.join(iceberg.name())} cannot have a new column {min(used)!r}: {path} has no field ids, and has "
-                "values of an earlier column under that name, which would come back in the new one. Give the new column "
-                "another name, or compact the stream and expire the snapshots that have the file first"
+                "values of an earlier column under that name, which would come back in the new one. Give the new "
+                "column another name, or compact the stream and expire the snapshots that have the file first"
             )
 
 
