@@ -31,7 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from foldhouse.errors import DefinitionError
+from foldhouse.errors import DefinitionError, Unsupported
 from foldhouse.storage.columns import continues
 from foldhouse.storage.credentials import Credentials, public_of, separated
 from foldhouse.storage.format import NEWEST
@@ -235,7 +235,11 @@ class Layout:
 
     @cached_property
     def schema(self) -> Schema:
-        """The Iceberg schema."""
+        """The Iceberg schema.
+
+        Raises:
+            Unsupported: a column has a default for files that do not have the column.
+        """
         return _schema(self.schema_json)
 
     @cached_property
@@ -298,7 +302,16 @@ class Layout:
 # Many layouts are made of few schemas, and parsing one takes as long as reading a small file.
 @lru_cache(maxsize=256)
 def _schema(schema_json: str) -> Schema:
-    return Schema.model_validate_json(schema_json)
+    schema = Schema.model_validate_json(schema_json)
+    for number in schema.field_ids:
+        field = schema.find_field(number)
+        if field.initial_default is not None:
+            raise Unsupported(
+                f"column {field.name!r} has a default for rows of before it was added, {shown(field.initial_default)}, "
+                "which foldhouse does not read (format version 3). Nothing was written; have the engine that added "
+                "the column replace it by one without a default"
+            )
+    return schema
 
 
 @lru_cache(maxsize=256)
