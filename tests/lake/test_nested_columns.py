@@ -72,3 +72,35 @@ def test_a_table_does_not_get_a_column_with_the_name_of_a_nested_one(lake: fh.La
     fold = fh.fold(**{"s": fh.latest("s"), "s.x": fh.maximum("t")})
     with pytest.raises(fh.DefinitionError, match=r"two columns are called 's\.x'"):
         lake.refresh(fh.table("shop.folded", source=source, keys="k", fold=fold))
+
+
+UNKNOWN = {
+    # a stored type, a value with a field too many, and how the field is called
+    "a struct": ("struct<a: int, b: int>", {"a": 1, "b": 2, "c": 3}, "n.c"),
+    "another case": ("struct<a: int, b: int>", {"A": 1, "b": 2}, "n.A"),
+    "a struct in a struct": ("struct<a: struct<b: int>>", {"a": {"b": 1, "c": 2}}, "n.a.c"),
+    "a list": ("list<struct<a: int>>", [None, {"a": 1}, {"a": 1, "b": 2}], "n.element.b"),
+    "a map": ("map<string, struct<a: int>>", [("x", {"a": 1, "b": 2})], "n.value.b"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize("form", ["dicts", "Arrow"])
+def test_a_nested_field_that_a_column_does_not_have_is_refused(lake: fh.Lake, name: str, form: str) -> None:
+    """Arrow leaves it out without a word; a misspelt field would be null."""
+    kind, value, unknown = UNKNOWN[name]
+    append(lake, stream(n=kind), {"k": "x", "n": None, "t": 1})
+    row = {"k": "y", "n": value, "t": 2}
+    given = [row]
+    if form == "Arrow":
+        of_map = pa.map_(pa.string(), pa.struct([("a", pa.int32()), ("b", pa.int32())]))
+        column = pa.array([value], of_map if kind.startswith("map") else None)
+        given = pa.table({"k": ["y"], "n": column, "t": pa.array([2], pa.int32())})
+    with pytest.raises(fh.InvalidData, match=rf"{unknown}\b"):
+        lake.append(stream(n=kind), given)
+    assert rows_of(lake, stream(n=kind)) == [{"k": "x", "n": None, "t": 1}]
+
+
+def test_a_nested_field_that_an_event_does_not_have_is_null(lake: fh.Lake) -> None:
+    append(lake, stream(n="struct<a: int, b: int>"), {"k": "x", "n": {"a": 1}, "t": 1})
+    assert [row["n"] for row in rows_of(lake, stream())] == [{"a": 1, "b": None}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -125,3 +126,50 @@ def _names(name: str, kind: pa.DataType) -> Iterator[str]:
         inner = [("key", kind.key_type), ("value", kind.item_type)]
     for part, of_part in inner:
         yield from _names(f"{name}.{part}", of_part)
+
+
+def unknown_fields(path: str, given: pa.DataType, wanted: pa.DataType) -> Iterator[str]:
+    """Yield the nested fields that a type has and another one lacks, or has twice; a cast would drop them silently.
+
+    unknown_fields("s", struct<a, c>, struct<a, b>)  -> s.c
+    """
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        known = {field.name: field.type for field in wanted}
+        names = [field.name for field in given]
+        for field in given:
+            if field.name not in known or names.count(field.name) > 1:
+                yield f"{path}.{field.name}"
+            else:
+                yield from unknown_fields(f"{path}.{field.name}", field.type, known[field.name])
+    elif pa.types.is_map(given) and pa.types.is_map(wanted):
+        yield from unknown_fields(f"{path}.key", given.key_type, wanted.key_type)
+        yield from unknown_fields(f"{path}.value", given.item_type, wanted.item_type)
+    elif _is_list(given) and _is_list(wanted):
+        yield from unknown_fields(f"{path}.element", given.value_type, wanted.value_type)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(is_one(kind) for is_one in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def unknown_key(path: str, value: Any, kind: pa.DataType) -> str | None:
+    """Return a key of a dict within a value of Python's that its type has no field for; Arrow would leave it out."""
+    inner: Iterable[tuple[str, Any, pa.DataType]] = ()
+    if value is None:
+        return None
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        known = {field.name: field.type for field in kind}
+        strange = next((key for key in value if key not in known), None)
+        if strange is not None:
+            return f"{path}.{strange}"
+        inner = [(f"{path}.{key}", one, known[key]) for key, one in value.items()]
+    elif pa.types.is_map(kind) and isinstance(value, Iterable):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        inner = [
+            (f"{path}.value", pair[1], kind.item_type)
+            for pair in pairs
+            if isinstance(pair, tuple | list) and len(pair) == 2
+        ]
+    elif _is_list(kind) and isinstance(value, Iterable):
+        inner = ((f"{path}.element", one, kind.value_type) for one in value)
+    return next(filter(None, (unknown_key(*one) for one in inner)), None)
