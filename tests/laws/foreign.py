@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from laws.batches import EMPTY, random_batch
 from laws.history import History
-from laws.ledger import THEIRS
+from laws.ledger import THEIRS, fields_of
 from laws.tables import refresh
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, HourTransform, IdentityTransform, Transform
@@ -96,6 +96,20 @@ def add_a_column_and_drop_it(history: History) -> None:
         refresh(history)
     with load(history.stream.name).update_schema() as update:
         update.delete_column(THEIRS)
+
+
+def move_fields(history: History) -> None:
+    """The fields of a struct change places; a table that is ordered by them has to be rebuilt, any other goes on."""
+    if history.head(history.stream.name) is None or history.has_spark:
+        return  # `rows` hand on the struct, and their plans say its fields
+    order = fields_of(history.lake.load(history.stream.name).schema())
+    history.tell(f"{order[1]} before {order[0]}")
+    with history.lake.load(history.stream.name).update_schema() as update:
+        update.move_before(("box", order[1]), ("box", order[0]))
+    for _ in range(history.chance.randint(0, 1)):
+        _append(history)
+    if history.chance.random() < 0.7:
+        refresh(history)
 
 
 def _append(history: History) -> None:

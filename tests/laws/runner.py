@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from laws import changes, foreign, reading, streams, tables, trouble, upkeep
+from laws import changes, foreign, landing, reading, streams, tables, trouble, upkeep
 from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
@@ -43,7 +43,11 @@ LIKELY: dict[Callable[[History], None], float] = {
     foreign.partition_the_stream: 1,
     foreign.store_the_stream_differently: 1,
     foreign.add_a_column_and_drop_it: 1,
+    foreign.move_fields: 1,
     reading.ask_until: 1,
+    reading.verify_since: 1,
+    landing.land: 2,
+    landing.look_at_the_folder: 1,
 }
 """Step -> how likely it is beside the others."""
 

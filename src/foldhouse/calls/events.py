@@ -100,8 +100,8 @@ def _check_keys(what: str, name: str, values: list[Any], declared: str, kind: pa
         unknown = unknown_key(name, value, kind)
         if unknown is not None:
             raise InvalidData(
-                f"{what}: row {number} has {unknown}, but the column {name} is {declared}; add the field to the declared "
-                "type, or leave it out"
+                f"{what}: row {number} has {unknown}, but the column {name} is {declared}; add the field to the "
+                "declared type, or leave it out"
             )
 
 
