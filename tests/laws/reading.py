@@ -79,8 +79,7 @@ def refusals(history: History, defined: Defined, snapshot_id: int) -> type[fh.Fo
         if due := refusals(history, above, position):
             return due
     is_of = str(history.ledger.by_snapshot[snapshot_id]) == str(defined)
-    said = json.loads(_said(history, defined, snapshot_id)["foldhouse.position"])[name]
-    return None if is_of and not history.has_moved(defined, said) else fh.DefinitionChanged
+    return None if is_of else fh.DefinitionChanged
 
 
 def _source(history: History, defined: Defined, snapshot_id: int) -> tuple[str, int | None, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -41,6 +41,7 @@ from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type, names_twice
+from foldhouse.values.window import Position
 
 FOREIGN = "foreign"
 
@@ -232,6 +233,17 @@ class Layout:
         written = cls.of(iceberg, iceberg.metadata.current_snapshot_id)
         is_table = kind_of(iceberg) == "table"
         return written if is_table and not continues(iceberg.schema(), written.schema) else cls.of(iceberg)
+
+    @classmethod
+    def at(cls, iceberg: IcebergTable, position: Position) -> Layout:
+        """Return the layout for reading the rows of a position: with the schema that it was read with.
+
+        That is not the schema of its snapshot if the columns changed after the snapshot and before it was read.
+        """
+        schema = iceberg.schemas().get(-1 if position.schema_id is None else position.schema_id)
+        is_empty = position.snapshot_id is None
+        written = cls.of_head(iceberg) if is_empty else cls.of(iceberg, position.snapshot_id)
+        return written if schema is None else replace(written, schema_json=schema.model_dump_json())
 
     @cached_property
     def schema(self) -> Schema:
