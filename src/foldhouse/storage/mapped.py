@@ -98,10 +98,11 @@ def _placed(
     """Yield the name of each column, the id of the column around it, and the column."""
     for field in fields:
         yield f"{above}{field.name}", parent, field
-        yield from _placed(_within(field.field_type), f"{above}{field.name}.", field.field_id)
+        yield from _placed(within(field.field_type), f"{above}{field.name}.", field.field_id)
 
 
-def _within(kind: IcebergType) -> Sequence[NestedField]:
+def within(kind: IcebergType) -> Sequence[NestedField]:
+    """Return the fields that are directly within a nested type."""
     if isinstance(kind, StructType):
         return kind.fields
     if isinstance(kind, ListType):

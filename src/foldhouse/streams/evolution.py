@@ -13,7 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import NestedField
 
 from foldhouse.errors import DefinitionError, UnknownTable
 from foldhouse.heads.head import last_head
@@ -23,7 +23,7 @@ from foldhouse.storage.catalog import table_names
 from foldhouse.storage.clock import Stamped
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
-from foldhouse.storage.mapped import mapped
+from foldhouse.storage.mapped import mapped, within
 from foldhouse.storage.schema import schema_of_types
 from foldhouse.storage.swap import swap
 from foldhouse.streams.batches import whole_bounds, with_batches
@@ -238,18 +238,10 @@ def _numbers(schema: Schema) -> dict[Path, int]:
         for field in fields:
             path = (*above, field.name)
             found[path] = field.field_id
-            look(path, _within(field.field_type))
+            look(path, within(field.field_type))
 
     look((), schema.fields)
     return found
-
-
-def _within(kind: IcebergType) -> Sequence[NestedField]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
 
 
 def _earlier_id(iceberg: IcebergTable, path: Path) -> int | None:
