@@ -45,6 +45,7 @@ LIKELY: dict[Callable[[History], None], float] = {
     foreign.store_the_stream_differently: 1,
     foreign.add_a_column_and_drop_it: 1,
     foreign.move_fields: 1,
+    foreign.add_a_file: 1,
     reading.ask_until: 1,
     reading.verify_since: 1,
     landing.land: 2,
@@ -79,6 +80,9 @@ def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: 
         told.append("(every snapshot again)")
         history.ledger.check_history(chance)
         changes.check_changes(history)
+        if has_spark:
+            told.append("(verify since a commit)")
+            reading.verify_since(history)
     except (Exception, pytest.fail.Exception) as failure:  # the latter if an error that is due does not come
         steps_told = "\n".join(f"{number:3} {step}" for number, step in enumerate(told, 1))
         raise AssertionError(
