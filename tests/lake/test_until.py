@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import types
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from click.testing import CliRunner
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.lake import position_of
+from foldhouse.lake.until import Folded, Until
+from foldhouse.values.window import Position
 
 SCHEMA = {"day": "date", "at": "timestamp", "k": "string", "id": "long", "n": "long", "tags": "list<string>"}
 events = fh.stream("u.events", schema=SCHEMA, keys=["k"], sequence_by="id", event_time="at", partition_by="day")
@@ -174,12 +177,11 @@ def test_two_states_of_one_stream_are_refused(lake: fh.Lake) -> None:
     both = fh.table(
         "u.both", source=[sums, events], keys="k", rows=lambda sums, events: sums, fold=fh.fold(n=fh.total("n"))
     )
-    from foldhouse.lake.until import Folded, Until
-
-    positions = {sums.name: lake.head(sums).id, events.name: lake.head(events).id}  # type: ignore[union-attr]
-    folded = Folded(lake.load, None, Until.of("2024-03-02"), {events.name: 1})  # type: ignore[arg-type]
+    metadata = lake.load(events).metadata
+    here = Position(str(metadata.table_uuid), metadata.current_snapshot_id)
+    folded = Folded(lake.load, None, Until.of("2024-03-02"), {events.name: replace(here, snapshot_id=1)})  # type: ignore[arg-type]
     with pytest.raises(fh.InvalidCall, match=r"different states of u\.events"):
-        folded.fold(events, positions[events.name], both.name)
+        folded.fold(events, here, both.name)
 
 
 def test_the_command_takes_both_moments_and_leaves_nothing_behind(
@@ -205,3 +207,62 @@ def test_the_command_takes_both_moments_and_leaves_nothing_behind(
     assert show("u.events", "--until", "2024-03-01").exit_code == 0
     assert show("u.sums", "--until", "soon").exit_code == 2
     assert os.listdir(temporary) == []
+
+
+def renamed(lake: fh.Lake, *renames: tuple[str, str]) -> None:
+    """Rename columns of the stream as another tool does, one after the other: its snapshot stays the same one."""
+    for old, new in renames:
+        with lake.load("u.sent").update_schema() as update:
+            update.rename_column(old, new)
+
+
+def test_columns_that_changed_their_names_are_those_that_the_table_was_folded_from(lake: fh.Lake) -> None:
+    """The table was folded after they did, and the newest events came before."""
+    sent = fh.stream("u.sent", schema={"k": "string", "day": "date", "n": "int", "m": "int"}, event_time="day")
+    folded = fh.table("u.folded", source=sent, keys="k", fold=fh.fold(n=fh.total("n")))
+    lake.append(sent, [{"k": "a", "day": date(2024, 3, 1), "n": 5, "m": 1}])
+    lake.refresh(folded)
+    assert lake.until(folded, "2024-03-01").to_pylist() == [{"k": "a", "n": 5}]
+    renamed(lake, ("n", "other"), ("m", "n"), ("other", "m"))
+    assert lake.until(folded, "2024-03-01").to_pylist() == [{"k": "a", "n": 5}]
+    lake.rebuild(folded)
+    assert lake.to_arrow(folded).to_pylist() == [{"k": "a", "n": 1}]
+    assert lake.until(folded, "2024-03-01").to_pylist() == [{"k": "a", "n": 1}]
+
+
+def test_a_column_that_was_widened_since_the_newest_events_has_its_type(lake: fh.Lake) -> None:
+    sent = fh.stream("u.sent", schema={"k": "string", "day": "date", "n": "int"}, event_time="day")
+    lake.append(sent, [{"k": "a", "day": date(2024, 3, 1), "n": 5}])
+    wide = fh.stream("u.sent", schema={"k": "string", "day": "date", "n": "long"}, event_time="day")
+    lake.evolve(wide)
+    folded = fh.table("u.folded", source=wide, keys="k", fold=fh.fold(n=fh.maximum("n")))
+    lake.refresh(folded)
+    assert lake.until(folded, "2024-03-01").schema == lake.to_arrow(folded).schema
+
+
+def test_ties_are_decided_by_the_fields_in_the_order_that_the_table_was_folded_with(lake: fh.Lake) -> None:
+    types = {"k": "string", "day": "date", "t": "int", "v": "struct<one: int, two: int>"}
+    sent = fh.stream("u.sent", schema=types, sequence_by="t", event_time="day")
+    folded = fh.table("u.folded", source=sent, keys="k", fold=fh.fold(v=fh.latest("v")))
+    for one, two in ((1, 9), (2, 5)):
+        lake.append(sent, [{"k": "a", "day": date(2024, 3, 1), "t": 1, "v": {"one": one, "two": two}}])
+    with lake.load(sent).update_schema() as update:
+        update.move_before("v.two", "v.one")
+    lake.refresh(folded)
+    assert lake.to_arrow(folded)["v"].to_pylist() == [{"two": 9, "one": 1}]
+    assert lake.until(folded, "2024-03-01")["v"].to_pylist() == [{"two": 9, "one": 1}]
+
+
+def test_two_tables_that_read_other_columns_under_one_name_are_refused(lake: fh.Lake) -> None:
+    """They stand at one snapshot of the stream, between which another tool gave two columns each other's names."""
+    sent = fh.stream("u.sent", schema={"k": "string", "day": "date", "n": "int", "m": "int"}, event_time="day")
+    lake.append(sent, [{"k": "a", "day": date(2024, 3, 1), "n": 5, "m": 1}])
+    schemas = [lake.load(sent).schema().schema_id]
+    renamed(lake, ("n", "other"), ("m", "n"), ("other", "m"))
+    schemas.append(lake.load(sent).schema().schema_id)
+    metadata = lake.load(sent).metadata
+    one, two = (Position(str(metadata.table_uuid), metadata.current_snapshot_id, schema) for schema in schemas)
+    folded = Folded(lake.load, None, Until.of("2024-03-02"), {"u.sent": one})  # type: ignore[arg-type]
+    folded.fold(sent, one, "u.both")
+    with pytest.raises(fh.InvalidCall, match=r"different states of u\.sent"):
+        folded.fold(sent, two, "u.both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.types import ListType, NestedField, StructType, UUIDType
@@ -72,3 +73,36 @@ def test_a_nested_uuid_is_null_in_events_from_before_its_column(lake: fh.Lake) -
         assert [(row["t"], row["ids"]) for row in lake.to_arrow(whole).to_pylist()] == [(t, ids)]
         lake.load(events).delete(f"t = {t}")
     assert lake.to_arrow(events).num_rows == 0
+
+
+NESTED = {"k": "string", "t": "int", "l": "list<uuid>", "m": "map<string, uuid>", "s": "struct<id: uuid, n: int>"}
+
+
+def test_a_declared_nested_uuid_is_a_uuid_to_every_reader(lake: fh.Lake) -> None:
+    source = fh.stream("u.nested", schema=NESTED, sequence_by="t")
+    lake.append(source, [{"k": "x", "t": 1, "l": [A, None], "m": [("a", B)], "s": {"id": C, "n": 1}}])
+    lake.append(source, [{"k": "y", "t": 1, "l": None, "m": None, "s": None}])
+    assert lake.types(source) == NESTED
+    whole = fh.table("u.whole", source=source, keys="k", fold=fh.latest())
+    lake.refresh(whole)
+    assert lake.types(whole) == NESTED
+    expected = [([A, None], [("a", B)], {"id": C, "n": 1}), (None, None, None)]
+    for name in ("u.nested", "u.whole"):
+        iceberg = lake.load(name)
+        for found in (lake.to_arrow(name), iceberg.scan().to_arrow()):
+            made = sorted(found.to_pylist(), key=lambda row: row["k"])
+            assert [(row["l"], row["m"], row["s"]) for row in made] == expected
+        paths = [one.file.file_path for one in iceberg.scan().plan_files()]
+        (kinds,) = duckdb.sql(f"SELECT DISTINCT typeof(l), typeof(m), typeof(s) FROM read_parquet({paths})").fetchall()
+        assert kinds == ("UUID[]", "MAP(VARCHAR, UUID)", "STRUCT(id UUID, n INTEGER)")
+
+
+def test_a_nested_uuid_that_was_stored_as_bytes_is_declared_as_it_is_stored(lake: fh.Lake) -> None:
+    """Before, a declared `list<uuid>` was stored as `list<fixed[16]>`."""
+    stored = {**NESTED, "l": "list<fixed[16]>"}
+    row = {"k": "x", "t": 1, "l": [A.bytes], "m": None, "s": None}
+    lake.append(fh.stream("u.nested", schema=stored), [row])
+    with pytest.raises(fh.DefinitionError, match=r"l\.element is stored as fixed\[16\] and declared as uuid"):
+        lake.append(fh.stream("u.nested", schema=NESTED), [row])
+    lake.append(fh.stream("u.nested", schema=stored), [row])
+    assert lake.to_arrow("u.nested")["l"].to_pylist() == [[A.bytes], [A.bytes]]

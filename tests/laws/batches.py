@@ -27,6 +27,7 @@ SCHEMA = pa.schema(
         ("word", pa.string()),
         ("gone", pa.bool_()),
         ("id", pa.string()),
+        ("box", pa.struct([("tag", pa.string()), ("size", pa.int32())])),
     ]
 )
 EMPTY = SCHEMA.empty_table()
@@ -78,6 +79,7 @@ def _event(chance: random.Random, day: date, *, may_lack_day: bool) -> dict[str,
         "word": chance.choice(_WORDS),
         "gone": chance.choice([True, True, False, False, False, False, False, None]),
         "id": _sometimes_null(chance, chance.choice("abcdefghijklmnopqrstuvwxyz")),
+        "box": _sometimes_null(chance, {"tag": chance.choice("pqr"), "size": chance.randrange(3)}),
     }
 
 

@@ -71,9 +71,9 @@ def _frozen(row: dict[str, Any], names: list[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that is written alike where it is equal: no negative zero."""
+    """A value that is written alike where it is equal: no negative zero, and the fields of a struct in one order."""
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(value[name]) for name in sorted(value)}
     return [_plain(one) for one in value] if isinstance(value, list) else value

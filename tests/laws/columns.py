@@ -54,8 +54,18 @@ def is_number(kind: str) -> bool:
     return kind in ("int", "long", "double") or kind.startswith("decimal")
 
 
+def is_struct(kind: str) -> bool:
+    """Whether it has fields, which another tool may move."""
+    return kind.startswith("struct")
+
+
 def is_flat(kind: str) -> bool:
     """Whether values can be compared."""
+    return kind != LIST and not is_struct(kind)
+
+
+def is_value(kind: str) -> bool:
+    """Whether values can be carried, and ordered where all else is equal: structs by their fields as stored."""
     return kind != LIST
 
 
@@ -89,7 +99,7 @@ def _total_type(kind: str) -> str:
 
 
 def _count(choice: Choice) -> Made | None:
-    value = choice.column(is_flat) if choice.chance.random() < 0.5 else None
+    value = choice.column(is_value) if choice.chance.random() < 0.5 else None
     return Made(fh.count(value) if value else fh.count(), f"count({quoted(value) if value else '*'})", "long")
 
 
@@ -133,7 +143,7 @@ def _extreme(fold: Callable[[str], fh.ColumnFold], aggregate: str) -> Callable[[
 
 def _extreme_by(fold: Callable[[str, str], fh.ColumnFold], edge: str) -> Callable[[Choice], Made | None]:
     def make(choice: Choice) -> Made | None:
-        value, by = choice.column(is_flat), choice.column(is_flat)
+        value, by = choice.column(is_value), choice.column(is_flat)
         if value is None or by is None or value == by:
             return None
         row = f"{{'v': {quoted(value)}}} ORDER BY {rising([by, value])}"
@@ -153,7 +163,7 @@ def _different(fold: Callable[[str], fh.ColumnFold]) -> Callable[[Choice], Made 
 
 def _ordered(fold: Callable[..., fh.ColumnFold], edge: str) -> Callable[[Choice], Made | None]:
     def make(choice: Choice) -> Made | None:
-        value = choice.column(is_flat) if choice.sequence else None
+        value = choice.column(is_value) if choice.sequence else None
         if value is None:
             return None
         kind = choice.types[value]
@@ -167,7 +177,7 @@ def _ordered(fold: Callable[..., fh.ColumnFold], edge: str) -> Callable[[Choice]
 
 
 def _top(choice: Choice) -> Made | None:
-    by, value = choice.column(is_flat), choice.column(is_flat)
+    by, value = choice.column(is_flat), choice.column(is_value)
     if by is None or value is None or by == value:
         return None
     n = choice.chance.randint(1, 3)
@@ -178,7 +188,7 @@ def _top(choice: Choice) -> Made | None:
 
 
 def _collect(choice: Choice) -> Made | None:
-    value = choice.column(is_flat)
+    value = choice.column(is_value)
     by = choice.column(is_flat) if choice.chance.random() < 0.5 else None
     if value is None:
         return None

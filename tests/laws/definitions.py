@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from laws.columns import Choice, Made, is_flat, is_key, quoted, random_columns, rising, selected
+from laws.columns import Choice, Made, is_key, is_struct, is_value, quoted, random_columns, rising, selected
 from laws.rows import behind, can_have_windows, random_rows, random_window
 
 import foldhouse as fh
@@ -28,6 +28,7 @@ STREAM_TYPES = {
     "word": "string",
     "gone": "boolean",
     "id": "string",
+    "box": "struct<tag: string, size: int>",
 }
 
 
@@ -111,14 +112,14 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
         source: a stream, or a table with the types of its columns.
         has_spark: whether it may have `rows`.
     """
-    types: Mapping[str, str] = STREAM_TYPES if isinstance(source, fh.Stream) else source.types
+    types: Mapping[str, str] = STREAM_TYPES if isinstance(source, fh.Stream) else _without_structs(source.types)
     made = random_rows(chance, types, name[-2:]) if has_spark and chance.random() < 0.7 else (None, "", types)
     rows, rows_sql, types = made
     keys = _keys(chance, types)
     sequence = _sequence(chance, source, types)
     argument_sql = ""
     flags = [column for column, kind in types.items() if kind == "boolean"]
-    others = [column for column, kind in types.items() if is_flat(kind) and column not in keys]
+    others = [column for column, kind in types.items() if is_value(kind) and column not in keys]
     published: dict[str, str]
     fold: fh.Fold | fh.RowFold
     if sequence and others and chance.random() < 0.25:
@@ -167,6 +168,11 @@ def random_table(chance: random.Random, name: str, source: fh.Stream | Defined, 
         null_sequences_sql=null_sequences_sql,
         rows_sql=rows_sql,
     )
+
+
+def _without_structs(types: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table that another one is folded from: a rebuild may give a struct another column's id."""
+    return {name: kind for name, kind in types.items() if not is_struct(kind)}
 
 
 def deliveries(stream: fh.Stream) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from laws.batches import EMPTY, random_batch
+from laws.batches import DAYS, EMPTY, random_batch
 from laws.history import History
-from laws.ledger import THEIRS
+from laws.ledger import THEIRS, fields_of
 from laws.tables import refresh
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, HourTransform, IdentityTransform, Transform
@@ -96,6 +97,34 @@ def add_a_column_and_drop_it(history: History) -> None:
         refresh(history)
     with load(history.stream.name).update_schema() as update:
         update.delete_column(THEIRS)
+
+
+def add_a_file(history: History) -> None:
+    """A file of one day comes as another tool wrote it: without field ids, its columns in an order of their own."""
+    chance, lake, name = history.chance, history.lake, history.stream.name
+    rows = random_batch(chance, EMPTY, chance.choice(DAYS))
+    if history.head(name) is None or not history.is_by_day() or not rows.num_rows:
+        return
+    iceberg = lake.load(name)
+    path = f"{iceberg.location()}/data/theirs-{iceberg.metadata.last_sequence_number}.parquet"
+    with iceberg.io.new_output(path).create(overwrite=True) as file:
+        columns = chance.sample(rows.column_names, len(rows.column_names))
+        pq.write_table(rows.select(columns), file, row_group_size=chance.choice([1, 2, 1000]))
+    history.put(lambda: iceberg.add_files([path]), pa.concat_tables([history.held(), rows]))
+
+
+def move_fields(history: History) -> None:
+    """The fields of a struct change places; a table that is ordered by them has to be rebuilt, any other goes on."""
+    if history.head(history.stream.name) is None or history.has_spark:
+        return  # `rows` hand on the struct, and their plans say its fields
+    order = fields_of(history.lake.load(history.stream.name).schema())
+    history.tell(f"{order[1]} before {order[0]}")
+    with history.lake.load(history.stream.name).update_schema() as update:
+        update.move_before(("box", order[1]), ("box", order[0]))
+    for _ in range(history.chance.randint(0, 1)):
+        _append(history)
+    if history.chance.random() < 0.7:
+        refresh(history)
 
 
 def _append(history: History) -> None:

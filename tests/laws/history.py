@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from laws.batches import DAYS, EMPTY
+from laws.batches import DAYS, EMPTY, table_of
 from laws.crashes import Moment, going_wrong
 from laws.definitions import Defined, Definitions
-from laws.ledger import Ledger, commit_of_ours
+from laws.ledger import Ledger, commit_of_ours, differences, fields_of
 
 import foldhouse as fh
 from foldhouse.storage.history import snapshot_of
@@ -44,6 +44,8 @@ class History:
         self.ledger = Ledger(lake, definitions, EMPTY)
         self.told: list[str] = []
         self.batches = 0
+        self.folder: Any = None
+        """The landing folder, once a file landed."""
 
     def tell(self, more: object) -> None:
         """Say more of the step that is under way."""
@@ -67,6 +69,10 @@ class History:
     def held(self) -> pa.Table:
         """The events that the stream has to hold."""
         return self.ledger.rows(self.stream.name, self.head(self.stream.name))
+
+    def same_events(self, expected: pa.Table, found: pa.Table | None = None) -> bool:
+        """Whether some events, by default those of the stream, are the expected ones, each as often."""
+        return not differences(self.held() if found is None else found, expected, [])
 
     def is_by_day(self) -> bool:
         """Whether every file of the stream is in its present partitions; else days of it are not replaced."""
@@ -99,8 +105,7 @@ class History:
         for snapshot in iceberg.snapshots():
             if not self.ledger.knows(self.stream.name, snapshot.snapshot_id):
                 found = iceberg.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
-                found = found.select([name for name in found.column_names if name != "_batch_id"])
-                self.ledger.put(self.stream.name, snapshot.snapshot_id, found)
+                self.ledger.put(self.stream.name, snapshot.snapshot_id, table_of(found.to_pylist()))
 
     def under(self, moment: Moment | None, work: Callable[[], Any], nth: int = 0) -> Moment | None:
         """Do something that goes wrong at a moment, and say whether the moment came.
@@ -180,7 +185,17 @@ class History:
             due.append(fh.SourceReplaced)
         elif position["snapshot"] is not None and snapshot_of(source, position["snapshot"]) is None:
             due.append(fh.UnknownSnapshot)  # expired: a table that was rolled back held it no longer
+        elif self.has_moved(defined, position):
+            due.append(fh.DefinitionChanged)
         return tuple(due)
+
+    def has_moved(self, defined: Defined, position: Mapping[str, Any]) -> bool:
+        """Whether another tool moved the fields of a struct since a position, and the table is ordered by them."""
+        stream = self.ledger.load(self.stream.name)
+        if stream is None or defined.table.source.name != self.stream.name:
+            return False
+        has_box = bool(self.stream.event_id) or '"box"' in defined.sql
+        return has_box and self.ledger.order_of(position) != fields_of(stream.schema())
 
 
 def _days(coverage: str) -> set[date]:

@@ -10,13 +10,14 @@ import functools
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from laws.definitions import Defined, Definitions, deliveries
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation, Snapshot
 
@@ -25,6 +26,7 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.storage.history import snapshot_of
 
 Row = dict[str, Any]
+Order = tuple[str, ...]
 _SHOWN_KEYS = 3
 THEIRS = "theirs"
 """A column that another tool added to the stream; snapshots from before it was dropped have it."""
@@ -105,6 +107,7 @@ class Ledger:
         self._empty = empty
         self._declared: dict[tuple[str, str], Defined] = {}
         self._checked: dict[str, str] = {}
+        self._orders: dict[tuple[str, int], Order] = {}
         self._loaded: dict[str, tuple[str, IcebergTable]] = {}
 
     def put(self, name: str, snapshot_id: int, rows: pa.Table) -> None:
@@ -196,10 +199,10 @@ class Ledger:
         summary = snapshot.summary.additional_properties
         # A compaction of ours repeats what the head said, which may be of an older declaration.
         defined = self._declared.setdefault((name, summary["foldhouse.definition"]), self.defined[name])
-        position = json.loads(summary["foldhouse.position"])[defined.table.source.name]["snapshot"]
-        coverage = summary["foldhouse.coverage"]
-        source = self._source_rows(defined, position)
-        key = (defined.sql, position, coverage)
+        said = json.loads(summary["foldhouse.position"])[defined.table.source.name]
+        position, coverage = said["snapshot"], summary["foldhouse.coverage"]
+        source = self._source_rows(defined, position, self.order_of(said))
+        key = (defined.sql, position, f"{coverage} {self.order_of(said)}")
         if key not in self._folds:
             self._folds[key] = folded(defined.sql.replace("{covered}", covered(defined.table, coverage)), source)
         self.put(name, snapshot.snapshot_id, self._folds[key])
@@ -210,16 +213,47 @@ class Ledger:
                 (found,) = folded(sql, source).to_pylist()[0].values()
                 assert said == found, f"{name} says it left out {said} rows with null {what}; there are {found}"
 
-    def _source_rows(self, defined: Defined, position: int | None) -> pa.Table:
+    def _source_rows(self, defined: Defined, position: int | None, order: Order = ()) -> pa.Table:
         """The rows that a table is folded from: those of a table, or the events of a stream."""
         source = defined.table.source
         rows = self.rows(source.name, position)
         if source.name != self.stream.name:
             return rows
-        key = ("events", position, "")
+        key = ("events", position, str(order))
         if key not in self._folds:
-            self._folds[key] = folded(deliveries(self.stream), rows)
+            self._folds[key] = folded(deliveries(self.stream), with_fields(rows, order))
         return self._folds[key]
+
+    def order_of(self, position: Mapping[str, Any]) -> Order:
+        """The fields of `box` as they were stored in the schema of a position; empty for a position of a table.
+
+        A position may be of a stream that was dropped since: what was known of it stays.
+        """
+        stream = self.load(self.stream.name)
+        key = (position["uuid"], position["schema"])
+        if stream is not None and str(stream.metadata.table_uuid) == position["uuid"]:
+            self._orders[key] = fields_of(stream.schemas()[position["schema"]])
+        return self._orders.get(key, ())
+
+
+def fields_of(schema: Schema) -> Order:
+    """The fields of the stream's `box` in the order of a schema."""
+    return tuple(field.name for field in schema.find_field("box").field_type.fields)
+
+
+def with_fields(rows: pa.Table, order: Order) -> pa.Table:
+    """Events with the fields of `box` in an order, by which values are compared where all else is equal."""
+    if not order or order == tuple(field.name for field in rows.schema.field("box").type):
+        return rows
+    kind = rows.schema.field("box").type
+    return rows.cast(
+        pa.schema(
+            [
+                field.with_type(pa.struct([kind.field(name) for name in order])) if field.name == "box" else field
+                for field in rows.schema
+            ]
+        )
+    )
 
 
 def commit_of_ours(iceberg: IcebergTable, snapshot: Snapshot | None) -> Snapshot | None:
@@ -282,4 +316,13 @@ def negative_zeros(value: Any) -> bool:
 
 def _order(row: tuple[Any, ...]) -> list[str]:
     """Any order that equal rows share: values as text, with one zero."""
-    return [repr(value + 0.0) if isinstance(value, float) else repr(value) for value in row]
+    return [repr(_in_one_order(value)) for value in row]
+
+
+def _in_one_order(value: Any) -> Any:
+    """A value without its negative zero, and the fields of a struct by name: another tool may move them."""
+    if isinstance(value, dict):
+        return {name: _in_one_order(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_in_one_order(one) for one in value]
+    return value + 0.0 if isinstance(value, float) else value

@@ -14,7 +14,7 @@ import pytest
 from laws.batches import DAYS
 from laws.definitions import Defined, deliveries
 from laws.history import History
-from laws.ledger import commit_of_ours, covered, differences, folded
+from laws.ledger import commit_of_ours, covered, differences, folded, with_fields
 
 import foldhouse as fh
 from foldhouse.storage.history import snapshot_of
@@ -49,6 +49,18 @@ def ask_until(history: History) -> None:
         wrong = differences(found, expected, list(defined.table.keys))
         assert not wrong, f"{defined.name} until {moment}: {wrong}"
     assert history.head(defined.name) == before
+
+
+def verify_since(history: History) -> None:
+    """Spark, as a batch job, finds the keys right that changed since a commit: what the law says is right, passes."""
+    defined = history.a_table(lambda one: history.head(one.name) is not None)
+    if defined is None or not history.has_spark or history.refusals(defined):
+        return
+    infos = history.lake.history(defined.name)
+    since = history.chance.choice([one.id for one in infos if one.id in history.ledger.by_snapshot] or [None])
+    history.tell(f"{defined.name} since {since}")
+    found = history.lake.verify(defined.table, since=since, search=False)
+    assert found.passed, f"{defined.name} since {since}: {found.differences}"
 
 
 def refusals(history: History, defined: Defined, snapshot_id: int) -> type[fh.FoldhouseError] | None:
@@ -87,6 +99,7 @@ def _said(history: History, defined: Defined, snapshot_id: int) -> dict[str, Any
 def _rows(history: History, defined: Defined, snapshot_id: int, column: str, last: date | datetime) -> pa.Table:
     """What DuckDB makes of the events of a snapshot's position up to a moment."""
     name, position, _ = _source(history, defined, snapshot_id)
+    said = json.loads(_said(history, defined, snapshot_id)["foldhouse.position"])[name]
     above = history.ledger.defined.get(name)
     if above is not None:
         assert position is not None
@@ -94,7 +107,8 @@ def _rows(history: History, defined: Defined, snapshot_id: int, column: str, las
     else:
         is_day = not isinstance(last, datetime)
         end = f"{last} 23:59:59.999999" if is_day and column == "at" else f"{last}"
-        events = folded(f"SELECT * FROM source WHERE \"{column}\" <= '{end}'", history.ledger.rows(name, position))
+        held = with_fields(history.ledger.rows(name, position), history.ledger.order_of(said))
+        events = folded(f"SELECT * FROM source WHERE \"{column}\" <= '{end}'", held)
         source = folded(deliveries(history.stream), events)
     coverage = _said(history, defined, snapshot_id)["foldhouse.coverage"]
     return folded(defined.sql.replace("{covered}", covered(defined.table, coverage)), source)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from laws import changes, foreign, reading, streams, tables, trouble, upkeep
+import pytest
+from laws import changes, foreign, landing, reading, streams, tables, trouble, upkeep
 from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
@@ -43,7 +44,12 @@ LIKELY: dict[Callable[[History], None], float] = {
     foreign.partition_the_stream: 1,
     foreign.store_the_stream_differently: 1,
     foreign.add_a_column_and_drop_it: 1,
+    foreign.move_fields: 1,
+    foreign.add_a_file: 1,
     reading.ask_until: 1,
+    reading.verify_since: 1,
+    landing.land: 2,
+    landing.look_at_the_folder: 1,
 }
 """Step -> how likely it is beside the others."""
 
@@ -74,7 +80,10 @@ def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: 
         told.append("(every snapshot again)")
         history.ledger.check_history(chance)
         changes.check_changes(history)
-    except Exception as failure:
+        if has_spark:
+            told.append("(verify since a commit)")
+            reading.verify_since(history)
+    except (Exception, pytest.fail.Exception) as failure:  # the latter if an error that is due does not come
         steps_told = "\n".join(f"{number:3} {step}" for number, step in enumerate(told, 1))
         raise AssertionError(
             f"seed {seed} ({rule}): {type(failure).__name__}: {failure}\n{definitions}\n{steps_told}\n"

@@ -1,9 +1,9 @@
 """The law: at every snapshot, a table is the fold of its source at the position written in that snapshot.
 
-Random histories run on real Iceberg tables: events come late, doubled, deleting and corrected; tables are refreshed,
-backfilled, rebuilt and rolled back; processes die, catalogs lie, others write. After every step DuckDB folds the source
-as it was at each table's own position, and the two have to agree, value for value, at that snapshot and at every
-earlier one.
+Random histories run on real Iceberg tables: events come late, doubled, deleting and corrected; files land; tables are
+refreshed, backfilled, rebuilt and rolled back; processes die, catalogs lie, others write. After every step DuckDB folds
+the source as it was at each table's own position, and the two have to agree, value for value, at that snapshot and at
+every earlier one.
 
 A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 240
 histories in memory and 15 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.

@@ -235,6 +235,26 @@ def test_the_repr_of_a_fold_says_everything_its_declaration_says() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        ("struct<x: int>", "s.x"),
+        ("struct<x: struct<y: int>>", "s.x.y"),
+        ("list<int>", "s.element"),
+        ("map<string, int>", "s.key"),
+        ("map<string, struct<x: int>>", "s.value.x"),
+    ],
+)
+def test_a_column_with_the_name_of_a_nested_one_is_refused(kind: str, other: str) -> None:
+    """Iceberg names both alike, so no reader could tell them apart."""
+    with pytest.raises(fh.DefinitionError, match=f"two columns that Iceberg calls '{other}'"):
+        fh.stream("shop.events", schema={"s": kind, other: "string"})
+
+
+def test_a_column_may_have_the_short_name_of_a_nested_one() -> None:
+    assert fh.stream("shop.events", schema={"s": "list<struct<x: int>>", "s.x": "string"}).name == "shop.events"
+
+
 def test_an_argument_that_two_folds_share_is_read_once() -> None:
     plan = a_plan(fh.fold(a=fh.total("units"), b=fh.minimum("units"), c=fh.count("day")), pa.int32(), pa.date32())
     assert plan.delta_schema.names == ["key", "__a0", "__a1", "__weight"]

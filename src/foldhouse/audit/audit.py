@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from foldhouse.audit.others import layout_at, load_others, pins_of, rows_at
+from foldhouse.audit.others import load_others, pins_of, rows_at
 from foldhouse.audit.rows import (
     SHOWN,
     Failing,
@@ -139,7 +139,7 @@ def _check_fit(table: Table, layout: Layout, others: Mapping[str, IcebergTable],
                     )
         elif isinstance(check, References):
             name = check.other.name
-            there = layout if name == table.name else layout_at(others[name], pins[name])
+            there = layout if name == table.name else Layout.at(others[name], pins[name])
             _check_types(table, check, layout, there)
 
 

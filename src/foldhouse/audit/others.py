@@ -7,7 +7,6 @@ belong together. Any other table is read at its head of the moment at which it i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -87,13 +86,6 @@ def check_kept(table: str, others: Mapping[str, IcebergTable], pins: Mapping[str
             )
 
 
-def layout_at(iceberg: IcebergTable, pin: Position) -> Layout:
-    """Return the columns that a pinned table is read with: those of the moment at which it was pinned."""
-    schema = iceberg.schemas().get(-1 if pin.schema_id is None else pin.schema_id)
-    written = Layout.of(iceberg, pin.snapshot_id)
-    return written if schema is None else replace(written, schema_json=schema.model_dump_json())
-
-
 def rows_at(iceberg: IcebergTable, pin: Position) -> tuple[Layout, list[Piece]]:
     """Return the rows of a pinned table."""
-    return layout_at(iceberg, pin), pieces_of(live_slices(iceberg, pin.snapshot_id).values())
+    return Layout.at(iceberg, pin), pieces_of(live_slices(iceberg, pin.snapshot_id).values())

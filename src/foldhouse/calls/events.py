@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from foldhouse.errors import InvalidData
 from foldhouse.values.given import shown
-from foldhouse.values.types import arrow_type
+from foldhouse.values.types import arrow_type, unknown_key
 
 
 class ArrowStream(Protocol):
@@ -84,12 +84,25 @@ def _of_dicts(what: str, rows: list[Any], types: Mapping[str, str]) -> pa.Table:
 
 def _column(what: str, name: str, values: list[Any], declared: str | None) -> pa.Array:
     kind = None if declared is None else arrow_type(declared)
+    if kind is not None and pa.types.is_nested(kind):
+        _check_keys(what, name, values, str(declared), kind)
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
         number = next((at for at, value in enumerate(values) if not _fits(value, kind)), None)
         where = name if number is None else f"{name} of row {number} is {shown(values[number])}, but the column"
         raise InvalidData(f"{what}: {where} is {declared or 'of several types'}: {failure}") from failure
+
+
+def _check_keys(what: str, name: str, values: list[Any], declared: str, kind: pa.DataType) -> None:
+    """Refuse a key of a nested dict that the column has no field for; Arrow would leave it out."""
+    for number, value in enumerate(values):
+        unknown = unknown_key(name, value, kind)
+        if unknown is not None:
+            raise InvalidData(
+                f"{what}: row {number} has {unknown}, but the column {name} is {declared}; add the field to the "
+                "declared type, or leave it out"
+            )
 
 
 def _fits(value: Any, kind: pa.DataType | None) -> bool:

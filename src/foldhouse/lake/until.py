@@ -27,10 +27,11 @@ from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.guarded import guarded
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.private import private_folder
-from foldhouse.storage.schema import Layout
+from foldhouse.storage.schema import Layout, type_texts
 from foldhouse.streams import append as streams
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
+from foldhouse.values.window import Position
 
 Moment = str | date | datetime
 """A time, or a day, which is meant to its end; ISO 8601 if it is text."""
@@ -124,7 +125,7 @@ class Folded:
     load: Callable[[str], IcebergTable]
     workshop: Workshop
     until: Until
-    _done: dict[str, int | None] = field(default_factory=dict)
+    _done: dict[str, Position] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
     """Stream -> its columns."""
 
@@ -136,12 +137,12 @@ class Folded:
         """
         self.until.check_column(self._columns)
 
-    def fold(self, source: Source, snapshot_id: int | None, by: str) -> None:
-        """Make a stream or table as it is at a snapshot, of the events up to the moment.
+    def fold(self, source: Source, at: Position, by: str) -> None:
+        """Make a stream or table as it is at a position, of the events up to the moment.
 
         Args:
             source: the declaration.
-            snapshot_id: of the lake that is read.
+            at: a snapshot of the lake that is read, and the schema to read it with.
             by: the table that is folded from it.
 
         Raises:
@@ -149,22 +150,22 @@ class Folded:
             UnknownSnapshot: the snapshot was expired.
             DefinitionChanged: the table was folded under another declaration then.
         """
+        iceberg, snapshot_id = self.load(source.name), at.snapshot_id
         if source.name in self._done:
-            if self._done[source.name] != snapshot_id:
+            if self._done[source.name] != at or not _is_read_alike(iceberg, self._done[source.name], at):
                 raise InvalidCall(
                     f"{by} and another table are folds of different states of {source.name}, so no one state has the "
                     "events up to a moment; refresh them all, or name a moment with --as-of at which they agree"
                 )
             return
-        self._done[source.name] = snapshot_id
-        iceberg = self.load(source.name)
+        self._done[source.name] = at
         if snapshot_id is not None and snapshot_of(iceberg, snapshot_id) is None:
             raise UnknownSnapshot(
                 f"{by} was folded from snapshot {snapshot_id} of {source.name}, which was expired, so its events up to "
                 "a moment cannot be read; name a newer commit with --as-of, or leave --as-of out"
             )
         if isinstance(source, Stream):
-            self._append(source, iceberg, snapshot_id)
+            self._append(source, iceberg, at)
             return
         found = head_at(iceberg, snapshot_id)
         if not found.is_folded:
@@ -182,16 +183,15 @@ class Folded:
                 raise SourceReplaced(
                     f"{table.name} was not folded from this {source.name}; its events up to a moment cannot be read"
                 )
-            self.fold(source, position.snapshot_id, table.name)
+            self.fold(source, position, table.name)
 
-    def _append(self, stream: Stream, iceberg: IcebergTable, snapshot_id: int | None) -> None:
-        layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
-        events = read_rows(iceberg, snapshot_id)
-        events = events.slice(0, 0) if snapshot_id is None else events
+    def _append(self, stream: Stream, iceberg: IcebergTable, at: Position) -> None:
+        layout = Layout.at(iceberg, at)
+        events = read_rows(iceberg, at.snapshot_id, layout=layout)
+        events = events.slice(0, 0) if at.snapshot_id is None else events
         self._columns[stream.name] = layout.visible
-        given = dict(stream.schema)
-        kinds = {name: str(layout.schema.find_field(name).field_type) for name in layout.settled}
-        types = tuple((name, given[name] if "<" in kind and name in given else kind) for name, kind in kinds.items())
+        kinds = type_texts(layout.schema)
+        types = tuple((name, kinds[name]) for name in layout.settled)
         copy = replace(stream, schema=types, partition_by=None)
         shop, kept = self.workshop, self.until.of_stream(stream, events)
         streams.append(shop.catalog, copy, kept, None, shop.run_id, shop.tuning)
@@ -204,6 +204,15 @@ class Folded:
                 f"{table.name} was folded under another declaration than the present one, so it cannot be folded up to "
                 f"{self.until.last} as it was believed then; run `foldhouse rebuild {table.name}`, or leave --as-of out"
             )
+
+
+def _is_read_alike(iceberg: IcebergTable, one: Position, other: Position) -> bool:
+    """Whether the columns that two positions share are the same ones, with their fields in the same order."""
+    layouts = [Layout.at(iceberg, at) for at in (one, other)]
+    kinds = [type_texts(layout.schema) for layout in layouts]
+    ids = [{field.name: field.field_id for field in layout.schema.fields} for layout in layouts]
+    both = kinds[0].keys() & kinds[1].keys()
+    return all(kinds[0][name] == kinds[1][name] and ids[0][name] == ids[1][name] for name in both)
 
 
 def folded_until(
@@ -224,7 +233,8 @@ def folded_until(
                 workshop, catalog=catalog, compiled=lambda table, given: compile_table(table, given, session)
             )
             folded = Folded(load, inside, until)
-            folded.fold(source, snapshot_id, source.name)
+            uuid = str(iceberg.metadata.table_uuid)
+            folded.fold(source, Position(uuid, snapshot_id), source.name)
             folded.check_column()
             return read_rows(catalog.load_table(source.name), None)
         finally:

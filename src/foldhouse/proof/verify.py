@@ -67,9 +67,11 @@ class _Proof:
     sources: Sequence[IcebergTable]
 
     def layouts(self, commit: _Commit) -> tuple[Layout, ...]:
-        """Return the columns that the sources had at a commit."""
-        positions = zip(self.sources, self.positions(commit), strict=True)
-        return tuple(Layout.of_head(source) if at is None else Layout.of(source, at) for source, at in positions)
+        """Return the columns of the sources that a commit was folded with."""
+        names = [source.name for source in self.table.sources]
+        return tuple(
+            Layout.at(source, commit.positions[name]) for name, source in zip(names, self.sources, strict=True)
+        )
 
     def compiled(self, commit: _Commit) -> Compiled:
         """Return the declaration, compiled against the columns that the sources had at a commit."""

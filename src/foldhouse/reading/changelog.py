@@ -22,15 +22,19 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values import change
 
 
-def read_rows(iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None) -> pa.Table:
+def read_rows(
+    iceberg: IcebergTable, snapshot_id: int | None, columns: list[str] | None = None, layout: Layout | None = None
+) -> pa.Table:
     """Read the published rows of a snapshot as an Arrow table, with the schema that the snapshot was written with.
 
     Args:
         iceberg: the table.
         snapshot_id: the snapshot; `None` for the head, with the schema of `Layout.of_head`.
         columns: top-level columns, all by default.
+        layout: to read with another schema.
     """
-    layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
+    if layout is None:
+        layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
     snapshot_id = iceberg.metadata.current_snapshot_id if snapshot_id is None else snapshot_id
     names = published(layout) if columns is None else columns
     return _rows(layout, pieces_of(live_slices(iceberg, snapshot_id).values()), names)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DecimalType,
@@ -22,6 +23,8 @@ from pyiceberg.types import (
     NestedField,
     StructType,
 )
+
+from foldhouse.values.types import names_twice
 
 Fields = Sequence[NestedField]
 
@@ -55,8 +58,19 @@ def followed(stored: Schema, wanted: Schema, last_column_id: int, *, keeps_missi
     """
     merge = _Merge(count(last_column_id + 1), keeps_missing)
     fields = merge.fields("", stored.fields, wanted.fields)
+    return _evolution(stored, fields, merge.changes, merge.refused)
+
+
+def _evolution(
+    stored: Schema, fields: Sequence[NestedField], changes: Sequence[str], refused: Sequence[str] = ()
+) -> Evolution:
+    """Return the evolution of a stored schema to some columns, refused if Iceberg calls two of them the same."""
+    arrow = schema_to_pyarrow(StructType(*fields), include_field_ids=False)
+    twice = [f"two columns would be called {name!r}, one of them within another" for name in names_twice(arrow)]
+    if twice:
+        return Evolution(stored, refused=(*refused, *twice))
     schema = Schema(*fields, schema_id=stored.schema_id, identifier_field_ids=stored.identifier_field_ids)
-    return Evolution(schema, tuple(merge.changes), tuple(merge.refused))
+    return Evolution(schema, tuple(changes), tuple(refused))
 
 
 @dataclass
@@ -145,8 +159,7 @@ def without(stored: Schema, rename: Mapping[str, str], drop: Sequence[str]) -> E
         for one in stored.fields
         if one.name not in drop
     ]
-    schema = Schema(*fields, schema_id=stored.schema_id, identifier_field_ids=stored.identifier_field_ids)
-    return Evolution(schema, tuple(changes))
+    return _evolution(stored, fields, changes)
 
 
 def continues(later: Schema, earlier: Schema) -> bool:

@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from foldhouse.errors import Unsupported
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.file_ref import partition_values
@@ -46,6 +47,8 @@ from foldhouse.values.metadata_names import COMMIT
 
 # Matches `815 on 814 at 7` (a snapshot, its parent, the sequence number), or `815 on nothing at 1`.
 _BOUND = re.compile(r"(\d+) on (\d+|nothing) at (\d+)")
+NEWEST_WRITTEN = 2
+"""The newest of Iceberg's format versions that is written."""
 _MAKES_CURRENT = (SetCurrentSchemaUpdate, SetDefaultSpecUpdate)
 
 
@@ -173,9 +176,11 @@ def commit(
 
     Raises:
         CommitConflict: another writer committed first; nothing of this commit is visible.
-        Unsupported: the catalog keeps no history. Its first refused commit landed, later ones are not sent.
+        Unsupported: the catalog keeps no history: its first refused commit landed, later ones are not sent. Or the
+            table is of a format version that cannot be written.
     """
     check_keeps_history(catalog)
+    check_can_be_written(iceberg)
     head = head_of(iceberg)
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)
@@ -198,6 +203,20 @@ def commit(
     if answered is not None and head is not None:
         check_history_is_kept(catalog, iceberg, snapshot, answered)
     return snapshot.snapshot_id
+
+
+def check_can_be_written(iceberg: IcebergTable) -> None:
+    """Refuse a table that another tool upgraded to a format version that pyiceberg does not write.
+
+    Raises:
+        Unsupported: nothing was written.
+    """
+    version = iceberg.metadata.format_version
+    if version > NEWEST_WRITTEN:
+        raise Unsupported(
+            f"{'.'.join(iceberg.name())} is of Iceberg's format version {version}; foldhouse reads it and writes "
+            f"version {NEWEST_WRITTEN} only. Nothing was written; copy its rows into a new table"
+        )
 
 
 def in_history(iceberg: IcebergTable, snapshot_id: int, branch: str = MAIN_BRANCH) -> bool:

@@ -147,7 +147,7 @@ class ListedManifest:
         """Return its live files.
 
         Raises:
-            Unsupported: equality deletes or deletion vectors.
+            Unsupported: equality deletes or deletion vectors, or data files that are not Parquet.
         """
         return _PARSED.of(self.path, self._parsed)
 
@@ -176,6 +176,11 @@ def _facts(table: str, files: Iterable[tuple[DataFile, int]]) -> Parsed:
     for one, sequence in files:
         values = partition_values(one)
         if one.content == DataFileContent.DATA:
+            if one.file_format != FileFormat.PARQUET:
+                raise Unsupported(
+                    f"{table} contains rows as {one.file_format.value} ({one.file_path}), and foldhouse reads only "
+                    "Parquet; rewrite the table's data files as Parquet with the engine that wrote them"
+                )
             found.data.setdefault(values, []).append((file_ref(one), sequence))
         else:
             found.deletes.setdefault(values, []).append(_delete_file(table, one, sequence))

@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DateType
 
-from foldhouse.errors import UnknownSnapshot
+from foldhouse.errors import UnknownSnapshot, Unsupported
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
@@ -130,6 +130,12 @@ class Live:
             for values in data if wanted is None else wanted.among(data):
                 candidates = deletes.get((manifest.spec_id, values), ())
                 for file, sequence in data[values]:
+                    if file.path in found:
+                        raise Unsupported(
+                            f"{manifest.table} lists {file.path} twice, so other readers see its rows twice, and "
+                            "deletes cannot tell one from the other. Nothing was written; have the tool that added "
+                            "the file again remove it, and write its rows to another file if they are meant twice"
+                        )
                     applying = (one.path for one in candidates if one.applies_to(file.path, sequence))
                     found[file.path] = Slice(file, tuple(sorted(applying)) if candidates else ())
         return list(found.values())
@@ -168,7 +174,7 @@ def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Sli
 
     Raises:
         UnknownSnapshot: the table has no such snapshot (it may have been expired).
-        Unsupported: equality deletes or deletion vectors.
+        Unsupported: equality deletes or deletion vectors, or a file that is listed twice.
     """
     return {one.file.path: one for one in live_of(iceberg, snapshot_id).slices()}
 

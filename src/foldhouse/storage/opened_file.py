@@ -21,6 +21,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import StringType
 
 from foldhouse.errors import Unsupported
+from foldhouse.storage.mapped import has_ids, misled
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import empty_rows, projected
 from foldhouse.storage.schema import Layout
@@ -163,7 +164,8 @@ class OpenedFile:
 
 def open_file(layout: Layout, path: str) -> OpenedFile:
     """Open a data file and read its footer; footers are cached, because files do not change."""
-    known = (path, layout.name_mapping)
+    # With a name mapping, the columns of a file may depend on those of the table.
+    known = (path, None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json))
     found = _FOOTERS.get(known)
     if found is None:
         footer = read_footer(layout.io, path)
@@ -185,29 +187,37 @@ def schema_in(layout: Layout, path: str, footer: pq.FileMetaData) -> Schema:
 
     Raises:
         CorruptFile: the footer has no schema that Arrow can decode.
-        Unsupported: the file has no field ids, and the table does not say which columns it has; or a type is none of
-            Iceberg's.
+        Unsupported: the file has no field ids, and the table does not say which columns it has, or gives a name to
+            another column than the schema; or a type is none of Iceberg's.
     """
     with reading(path):
         # Without its metadata, which has the seal of one file: files with equal columns share a schema.
         serialized = footer.schema.to_arrow_schema().remove_metadata().serialize().to_pybytes()
     try:
         with reading(path):
-            return _schema_of(serialized, layout.name_mapping)
+            found, is_numbered = _schema_of(serialized, layout.name_mapping)
+        other = None if is_numbered else misled(found, layout.schema)
+        if other is not None:
+            raise ValueError(f"the name mapping takes {other!r} for another column than the one of that name")
     except (ValueError, UnsupportedPyArrowTypeException) as failure:
         raise Unsupported(
             f"{path}: which columns of the table it has is not known: {failure}. Another tool wrote or added it "
             "without field ids. Nothing was written; set the table's property schema.name-mapping.default, or have "
             "that tool rewrite the file"
         ) from failure
+    return found
 
 
 @lru_cache(maxsize=64)
-def _schema_of(serialized: bytes, name_mapping: str | None) -> Schema:
-    """Return the Iceberg schema of an Arrow schema with field ids; most files of a table have the same one."""
+def _schema_of(serialized: bytes, name_mapping: str | None) -> tuple[Schema, bool]:
+    """Return the Iceberg schema of an Arrow schema, and whether it has field ids; most files of a table share one."""
+    columns = pa.ipc.read_schema(pa.BufferReader(serialized))
+    is_numbered = has_ids(columns)
+    if is_numbered is None:
+        raise ValueError("some of its columns have field ids, and others have none")
     names = None if name_mapping is None else parse_mapping_from_json(name_mapping)
-    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)), names)
+    return pyarrow_to_schema(columns, names), is_numbered
 
 
-_FOOTERS: dict[tuple[str, str | None], OpenedFile] = {}
+_FOOTERS: dict[tuple[str, tuple[str, str] | None], OpenedFile] = {}
 _MOST_FOOTERS = 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from foldhouse.errors import DefinitionError
+from foldhouse.errors import DefinitionError, Unsupported
 from foldhouse.storage.columns import continues
 from foldhouse.storage.credentials import Credentials, public_of, separated
 from foldhouse.storage.format import NEWEST
@@ -40,7 +40,8 @@ from foldhouse.storage.places import places_of
 from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
-from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type
+from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type, names_twice
+from foldhouse.values.window import Position
 
 FOREIGN = "foreign"
 
@@ -97,7 +98,9 @@ def _type_of(name: str, text: str) -> IcebergType:
             if isinstance(kind, FixedType) and not 0 < len(kind) <= MOST_FIXED_BYTES:
                 raise ValueError("too long")
             return kind
-        return _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text))])).fields[0].field_type
+        return (
+            _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text, keeps_uuids=True))])).fields[0].field_type
+        )
     except (ValueError, OverflowError, DefinitionError):
         raise DefinitionError(
             f"column {shown(name)} has the type {shown(text)}; declare an Iceberg type, such as string, int, long, "
@@ -123,6 +126,12 @@ def _text_of(kind: IcebergType) -> str:
 
 def schema_of_arrow(columns: pa.Schema, keys: Sequence[str]) -> Schema:
     """Return an Iceberg schema from Arrow types, with `keys` required, and as identifier if their types allow it."""
+    twice = names_twice(columns)
+    if twice:
+        raise DefinitionError(
+            f"two columns are called {twice[0]!r} by Iceberg, one of them within another column; give one of them "
+            "another name"
+        )
     try:
         plain = _storable(assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns)))
     except (ValueError, TypeError, UnsupportedPyArrowTypeException) as failure:
@@ -225,9 +234,24 @@ class Layout:
         is_table = kind_of(iceberg) == "table"
         return written if is_table and not continues(iceberg.schema(), written.schema) else cls.of(iceberg)
 
+    @classmethod
+    def at(cls, iceberg: IcebergTable, position: Position) -> Layout:
+        """Return the layout for reading the rows of a position: with the schema that it was read with.
+
+        That is not the schema of its snapshot if the columns changed after the snapshot and before it was read.
+        """
+        schema = iceberg.schemas().get(-1 if position.schema_id is None else position.schema_id)
+        is_empty = position.snapshot_id is None
+        written = cls.of_head(iceberg) if is_empty else cls.of(iceberg, position.snapshot_id)
+        return written if schema is None else replace(written, schema_json=schema.model_dump_json())
+
     @cached_property
     def schema(self) -> Schema:
-        """The Iceberg schema."""
+        """The Iceberg schema.
+
+        Raises:
+            Unsupported: a column has a default for files that do not have the column.
+        """
         return _schema(self.schema_json)
 
     @cached_property
@@ -290,7 +314,16 @@ class Layout:
 # Many layouts are made of few schemas, and parsing one takes as long as reading a small file.
 @lru_cache(maxsize=256)
 def _schema(schema_json: str) -> Schema:
-    return Schema.model_validate_json(schema_json)
+    schema = Schema.model_validate_json(schema_json)
+    for number in schema.field_ids:
+        field = schema.find_field(number)
+        if field.initial_default is not None:
+            raise Unsupported(
+                f"column {field.name!r} has a default for rows of before it was added, {shown(field.initial_default)}, "
+                "which foldhouse does not read (format version 3). Nothing was written; have the engine that added "
+                "the column replace it by one without a default"
+            )
+    return schema
 
 
 @lru_cache(maxsize=256)

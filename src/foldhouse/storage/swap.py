@@ -22,7 +22,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from foldhouse.errors import CommitConflict, StorageError
+from foldhouse.errors import CommitConflict, StorageError, Unsupported
 from foldhouse.storage import log
 from foldhouse.storage.removal import delete
 
@@ -68,6 +68,7 @@ def swap(
 
     Raises:
         CommitConflict: the swap did not land, because a requirement no longer held.
+        Unsupported: pyiceberg cannot write the change, or the table's format version.
         FoldhouseError: the swap failed, and the catalog cannot be read to see whether it landed.
     """
     try:
@@ -84,6 +85,10 @@ def swap(
             name = ".".join(iceberg.name())
             raise CommitConflict(
                 f"{name} was committed to by another writer meanwhile; nothing was written, run it again"
+            ) from failure
+        if isinstance(failure, NotImplementedError):  # of pyiceberg: a format version, or a change
+            raise Unsupported(
+                f"{what} of {'.'.join(iceberg.name())} cannot be written: {failure}. Nothing was written"
             ) from failure
         raise
     log.committed(".".join(iceberg.name()), updates)

@@ -23,6 +23,7 @@ from foldhouse.storage.schema import Layout
 from foldhouse.streams.batches import stamped
 from foldhouse.values.definition import Stream
 from foldhouse.values.tuning import Tuning
+from foldhouse.values.types import unknown_fields
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
@@ -47,6 +48,7 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
             f"{stream.name} has the columns {', '.join(layout.visible)}, but the events {' and '.join(found)}; give "
             "the events the columns of the stream"
         )
+    _check_nested(stream, layout, events)
     _check_values(stream, events)
     columns = []
     for target in layout.arrow:
@@ -61,6 +63,19 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
                 f"{stream.name}.{target.name} is {target.type}, but the events have {given}: {failure}; cast the column"
             ) from failure
     return pa.table(columns, schema=layout.arrow)
+
+
+def _check_nested(stream: Stream, layout: Layout, events: pa.Table) -> None:
+    """Refuse nested fields that a column does not have, because a cast drops them; missing ones are null."""
+    for target in layout.arrow:
+        if target.name in events.column_names:
+            given = events.schema.field(events.schema.get_all_field_indices(target.name)[0]).type
+            unknown = list(unknown_fields(target.name, given, target.type))
+            if unknown:
+                raise InvalidData(
+                    f"{stream.name}.{target.name} is {target.type}, but the events also have {', '.join(unknown)}; add "
+                    "the field to the declared type, or drop it"
+                )
 
 
 def _check_values(stream: Stream, events: pa.Table) -> None:

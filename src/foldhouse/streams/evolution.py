@@ -13,7 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertLastAssignedFieldId, AssertTableUUID, TableUpdate
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import NestedField
 
 from foldhouse.errors import DefinitionError, UnknownTable
 from foldhouse.heads.head import last_head
@@ -23,6 +23,7 @@ from foldhouse.storage.catalog import table_names
 from foldhouse.storage.clock import Stamped
 from foldhouse.storage.columns import Evolution, followed, without
 from foldhouse.storage.evolve import evolved, moved_to
+from foldhouse.storage.mapped import mapped, within
 from foldhouse.storage.schema import schema_of_types
 from foldhouse.storage.swap import swap
 from foldhouse.streams.batches import whole_bounds, with_batches
@@ -55,8 +56,13 @@ def pending(iceberg: IcebergTable, stream: Stream, *, keeps_batches: bool = Fals
         )
     declared = _declared(iceberg, stream, stored).schema
     if not keeps_batches:
-        return moved_to(iceberg, declared)
-    return (*moved_to(iceberg, with_batches(iceberg, declared)), *whole_bounds(iceberg))
+        return _moved(iceberg, declared)
+    return (*_moved(iceberg, with_batches(iceberg, declared)), *whole_bounds(iceberg))
+
+
+def _moved(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
+    """Return the updates that make a schema current, and the name mapping follow it."""
+    return (*moved_to(iceberg, schema), *mapped(iceberg, schema))
 
 
 def evolve(
@@ -93,8 +99,10 @@ def evolve(
     if drop and not even_if_read:
         _check_unread(catalog, stream.name, drop)
     said = without(iceberg.schema(), rename, drop)
+    if said.refused:
+        raise DefinitionError(f"{stream.name}: {'; '.join(said.refused)}; give one of them another name")
     declared = _declared(iceberg, stream, said.schema)
-    commit_columns(catalog, iceberg, moved_to(iceberg, declared.schema))
+    commit_columns(catalog, iceberg, _moved(iceberg, declared.schema))
     return (*said.changes, *declared.changes)
 
 
@@ -151,7 +159,7 @@ def _declared(iceberg: IcebergTable, stream: Stream, stored: Schema) -> Evolutio
     wanted = schema_of_types(dict(stream.schema))
     evolution = followed(stored, wanted, iceberg.metadata.last_column_id, keeps_missing=True)
     declared = {name for name, _ in stream.schema}
-    refused = [f"{words} (a type can only be widened)" for words in evolution.refused]
+    refused = list(evolution.refused)
     by_case = {field.name.lower(): field.name for field in stored.fields}
     refused += [
         f"{name} is declared, but {by_case[name.lower()]} is stored, which differs only by upper and lower case"
@@ -165,7 +173,8 @@ def _declared(iceberg: IcebergTable, stream: Stream, stored: Schema) -> Evolutio
     ]
     if refused:
         raise DefinitionError(
-            f"{stream.name}: {'; '.join(refused)}. Declare it as it is stored, or give the new column another name"
+            f"{stream.name}: {'; '.join(refused)}. Declare it as it is stored (a type can only be widened), or give "
+            "the new column another name"
         )
     return evolution
 
@@ -229,18 +238,10 @@ def _numbers(schema: Schema) -> dict[Path, int]:
         for field in fields:
             path = (*above, field.name)
             found[path] = field.field_id
-            look(path, _within(field.field_type))
+            look(path, within(field.field_type))
 
     look((), schema.fields)
     return found
-
-
-def _within(kind: IcebergType) -> Sequence[NestedField]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
 
 
 def _earlier_id(iceberg: IcebergTable, path: Path) -> int | None:

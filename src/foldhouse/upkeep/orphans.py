@@ -41,10 +41,16 @@ def find_orphans(
         delete: whether to delete the orphans.
 
     Raises:
-        Unsupported: another table has the same location, or the table's files cannot be listed.
+        Unsupported: another table has the same location, the table's files cannot be listed, or are to be deleted
+            although the table has `gc.enabled=false`.
         OSError: the referenced files cannot be determined for certain; nothing was deleted.
     """
     iceberg = load()
+    if delete and iceberg.properties.get("gc.enabled", "true").lower() == "false":
+        raise Unsupported(
+            f"{'.'.join(iceberg.name())} has gc.enabled=false: its files may be used elsewhere, so none of them is "
+            "deleted; set gc.enabled to true if no other table uses them"
+        )
     others = _other_locations(catalog, iceberg)
     listed = [one for one in _listed(iceberg) if one.written_at < before and not _is_hidden(iceberg, one.path)]
     iceberg = load()

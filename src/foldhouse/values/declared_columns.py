@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown, text, texts
+from foldhouse.values.types import arrow_type, names_twice
 
 
 def check_schema(name: str, schema: Any) -> None:
@@ -18,6 +22,21 @@ def check_schema(name: str, schema: Any) -> None:
     for column, kind in schema.items():
         text(f"a column of stream {name}", column)
         text(f"the type of {name}.{column}", kind)
+    _check_nested(name, schema)
+
+
+def _check_nested(name: str, schema: Mapping[str, str]) -> None:
+    """Refuse a column that has the name of a nested one; types that are not known are refused once they are stored."""
+    known = []
+    for column, kind in schema.items():
+        with contextlib.suppress(DefinitionError):
+            known.append((column, arrow_type(kind)))
+    twice = names_twice(pa.schema(known))
+    if twice:
+        raise DefinitionError(
+            f"stream {name} has two columns that Iceberg calls {twice[0]!r}, one of them within another column; give "
+            "one of them another name"
+        )
 
 
 def check_columns(name: str, columns: Sequence[str]) -> None:
