@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO, InputFile
 
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.kept import forget_files
 from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 
@@ -30,6 +31,9 @@ def reading(path: str) -> Iterator[None]:
     """
     try:
         yield
+    except CorruptFile:
+        forget_files()  # what is in memory may be what was read wrongly
+        raise
     except FileNotFoundError as failure:
         raise CorruptFile(
             f"{path} is missing: it was expired while it was read, and then running again helps, or it was lost. "
@@ -44,6 +48,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def _damaged(path: str, failure: Exception) -> CorruptFile:
+    forget_files()
     return CorruptFile(f"{path} is damaged: {failure}. {WAY_OUT}")
 
 
