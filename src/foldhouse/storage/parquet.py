@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from foldhouse.storage.threads import in_threads
 _TAIL_BYTES = 64 * 1024
 """Most footers fit into this, and so do small files, so that one read is enough."""
 _AT_ONCE = 16
+# Matches `AWS Error ACCESS_DENIED during HeadObject operation: ...`, and what Arrow says of the other stores.
+_OF_A_STORE = re.compile(r"AWS Error |google::cloud::Status|Azure Error")
 
 
 @contextlib.contextmanager
@@ -40,9 +43,10 @@ def reading(path: str) -> Iterator[None]:
             f"{WAY_OUT}"
         ) from failure
     except OSError as failure:
-        if failure.errno is not None:
+        # Arrow raises an OSError without errno for bytes it cannot decode, and for what a store refuses.
+        if failure.errno is not None or _OF_A_STORE.search(str(failure)):
             raise StorageError(f"{path} cannot be read: {failure}. Nothing was written; try again") from failure
-        raise _damaged(path, failure) from failure  # Arrow raises an OSError without errno for bytes it cannot decode
+        raise _damaged(path, failure) from failure
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
         raise _damaged(path, failure) from failure
 

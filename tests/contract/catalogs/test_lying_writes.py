@@ -84,11 +84,12 @@ class Liar:
 def test_each_write_of_an_operation_may_be_absent_lost_late_or_sent_twice(store: HttpProxy, name: str) -> None:
     """The ways take turns over the writes, and begin with another one for each operation."""
     place, told = list(WRITING).index(name), 0
-    for nth in itertools.count(1):
+    for nth in itertools.count(1, 3 if name == "forget" else 1):  # it writes some thirty files
         lake = fh.Lake.open("c", in_process_rows=1 << 40)
-        lake.append(events, batch(30, nth))
-        lake.refresh(totals)
-        lake.append(events, batch(30, nth))
+        for number in range(3):
+            lake.append(events, batch(30, 10 * nth + number))
+            if number < 2:
+                lake.refresh(totals)
         before = rows_of(lake)
         store.answer = liar = Liar(store, WAYS[(place + nth) % len(WAYS)], nth)
         run_until_done(lambda lake: WRITING[name](lake, nth), lake)  # noqa: B023
@@ -98,13 +99,14 @@ def test_each_write_of_an_operation_may_be_absent_lost_late_or_sent_twice(store:
         lake.resume(totals)
         forget_files()
         after = rows_of(lake)
-        assert len(after) == len(before) + 20 * (name == "append") - 2 * (name == "forget"), liar
+        assert len(after) == len(before) + 20 * (name == "append") - 3 * (name == "forget"), liar
         assert name in ("append", "forget") or after == before, liar
         assert_right(lake)
         lake.close()
         if not liar.has_told:
             break
-    assert told or (name in ("tag", "pause", "expire") and lake.catalog.properties["type"] == "rest")
+    # A REST catalog writes the metadata itself.
+    assert told or (name in ("rollback", "tag", "pause", "expire") and lake.catalog.properties["type"] == "rest")
 
 
 @pytest.mark.parametrize("name", ["refresh", "compact"])
