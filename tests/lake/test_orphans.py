@@ -165,10 +165,8 @@ def test_another_tables_files_below_this_ones_location_stay(shop: fh.Lake) -> No
 
 def test_two_tables_of_one_location_are_refused(shop: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a catalog of another kind allows it."""
-    shared = shop.load(events)
-    load = shop.catalog.load_table
-    monkeypatch.setattr("foldhouse.upkeep.orphans.table_names", lambda _: ["x.events", "x.same"])
-    monkeypatch.setattr(shop.catalog, "load_table", lambda name: shared if name == "x.same" else load(name))
+    tables = {"x.events": shop.load(events), "x.same": shop.load(events)}
+    monkeypatch.setattr("foldhouse.upkeep.orphans.all_tables", lambda _: tables)
     with pytest.raises(fh.Unsupported, match=r"x\.events and x\.same have the same location"):
         shop.orphans(events)
 

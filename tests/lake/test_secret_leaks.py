@@ -146,6 +146,15 @@ def test_no_secret_is_in_an_error_of_any_class_or_in_what_led_to_it(
             secret.check_is_not_in(*(f"{one!r} {one.__dict__}" for one in found if one is not None))
 
 
+def test_no_half_of_a_secret_is_in_an_error_whose_text_is_cut(lake: fh.Lake, secret: Secret) -> None:
+    fill(lake)
+    for form in secret.forms:
+        for before in range(500 - len(form), 500, 3):
+            said = _raises(lake, OSError(f"{'no ' * (before // 3)}token={form}"))
+            text = "".join(traceback.format_exception(said))
+            assert form[: len(form) // 2] not in text
+
+
 def test_an_error_without_a_secret_keeps_its_class_and_its_cause(lake: fh.Lake) -> None:
     fill(lake)
     failure = KeyError("nothing of interest")

@@ -72,6 +72,8 @@ def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterat
 
 def _volumes(name: str, service: dict[str, Any], compose: dict[str, Any]) -> Iterator[str]:
     for volume in service.get("volumes", []):
+        if _REQUIRED.match(volume):  # a folder of the machine, which the environment names
+            continue
         source = volume.split(":")[0]
         if source.startswith("."):
             if not (DEPLOY / source).exists():
@@ -174,6 +176,7 @@ def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> It
         yield "the guard refuses the probe"
     if web["readinessProbe"]["httpGet"]["port"] != web["service"]["port"] or values["ingress"]["enabled"]:
         yield "the page is probed elsewhere, or open"
+    yield from _launcher(values)
     yield from _as_the_instance(values)
     yield from _manifest_findings(values, manifests)
 
@@ -184,6 +187,21 @@ def _parameters(given: list[dict[str, str]]) -> Iterator[str]:
             yield f"{one['name']} is set, which nothing reads"
         if _SECRET.search(one["name"]) or "@" in one["value"]:
             yield f"{one['name']} is a secret"
+
+
+_LAUNCHERS = {"K8sRunLauncher": "dagster-k8s", "CeleryK8sRunLauncher": "dagster-celery-k8s"}
+"""The run launchers of the chart, and the packages that they are in."""
+
+
+def _launcher(values: dict[str, Any]) -> Iterator[str]:
+    """Look for the package of the launcher: the chart's web server and daemon do not start without it."""
+    kind = values["runLauncher"]["type"]
+    if kind == "CustomRunLauncher":
+        given = values["runLauncher"]["config"]["customRunLauncher"]
+        if not hasattr(importlib.import_module(given["module"]), given["class"]):
+            yield f"{given} does not exist"
+    elif f"\n{_LAUNCHERS[kind]}==" not in (ROOT / "requirements-deploy.lock").read_text():
+        yield f"the image does not have {_LAUNCHERS[kind]}, which {kind} needs"
 
 
 def _as_the_instance(values: dict[str, Any]) -> Iterator[str]:
@@ -263,7 +281,7 @@ SECRET = "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY"
         _set("services", "postgres", "image", to=None),
         _set("services", "web", "restart", to=None),
         _set("networks", "inside", to=None),
-        _set("volumes", "landing", to=None),
+        _set("volumes", "postgres", to=None),
         _set("services", "postgres", "volumes", 1, to="./gone.sql:/x"),
         _set("services", "daemon", "depends_on", to={"cod": {}}),
         _set("services", "code", "healthcheck", to=None),
@@ -295,6 +313,7 @@ def test_a_broken_example_of_the_environment_is_found(example: dict[str, str]) -
 
 
 _CODE = ("dagster-user-deployments", "deployments", 0)
+_NO_LAUNCHER = {"module": "foldhouse.dagster.launcher", "class": "Gone", "config": {}}
 
 
 @pytest.mark.parametrize(
@@ -311,6 +330,8 @@ _CODE = ("dagster-user-deployments", "deployments", 0)
         _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
         _set("dagsterWebserver", "service", "port", to=80),
         _set("ingress", "enabled", to=True),
+        _set("runLauncher", "type", to="CeleryK8sRunLauncher"),
+        _set("runLauncher", to={"type": "CustomRunLauncher", "config": {"customRunLauncher": _NO_LAUNCHER}}),
         _set("concurrency", "enabled", to=None),
         _set("concurrency", "pools", "defaultLimit", to=2),
         _set("concurrency", "runs", "maxConcurrentRuns", to=5),
@@ -355,6 +376,17 @@ def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
     assert len(installs) == 4
     assert all("--require-hashes" in one or one.rstrip().endswith(" .") for one in installs)
     assert re.search(r"^USER fold$", text, re.MULTILINE)
+
+
+def test_what_the_chart_starts_by_name_is_foldhouses_own() -> None:
+    """The chart starts `dagster-webserver` and `dagster-daemon`; Dagster's own have no guard, and look rarely."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    names = re.search(r"for name in ([a-z ]+);", text)
+    assert names is not None
+    assert "exec python -m foldhouse.dagster.%s" in text
+    for name in names[1].split():
+        assert importlib.util.find_spec(f"foldhouse.dagster.{name}") is not None
+    assert set(names[1].split()) == {"webserver", "daemon"}
 
 
 def test_the_folder_has_the_files_that_its_readme_lists() -> None:

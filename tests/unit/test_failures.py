@@ -6,8 +6,9 @@ import pytest
 from py4j.protocol import Py4JError
 
 import foldhouse as fh
-from foldhouse.calls.failures import hiding_secrets, translating_errors
+from foldhouse.calls.failures import translating_errors
 from foldhouse.spark.failures import means_lost, translating_spark_errors
+from foldhouse.storage.hiding import hiding_secrets
 
 
 def error_of(module: str) -> type[Exception]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from foldhouse.storage import store
 from foldhouse.storage.integrity import new_seal, sealed
-from foldhouse.storage.store import KEPT_BYTES, SMALL_BYTES, WRITTEN_BYTES
+from foldhouse.storage.kept import KEPT_BYTES, SMALL_BYTES, WRITTEN_BYTES, Kept
 
 
 def place(number: int, sealed_name: bool = True) -> tuple[str, str]:
@@ -20,12 +19,12 @@ def contents(size: int) -> pa.Buffer:
 
 
 @pytest.fixture
-def kept() -> store._Kept:
-    return store._Kept()
+def kept() -> Kept:
+    return Kept()
 
 
 @pytest.mark.parametrize("size", [1, SMALL_BYTES, SMALL_BYTES + 1, WRITTEN_BYTES])
-def test_a_file_is_kept_and_dropped(kept: store._Kept, size: int) -> None:
+def test_a_file_is_kept_and_dropped(kept: Kept, size: int) -> None:
     key = place(1)
     kept.put(key, contents(size))
     found = kept.get(key)
@@ -36,14 +35,14 @@ def test_a_file_is_kept_and_dropped(kept: store._Kept, size: int) -> None:
     kept.drop(key)
 
 
-def test_large_files_and_files_of_others_are_not_kept(kept: store._Kept) -> None:
+def test_large_files_and_files_of_others_are_not_kept(kept: Kept) -> None:
     large, other = place(1), place(2, sealed_name=False)
     kept.put(large, contents(WRITTEN_BYTES + 1))
     kept.put(other, contents(1))
     assert (kept.get(large), kept.get(other)) == (None, None)
 
 
-def test_many_large_files_do_not_push_out_a_small_one_and_stay_within_the_limit(kept: store._Kept) -> None:
+def test_many_large_files_do_not_push_out_a_small_one_and_stay_within_the_limit(kept: Kept) -> None:
     small, large = place(0), [place(number) for number in range(1, 30)]
     kept.put(small, contents(SMALL_BYTES))
     for key in large:
@@ -54,7 +53,7 @@ def test_many_large_files_do_not_push_out_a_small_one_and_stay_within_the_limit(
 
 
 def test_among_large_files_the_oldest_use_goes_first_and_small_ones_go_when_no_large_is_left(
-    kept: store._Kept,
+    kept: Kept,
 ) -> None:
     eight = [place(number) for number in range(8)]
     for key in eight:
@@ -69,7 +68,7 @@ def test_among_large_files_the_oldest_use_goes_first_and_small_ones_go_when_no_l
     assert [kept.get(key) is None for key in small] == [True] * 6 + [False] * 64
 
 
-def test_a_file_that_is_put_twice_is_counted_once(kept: store._Kept) -> None:
+def test_a_file_that_is_put_twice_is_counted_once(kept: Kept) -> None:
     key = place(1)
     for _ in range(100):
         kept.put(key, contents(SMALL_BYTES + 1))

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
-from foldhouse.calls.failures import hiding_secrets, translating_errors
+from foldhouse.calls.failures import translating_errors
 from foldhouse.calls.progress import shown_if_long
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
+from foldhouse.storage.hiding import hiding_secrets
+from foldhouse.storage.rest import tokens_of
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.given import shown, text, texts
 
@@ -50,9 +52,7 @@ def _configuration(lake: Any) -> Mapping[str, Any]:
     """Return the configuration of a lake's catalog and the token that it was given, for the secrets in them."""
     found = getattr(lake.catalog, "properties", None)
     given = found if isinstance(found, Mapping) else {}
-    manager = getattr(lake.catalog, "_auth_manager", None)
-    tokens = (getattr(one, "_token", None) for one in (manager, getattr(manager, "token_provider", None)))
-    return {**given, "held tokens": {f"token {place}": one for place, one in enumerate(tokens) if one}}
+    return {**given, "held tokens": tokens_of(lake.catalog)}
 
 
 def _is_checked(one: inspect.Parameter) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
@@ -15,7 +13,6 @@ from foldhouse.errors import UnknownTable, Unsupported
 from foldhouse.heads.head import last_head
 from foldhouse.refresh.plan import plan
 from foldhouse.refresh.workshop import Workshop
-from foldhouse.storage.catalog import table_names
 from foldhouse.storage.places import places
 from foldhouse.storage.schema import kind_of
 from foldhouse.upkeep.orphans import find_orphans
@@ -24,13 +21,17 @@ from foldhouse.values.metadata_names import POSITION
 from foldhouse.values.window import positions_from_json
 
 
-def downstream(catalog: Catalog, stream: IcebergTable) -> list[str]:
+def downstream(everything: Mapping[str, IcebergTable], stream: IcebergTable) -> list[str]:
     """Return the tables that were folded from a stream, directly or through others, each after its sources.
 
     A table counts if any of its snapshots has a position in the stream: its history may have the events although its
     head is folded from something else now.
+
+    Args:
+        everything: all tables of the catalog.
+        stream: the stream.
     """
-    tables = {name: one for name in table_names(catalog) if (one := _loaded(catalog, name)) and kind_of(one) == "table"}
+    tables = {name: one for name, one in sorted(everything.items()) if kind_of(one) == "table"}
     sources = {name: _all_sources(one) for name, one in tables.items()}
     uuids = {str(stream.metadata.table_uuid)}
     found: list[str] = []
@@ -40,13 +41,6 @@ def downstream(catalog: Catalog, stream: IcebergTable) -> list[str]:
     # Only heads give the order: an older snapshot may have been folded the other way round.
     graph = {name: set(last_head(tables[name]).positions) & set(found) for name in sorted(found)}
     return list(TopologicalSorter(graph).static_order())
-
-
-def _loaded(catalog: Catalog, name: str) -> IcebergTable | None:
-    try:
-        return catalog.load_table(name)
-    except NoSuchTableError:  # dropped meanwhile
-        return None
 
 
 def _all_sources(iceberg: IcebergTable) -> set[str]:
@@ -61,7 +55,7 @@ def _sources(snapshot: Snapshot) -> set[str]:
 
 def check_all(
     workshop: Workshop,
-    load: Callable[[str], IcebergTable],
+    everything: Mapping[str, IcebergTable],
     stream: str,
     tables: list[str],
     declared: Mapping[str, Table],
@@ -81,7 +75,7 @@ def check_all(
             "downstream (--declared-in, or tables=[...]), or drop these tables with their files"
         )
     for name in (stream, *tables):
-        iceberg = load(name)
+        iceberg = everything[name]
         if iceberg.properties.get("gc.enabled", "true").lower() == "false":
             raise Unsupported(
                 f"{name} has gc.enabled=false: its files may be used elsewhere, so none may be deleted. Nothing was "
@@ -89,6 +83,7 @@ def check_all(
             )
         places(iceberg)  # raises for a table outside of the warehouse, where nothing is deleted
         # Nothing is this old: it only raises if the files cannot be listed, or may be another table's.
-        find_orphans(workshop.catalog, lambda: load(name), datetime.min.replace(tzinfo=UTC))  # noqa: B023
+        nothing = datetime.min.replace(tzinfo=UTC)
+        find_orphans(workshop.catalog, lambda: everything[name], nothing, tables=everything)  # noqa: B023
     for name in tables:
         plan(workshop, declared[name])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -33,6 +33,7 @@ from foldhouse.heads.head import last_head
 from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.row_count import row_count
 from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.live import live_of
 from foldhouse.storage.races import until_won
@@ -56,6 +57,7 @@ class Work:
     Args:
         workshop: the parts of the lake that a fold uses.
         load: loads a table by its name.
+        planned: all tables of the catalog as they were when the work was planned.
         stream: the name of the stream.
         tables: the tables downstream, each after its sources.
         declared: name -> declaration, at least of these tables.
@@ -68,6 +70,7 @@ class Work:
 
     workshop: Workshop
     load: Load
+    planned: Mapping[str, IcebergTable] = field(repr=False)
     stream: str
     tables: list[str]
     declared: Mapping[str, Table]
@@ -117,38 +120,41 @@ def planned(
             "forget: the reason contains a value of the key, and it is stored in the lake; give the number of the "
             "request instead"
         )
-    tables = downstream(workshop.catalog, iceberg)
-    check_all(workshop, load, stream, tables, declared)
-    rows, in_history = _rows(workshop.catalog, load, stream, subject)
+    everything = all_tables(workshop.catalog, {stream: iceberg})
+    tables = downstream(everything, iceberg)
+    check_all(workshop, everything, stream, tables, declared)
+    rows, in_history = _rows(workshop.catalog, everything, stream, subject)
     begun = unfinished(iceberg)
     if begun is not None and rows == 0:
         record = begun
     else:
         at = datetime.fromtimestamp(clock_ms() / 1000, UTC).isoformat(timespec="seconds")
         record = Record(str(uuid4()), at, reason, 0)
-    return Work(workshop, load, stream, tables, declared, subject, record, begun is not None, rows, in_history)
+    is_begun = begun is not None
+    return Work(workshop, load, everything, stream, tables, declared, subject, record, is_begun, rows, in_history)
 
 
-def _rows(catalog: Catalog, load: Load, stream: str, subject: Subject) -> tuple[int, int]:
+def _rows(catalog: Catalog, everything: Mapping[str, IcebergTable], stream: str, subject: Subject) -> tuple[int, int]:
     """Return a subject's rows in the files of the head, and in files of the history or of nothing."""
-    iceberg = load(stream)
+    iceberg = everything[stream]
     held = rows_held(iceberg, subject)
     live = {one.file for one in live_of(iceberg, iceberg.metadata.current_snapshot_id).slices()}
     now = sum(rows for file, rows in held.items() if file in live)
-    strays = find_orphans(catalog, lambda: load(stream), datetime.max.replace(tzinfo=UTC)).files
+    strays = find_orphans(catalog, lambda: iceberg, datetime.max.replace(tzinfo=UTC), tables=everything).files
     return now, sum(held.values()) - now + rows_in_unreferenced(iceberg, strays, subject)
 
 
 def plan_of(work: Work) -> Forgotten:
     """Return what a forget would do."""
     names = [work.stream, *work.tables] if work.is_needed else []
-    return replace(_result(work), is_plan=True, tables=tuple(_plan_of_table(work, name) for name in names))
+    tables = tuple(_plan_of_table(work, name) for name in names)
+    return replace(_result(work, work.planned), is_plan=True, tables=tables)
 
 
 def _plan_of_table(work: Work, name: str) -> ForgottenTable:
-    iceberg = work.load(name)
-    files = named_files(iceberg)
-    files |= {one.path for one in find_orphans(work.catalog, lambda: iceberg, datetime.max.replace(tzinfo=UTC)).files}
+    iceberg = work.planned[name]
+    strays = find_orphans(work.catalog, lambda: iceberg, datetime.max.replace(tzinfo=UTC), tables=work.planned).files
+    files = named_files(iceberg) | {one.path for one in strays}
     is_stream = name == work.stream
     if is_stream:
         files -= _files_that_stay(iceberg, work.subject)
@@ -185,7 +191,7 @@ def forget(work: Work, *, alone: bool) -> Forgotten:
         CommitConflict: other writers won every race; running it again finishes the rest.
     """
     if not work.is_needed:
-        return replace(_result(work), is_done=True)
+        return replace(_result(work, work.planned), is_done=True)
     work, written = _restated(work)
     now = datetime.fromtimestamp(clock_ms() / 1000, UTC)
     before = datetime.max.replace(tzinfo=UTC) if alone else now - _RUNNING
@@ -194,11 +200,13 @@ def forget(work: Work, *, alone: bool) -> Forgotten:
         load = functools.partial(work.load, name)
         purged[name] = purge(work.catalog, load, work.subject, work.record, before)
     left = [f"{name}: {path} could not be deleted; delete it" for name, one in purged.items() for path in one.left]
-    left += remaining(work.catalog, work.load, work.stream, work.tables, work.subject, work.record)
+    names = (work.stream, *work.tables)
+    everything = all_tables(work.catalog, {name: work.load(name) for name in names})
+    left += remaining(work.catalog, work.load, everything, work.stream, work.tables, work.subject, work.record)
     if not left:
         _finish(work)
-    tables = tuple(_table(work, name, purged[name], written.get(name, ())) for name in (work.stream, *work.tables))
-    return replace(_result(work), tables=tables, is_done=not left, remaining=tuple(left))
+    tables = tuple(_table(work, everything[name], purged[name], written.get(name, ())) for name in names)
+    return replace(_result(work, everything), tables=tables, is_done=not left, remaining=tuple(left))
 
 
 def _restated(work: Work) -> tuple[Work, dict[str, tuple[str, ...]]]:
@@ -237,8 +245,8 @@ def _finish(work: Work) -> None:
     until_won(attempt)
 
 
-def _table(work: Work, name: str, purged: Purged, written: tuple[str, ...]) -> ForgottenTable:
-    iceberg = work.load(name)
+def _table(work: Work, iceberg: IcebergTable, purged: Purged, written: tuple[str, ...]) -> ForgottenTable:
+    name = ".".join(iceberg.name())
     clean = first_clean(iceberg, work.record)
     return ForgottenTable(
         table=name,
@@ -252,7 +260,7 @@ def _table(work: Work, name: str, purged: Purged, written: tuple[str, ...]) -> F
     )
 
 
-def _result(work: Work) -> Forgotten:
+def _result(work: Work, everything: Mapping[str, IcebergTable]) -> Forgotten:
     return Forgotten(
         stream=work.stream,
         columns=work.subject.columns,
@@ -263,5 +271,5 @@ def _result(work: Work) -> Forgotten:
         is_done=False,
         rows=work.record.rows or work.rows,
         rows_in_history=work.rows_in_history,
-        outside=tuple(outside(work.catalog, work.load, work.stream, work.tables, work.subject)),
+        outside=tuple(outside(work.catalog, everything, work.stream, work.tables, work.subject)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -12,7 +12,6 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.forget.subject import Subject
 from foldhouse.landing.quarantine import QUARANTINE_TYPES
-from foldhouse.storage.catalog import table_names
 from foldhouse.storage.live import live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.removal import is_on_disk
@@ -34,20 +33,18 @@ _ALWAYS = (
 
 
 def outside(
-    catalog: Catalog, load: Callable[[str], IcebergTable], stream: str, tables: list[str], subject: Subject
+    catalog: Catalog, everything: Mapping[str, IcebergTable], stream: str, tables: list[str], subject: Subject
 ) -> Iterator[str]:
-    """Yield what is out of reach."""
+    """Yield what is out of reach; `everything` are all tables of the catalog."""
     yield from _ALWAYS
     if subject.unsearched:
         yield (
             f"values of {', '.join(subject.unsearched)} in tags, properties and paths of files: they are looked for in "
             "rows alone, because short numbers, dates and the like are everywhere; look through the names yourself"
         )
-    known = table_names(catalog)
-    for name in known:
+    for name, iceberg in sorted(everything.items()):
         if name == stream or name in tables:
             continue
-        iceberg = load(name)
         layout = Layout.of_head(iceberg)
         if set(QUARANTINE_TYPES) <= set(layout.visible):
             lines = _lines(iceberg, layout, subject)
@@ -59,7 +56,7 @@ def outside(
             yield f"{name} has the same columns {', '.join(subject.columns)}: forget the subject there too"
         elif kind_of(iceberg) != "stream":
             yield f"{name} is a table of another tool, which may have read {stream}"
-    yield from _unknown_folders(catalog, known)
+    yield from _unknown_folders(catalog, everything)
 
 
 def _lines(iceberg: IcebergTable, layout: Layout, subject: Subject) -> int:
@@ -73,7 +70,7 @@ def _lines(iceberg: IcebergTable, layout: Layout, subject: Subject) -> int:
     return found
 
 
-def _unknown_folders(catalog: Catalog, known: list[str]) -> Iterator[str]:
+def _unknown_folders(catalog: Catalog, known: Collection[str]) -> Iterator[str]:
     """Yield the folders of tables in a local warehouse that the catalog does not know, such as dropped tables."""
     warehouse = str(catalog.properties.get(WAREHOUSE, ""))
     if not warehouse or not is_on_disk(warehouse):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -22,6 +22,7 @@ from foldhouse.errors import CommitConflict
 from foldhouse.forget.record import Record, clean_snapshots, first_clean
 from foldhouse.forget.subject import Subject
 from foldhouse.heads.remembered import to_json, without
+from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.races import until_won
 from foldhouse.storage.removal import delete, is_on_disk, on_disk
 from foldhouse.storage.remove_snapshots import Expiry, delete_unnamed, expire
@@ -63,10 +64,13 @@ def purge(
         CommitConflict: another writer moved the table back, or a new consumer was folded from the old history.
     """
     removed: list[Expiry] = []
+    tables: dict[str, IcebergTable] = {}
 
     def attempt() -> IcebergTable:
         iceberg = load()
-        expiry = _expiry(catalog, iceberg, record)
+        tables.clear()
+        tables.update(all_tables(catalog))
+        expiry = _expiry(tables, iceberg, record)
         if expiry != Expiry():
             expire(catalog, iceberg, expiry)
         removed.append(expiry)
@@ -78,7 +82,7 @@ def purge(
     # Metadata files last: they say which files are left after a crash. The current one is not in the log.
     old = dict.fromkeys([before.metadata_location, *(one.metadata_file for one in after.metadata.metadata_log)])
     gone = [path for path in old if path != after.metadata_location and delete(after, path)]
-    orphans = find_orphans(catalog, load, orphans_before, delete=True)
+    orphans = find_orphans(catalog, load, orphans_before, delete=True, tables=tables)
     files = (*deleted.paths, *gone, *(one.path for one in orphans.files))
     left = [path for path in old if path != after.metadata_location and after.io.new_input(path).exists()]
     still = [path for path in files if path not in gone and after.io.new_input(path).exists()]
@@ -91,14 +95,14 @@ def purge(
     )
 
 
-def _expiry(catalog: Catalog, iceberg: IcebergTable, record: Record) -> Expiry:
+def _expiry(tables: Mapping[str, IcebergTable], iceberg: IcebergTable, record: Record) -> Expiry:
     name = ".".join(iceberg.name())
     if first_clean(iceberg, record) is None:
         raise CommitConflict(
             f"{name} was moved back to before the forget {record.id} by another writer; run the forget again"
         )
     kept = {one.snapshot_id for one in clean_snapshots(iceberg, record)}
-    held = consumer_positions(catalog, iceberg)
+    held = consumer_positions(tables, iceberg)
     late = sorted(tag.removeprefix(POSITION_TAG) for tag, at in held.items() if at not in kept)
     if late:
         raise CommitConflict(

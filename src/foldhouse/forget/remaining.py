@@ -8,7 +8,7 @@ values of the key that are texts or long numbers; `outside` names the columns fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -36,16 +36,33 @@ Load = Callable[[str], IcebergTable]
 
 
 def remaining(
-    catalog: Catalog, load: Load, stream: str, tables: list[str], subject: Subject, record: Record
+    catalog: Catalog,
+    load: Load,
+    everything: Mapping[str, IcebergTable],
+    stream: str,
+    tables: list[str],
+    subject: Subject,
+    record: Record,
 ) -> Iterator[str]:
-    """Yield in words what is left of a subject in a stream and the tables downstream."""
-    yield from _events(load(stream), subject)
-    later = [name for name in downstream(catalog, load(stream)) if name not in tables]
+    """Yield in words what is left of a subject in a stream and the tables downstream.
+
+    Args:
+        catalog: of the tables.
+        load: loads a table by its name.
+        everything: all tables of the catalog, loaded after the purge.
+        stream: the name of the stream.
+        tables: the tables downstream.
+        subject: whose rows went.
+        record: of the forget.
+    """
+    yield from _events(everything[stream], subject)
+    later = [name for name in downstream(everything, everything[stream]) if name not in tables]
     if later:
         yield f"{', '.join(later)}: folded from {stream} for the first time meanwhile; run it again"
     for name in (stream, *tables):
-        iceberg = load(name)
-        if first_clean(iceberg, record) is None:
+        iceberg = everything[name]
+        clean = first_clean(iceberg, record)
+        if clean is None:
             yield f"{name}: moved back to before the forget by another writer; run it again"
             continue
         kept = {one.snapshot_id for one in clean_snapshots(iceberg, record)}
@@ -56,20 +73,20 @@ def remaining(
             f"{name}: {one.path} is referenced by nothing, but may belong to a running commit; run it again after "
             f"{one.written_at + timedelta(hours=1):%Y-%m-%d %H:%M} UTC, or now with alone=True (--alone) if nobody "
             "else writes to the lake"
-            for one in unreferenced(catalog, lambda: load(name), record)  # noqa: B023
+            for one in _unreferenced(catalog, lambda: load(name), clean, everything)  # noqa: B023
         )
         yield from _named(iceberg, subject)
 
 
-def unreferenced(catalog: Catalog, load: Callable[[], IcebergTable], record: Record) -> list[Orphan]:
+def _unreferenced(
+    catalog: Catalog, load: Callable[[], IcebergTable], clean: Snapshot, everything: Mapping[str, IcebergTable]
+) -> list[Orphan]:
     """Return the files that nothing references and that were there before the table was restated.
 
     A file written later is of a commit on top, which has nothing of the subject.
     """
-    clean = first_clean(load(), record)
-    assert clean is not None
     until = _moment(clean) + _CLOCKS
-    return list(find_orphans(catalog, load, until).files)
+    return list(find_orphans(catalog, load, until, tables=everything).files)
 
 
 def _moment(snapshot: Snapshot) -> datetime:

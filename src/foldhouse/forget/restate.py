@@ -237,7 +237,8 @@ def restate_table(
         said = {text: value for text, value in head_properties(iceberg).items() if text not in OF_ONE_RUN}
         properties = {**said, RUN_ID: workshop.run_id, FORGOTTEN: record.to_json()}
         commit(workshop.catalog, iceberg, FileChanges(operation=Operation.REPLACE, without_history=True), properties)
-        live = live_of(load(table.name), load(table.name).metadata.current_snapshot_id)
+        after = load(table.name)
+        live = live_of(after, after.metadata.current_snapshot_id)
         return tuple(sorted(one.file.path for one in live.slices()))
 
     return until_won(attempt)

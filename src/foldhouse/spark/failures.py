@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
 from foldhouse.spark.process import how_java_ended
+from foldhouse.storage.secrets import cut
 
 # Errors cross from a Python worker to the driver as text, so patterns are the only way to recognise them.
 _OURS = re.compile(r"foldhouse\.errors\.(\w+): (.+)")
@@ -124,8 +125,8 @@ def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors
 
 def _first_line(failure: Exception) -> str:
     condition = failure.getCondition() if isinstance(failure, PySparkException) else None
-    first = (str(failure).strip().splitlines() or ["no message"])[0][:500]
+    first = cut((str(failure).strip().splitlines() or ["no message"])[0])
     # The first line says only that a Python worker raised something; the traceback says what.
     if condition == "PYTHON_EXCEPTION" and (raised := _RAISED.findall(str(failure))):
-        first = raised[-1][:500]
+        first = cut(raised[-1])
     return f"{condition}: {first}" if condition and condition not in first else first

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+from foldhouse.spark.tasks import Task, mapped
+
 _PLAIN = re.compile(r"\w+")
 
 
@@ -25,12 +26,12 @@ def literal(name: str) -> str:
 
 
 def map_in_arrow(rows: DataFrame, task: Task, schema: spark.StructType | str) -> DataFrame:
-    """Apply a function to record batches in Spark's tasks; `DataFrame.mapInArrow` parses the names of the columns."""
+    """Apply a function to record batches in Spark's tasks; Spark parses the names of the columns."""
     names = rows.columns
     if all(map(_PLAIN.fullmatch, names)):
-        return rows.mapInArrow(task, schema)
+        return mapped(rows, task, schema)
     numbered = rows.toDF(*(f"c{place}" for place in range(len(names))))
-    return numbered.mapInArrow(functools.partial(_named, task, names), schema)
+    return mapped(numbered, functools.partial(_named, task, names), schema)
 
 
 def _named(task: Task, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.named import quoted
+from foldhouse.spark.tasks import mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.integrity import digest_in
@@ -83,7 +84,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     if parts:
         read = functools.partial(_read_parts, layout, columns, tuple(without_bounds(piece) for piece in parts))
         numbers = session.range(0, len(parts), 1, min(len(parts), 64))
-        frames.append(numbers.mapInArrow(read, _without_ids(schema)))
+        frames.append(mapped(numbers, read, _without_ids(schema)))
     if not frames:
         return empty_frame(session, layout, columns)
     return functools.reduce(DataFrame.unionByName, frames)

@@ -1,4 +1,4 @@
-"""Call a function in Spark's tasks, in a job without a shuffle."""
+"""Functions that Spark's tasks call. No error of theirs contains a credential that only the task's process knows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema
+
+from foldhouse.storage.hiding import hiding_secrets
 
 _GUESSED_AT_ONCE = 8
 
 Called = Callable[[int], Iterable[pa.RecordBatch]]
 """What a task calls, with its number."""
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_NO_MORE = object()
+
+
+def mapped(rows: DataFrame, task: Task, schema: spark.StructType | str) -> DataFrame:
+    """Apply a function to record batches in Spark's tasks.
+
+    A task may hold credentials that were vended to it alone. The driver does not know them, so secrets are removed from
+    an error before it leaves the task, for the driver and for the log of the executor.
+    """
+    return rows.mapInArrow(functools.partial(_without_secrets, task), schema)
+
+
+def _without_secrets(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    made = hiding_secrets({}, lambda: iter(task(batches)))
+    while (batch := hiding_secrets({}, lambda: next(made, _NO_MORE))) is not _NO_MORE:
+        yield batch
 
 
 def at_once(session: SparkSession) -> int:
@@ -33,10 +53,10 @@ def in_tasks(session: SparkSession, count: int, called: Called, schema: pa.Schem
     """
     if not is_local(session):
         numbers = session.range(0, count, 1, count)
-        answers = numbers.mapInArrow(functools.partial(_of_arrow, called), from_arrow_schema(schema)).toArrow()
+        answers = mapped(numbers, functools.partial(_of_arrow, called), from_arrow_schema(schema)).toArrow()
         return answers.cast(schema)
     numbered = session.sparkContext.parallelize(range(count), count)
-    streams = numbered.map(functools.partial(_of_number, called, schema)).collect()
+    streams = numbered.map(functools.partial(_stream_of, called, schema)).collect()
     return pa.concat_tables([pa.ipc.open_stream(stream).read_all() for stream in streams])
 
 
@@ -54,6 +74,10 @@ def _of_arrow(called: Called, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from called(number)
+
+
+def _stream_of(called: Called, schema: pa.Schema, number: int) -> bytes:
+    return hiding_secrets({}, lambda: _of_number(called, schema, number))
 
 
 def _of_number(called: Called, schema: pa.Schema, number: int) -> bytes:

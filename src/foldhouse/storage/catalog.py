@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,19 @@ def table_names(catalog: Catalog) -> list[str]:
     """Return the names of all tables of a catalog, sorted, including those in nested namespaces."""
     found = {table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)}
     return sorted(".".join(name) for name in found)
+
+
+def all_tables(catalog: Catalog, known: Mapping[str, Table] | None = None) -> dict[str, Table]:
+    """Load all tables of a catalog, each once, except those that are known already.
+
+    A table that is dropped meanwhile is left out. If a table cannot be read, the error is raised.
+    """
+    found = {} if known is None else dict(known)
+    for name in table_names(catalog):
+        if name not in found:
+            with contextlib.suppress(NoSuchTableError):  # dropped meanwhile
+                found[name] = catalog.load_table(name)
+    return found
 
 
 def _namespaces(catalog: Catalog, within: Identifier) -> Iterator[Identifier]:

@@ -8,12 +8,15 @@ byte of the memory is set before each read. If it is unchanged afterwards, that 
 from __future__ import annotations
 
 import errno
+import functools
 import os
+from collections.abc import Callable
 
 from pyarrow import NativeFile
 
 from foldhouse.storage.threads import in_threads
 
+Read = Callable[[int, int], memoryview]
 _UNSET, _OTHER = 0xFF, 0x00
 _AT_ONCE_BYTES = 16 << 20
 """What one request reads; the parts of a larger read are requested at the same time."""
@@ -50,6 +53,10 @@ def _fill(handle: NativeFile, at: int, memory: memoryview, path: str) -> None:
         raise OSError(errno.EIO, "the store gave fewer bytes than it said", path)
 
 
+def _filled(handle: NativeFile, path: str, at: int, count: int) -> memoryview:
+    return filled(handle, at, count, path)
+
+
 class CompleteReads:
     """An open file for `pyarrow.PythonFile`, each read of which is complete.
 
@@ -59,17 +66,18 @@ class CompleteReads:
     Args:
         handle: the open file.
         path: of the file, for the message.
+        read: reads a number of bytes from a place on, instead of `filled`.
     """
 
-    def __init__(self, handle: NativeFile, path: str) -> None:
-        self._handle, self._path = handle, path
+    def __init__(self, handle: NativeFile, path: str, read: Read | None = None) -> None:
+        self._read = read or functools.partial(_filled, handle, path)
         self._size: int = handle.size()
         self._at = 0
         self.closed = False
 
     def read(self, count: int = -1) -> memoryview:
         """Return the next bytes; all that are left without a count."""
-        found = filled(self._handle, self._at, self._size if count < 0 else count, self._path)
+        found = self._read(self._at, self._size if count < 0 else count)
         self._at += len(found)
         return found
 

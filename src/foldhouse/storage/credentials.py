@@ -24,7 +24,7 @@ from pyiceberg.io import GCS_TOKEN_EXPIRES_AT_MS
 
 from foldhouse.errors import ConfigurationError, FoldhouseError, StorageError
 from foldhouse.storage.configuration import WHERE, configuration_of
-from foldhouse.storage.rest import PatientRestCatalog
+from foldhouse.storage.rest import PatientRestCatalog, tokens_of
 from foldhouse.storage.secrets import is_secret, secrets_in
 from foldhouse.storage.vended import vended_for
 
@@ -49,6 +49,8 @@ class _Held:
 _HELD: dict[str, _Held] = {}
 _TOKENS: dict[frozenset[tuple[str, str]], str] = {}
 _OPENED: dict[str, PatientRestCatalog] = {}
+_CONFIGURED: dict[str, Properties] = {}
+"""The configurations from which a task took credentials: an error of asking for vended ones may quote them."""
 _RECENT: deque[dict[str, str]] = deque(maxlen=64)
 """Vended credentials that were replaced: they may still hold, and be in a message."""
 _LOCK = threading.Lock()
@@ -108,9 +110,12 @@ class Credentials:
     def _found_here(self) -> Properties:
         """Return what this process has configured, with what the REST server vends for the table."""
         try:
-            configured = {name: str(value) for name, value in configuration_of(self.catalog).items()}
+            given = configuration_of(self.catalog)
         except ConfigurationError:
             return {}
+        configured = {name: str(value) for name, value in given.items()}
+        with _LOCK:
+            _CONFIGURED[self.catalog] = given
         if not self.table or all(name in configured for name in self.names):
             return configured
         with _LOCK:
@@ -132,11 +137,12 @@ class Credentials:
 _NONE: dict[str, str] = {}
 
 
-def held_secrets() -> dict[str, dict[str, str]]:
+def held_secrets() -> dict[str, Properties]:
     """Return the credentials that this process has in memory, so that no message shows them."""
     with _LOCK:
-        found = [held.values for held in _HELD.values()]
-        return {str(number): values for number, values in enumerate([*found, *_RECENT])}
+        held = [one.values for one in _HELD.values()]
+        found = [*held, *_RECENT, *_CONFIGURED.values(), *map(tokens_of, _OPENED.values())]
+    return {str(number): values for number, values in enumerate(found)}
 
 
 def public_of(properties: Properties) -> dict[str, str]:

@@ -56,6 +56,17 @@ def check(path: str, digested: bytes | memoryview) -> None:
         raise CorruptFile(f"{path} is not what was written: its contents do not fit the digest in its name. {WAY_OUT}")
 
 
+def is_as_written(path: str, contents: memoryview) -> bool:
+    """Whether the contents of a file fit the digest in its name; of a Parquet file, its footer does."""
+    try:
+        digested = footer_of(path, contents) if path.endswith(".parquet") else contents
+        if digested is not None:
+            check(path, digested)
+    except CorruptFile:
+        return False
+    return digested is not None
+
+
 WAY_OUT = "Nothing was written; restore the file from a backup, or see `A file of the lake is damaged` in the runbook"
 
 

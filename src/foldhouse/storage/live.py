@@ -22,8 +22,8 @@ from pyiceberg.types import DateType
 from foldhouse.errors import UnknownSnapshot, Unsupported
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.kept import forget_files
 from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
-from foldhouse.storage.store import forget_files
 
 
 @dataclass(frozen=True)

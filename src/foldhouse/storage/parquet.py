@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,12 +13,15 @@ from pyiceberg.io import FileIO, InputFile
 
 from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.kept import forget_files
 from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 
 _TAIL_BYTES = 64 * 1024
 """Most footers fit into this, and so do small files, so that one read is enough."""
 _AT_ONCE = 16
+# Matches `AWS Error ACCESS_DENIED during HeadObject operation: ...`, and what Arrow says of the other stores.
+_OF_A_STORE = re.compile(r"AWS Error |google::cloud::Status|Azure Error")
 
 
 @contextlib.contextmanager
@@ -30,20 +34,25 @@ def reading(path: str) -> Iterator[None]:
     """
     try:
         yield
+    except CorruptFile:
+        forget_files()  # what is in memory may be what was read wrongly
+        raise
     except FileNotFoundError as failure:
         raise CorruptFile(
             f"{path} is missing: it was expired while it was read, and then running again helps, or it was lost. "
             f"{WAY_OUT}"
         ) from failure
     except OSError as failure:
-        if failure.errno is not None:
+        # Arrow raises an OSError without errno for bytes it cannot decode, and for what a store refuses.
+        if failure.errno is not None or _OF_A_STORE.search(str(failure)):
             raise StorageError(f"{path} cannot be read: {failure}. Nothing was written; try again") from failure
-        raise _damaged(path, failure) from failure  # Arrow raises an OSError without errno for bytes it cannot decode
+        raise _damaged(path, failure) from failure
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
         raise _damaged(path, failure) from failure
 
 
 def _damaged(path: str, failure: Exception) -> CorruptFile:
+    forget_files()
     return CorruptFile(f"{path} is damaged: {failure}. {WAY_OUT}")
 
 

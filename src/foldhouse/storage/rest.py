@@ -69,6 +69,13 @@ class _Patient(HTTPAdapter):
         return answer
 
 
+def tokens_of(catalog: object) -> dict[str, str]:
+    """Return the tokens that a server gave a REST catalog for its credential; none for another catalog."""
+    manager = getattr(catalog, "_auth_manager", None)
+    tokens = (getattr(one, "_token", None) for one in (manager, getattr(manager, "token_provider", None)))
+    return {f"token {place}": str(one) for place, one in enumerate(tokens) if one}
+
+
 class PatientRestCatalog(RestCatalog):
     """A REST catalog whose requests have time limits; reads are retried, commits are not."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -19,6 +20,7 @@ _SECRET = re.compile(
 _ASSIGNED = re.compile(r"(?:^|[&;?])\s*([A-Za-z0-9_.-]+)=([^&;]+)")
 _SHORTEST = 4
 """Shorter values occur in ordinary words; hiding them would garble every message."""
+_LONGEST_LINE = 500
 HIDDEN = "***"
 
 
@@ -76,6 +78,11 @@ def _assigned(text: str) -> Iterator[str]:
 def _basic(user: str, password: str) -> str:
     """Return a user and password as the header of basic authentication has them."""
     return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def cut(text: str) -> str:
+    """Return a text as one line of a message, cut between words: half of a secret would not be found in it."""
+    return textwrap.shorten(text, _LONGEST_LINE, placeholder=" ...", break_long_words=False, break_on_hyphens=False)
 
 
 def without_secrets(text: str, properties: Mapping[str, Any]) -> str:

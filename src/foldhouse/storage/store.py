@@ -1,22 +1,18 @@
 """Files in a store: few requests, and retries of reads and writes that a busy store refuses.
 
 Every request to a store takes some tens of milliseconds, so small files are written with one request, and read whole.
-Files that foldhouse wrote never change under their names. They are therefore kept in memory, up to a limit, from the
-moment they are written; small ones, also from the moment they are read.
+Files that foldhouse wrote never change under their names. They are therefore kept in memory, see `kept`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
-from pyarrow import NativeFile
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import (
     AWS_PROFILE_NAME,
@@ -35,16 +31,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from foldhouse.errors import ConfigurationError
 from foldhouse.storage.complete import CompleteReads, filled
-from foldhouse.storage.integrity import WholeFile, digest_in
+from foldhouse.storage.integrity import WholeFile, digest_in, is_as_written
+from foldhouse.storage.kept import HANDLES, KEPT, PART_BYTES, PARTS, SMALL_BYTES, Handle
 
-SMALL_BYTES = 1 << 20
-"""Files of up to this size are read whole and kept."""
-WRITTEN_BYTES = 8 << 20
-"""Files of up to this size are kept when they are written: the next refresh of a bucket reads what this one wrote."""
-KEPT_BYTES = 64 << 20
-"""The total size of the files that are kept."""
-HANDLES = 256
-"""How many larger files are kept open; one of S3 holds nothing but its size and its client."""
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
 # Matches `file:///a/b`, if parsing it as a URL gives that path: pyiceberg parses for as long as a small file is read.
@@ -54,96 +43,6 @@ _ADDRESSES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 STORES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})
 """The schemes of addresses in a store."""
-
-
-class _Kept:
-    """The contents of files, by the place of the store and the path.
-
-    Files above `SMALL_BYTES` go first, and then the oldest use: many large buckets do not push out the manifests.
-    """
-
-    def __init__(self) -> None:
-        self._small: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
-        self._large: OrderedDict[tuple[str, str], pa.Buffer] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, str]) -> pa.Buffer | None:
-        with self._lock:
-            for held in (self._small, self._large):
-                if key in held:
-                    held.move_to_end(key)
-                    return held[key]
-        return None
-
-    def put(self, key: tuple[str, str], contents: pa.Buffer) -> None:
-        if contents.size > WRITTEN_BYTES or digest_in(key[1]) is None:
-            return
-        held = self._small if contents.size <= SMALL_BYTES else self._large
-        with self._lock:
-            if key not in held:
-                held[key] = contents
-                self._bytes += contents.size
-            while self._bytes > KEPT_BYTES:
-                self._bytes -= (self._large or self._small).popitem(last=False)[1].size
-
-    def drop(self, key: tuple[str, str]) -> None:
-        with self._lock:
-            for held in (self._small, self._large):
-                if key in held:
-                    self._bytes -= held.pop(key).size
-
-    def clear(self) -> None:
-        with self._lock:
-            self._small.clear()
-            self._large.clear()
-            self._bytes = 0
-
-
-@dataclass(frozen=True)
-class _Handle:
-    """An open file, whose size the store was asked for, with the file system and so the credentials of that time."""
-
-    opened: NativeFile
-    of: FileSystem
-
-
-class _Handles:
-    """The files that were opened last: a footer and the rows of a file are read one after the other."""
-
-    def __init__(self) -> None:
-        self._held: OrderedDict[tuple[str, str], _Handle] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, str], of: FileSystem) -> _Handle | None:
-        with self._lock:
-            found = self._held.get(key)
-            return found if found is not None and found.of is of else None
-
-    def put(self, key: tuple[str, str], handle: _Handle) -> None:
-        with self._lock:
-            self._held[key] = handle
-            self._held.move_to_end(key)
-            while len(self._held) > HANDLES:
-                self._held.popitem(last=False)
-
-    def drop(self, key: tuple[str, str]) -> None:
-        with self._lock:
-            self._held.pop(key, None)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-
-
-_KEPT = _Kept()
-_HANDLES = _Handles()
-
-
-def forget_files() -> None:
-    """Keep no file of a store in memory, and none open."""
-    _KEPT.clear()
-    _HANDLES.clear()
 
 
 class Renewing(Protocol):
@@ -225,13 +124,13 @@ class StoreIO(PyArrowFileIO):
         path = location if isinstance(location, str) else location.location
         file = self._file(path)
         if isinstance(file, _StoreFile):
-            _KEPT.drop(file.key)
-            _HANDLES.drop(file.key)
+            KEPT.drop(file.key)
+            HANDLES.drop(file.key)
         super().delete(location)
 
 
 class _StoreFile(PyArrowFile, WholeFile):
-    """A file of a store; a small one is read whole, and kept if its name has a digest; see `WRITTEN_BYTES`."""
+    """A file of a store; a small one is read whole, and kept if its name has a digest; see `kept`."""
 
     def __init__(self, location: str, path: str, fs: FileSystem, store: str) -> None:
         super().__init__(location, path, fs)
@@ -239,29 +138,38 @@ class _StoreFile(PyArrowFile, WholeFile):
 
     def open(self, seekable: bool = True) -> InputStream:
         """Open the file for reading."""
-        kept = _KEPT.get(self.key)
+        kept = KEPT.get(self.key)
         if kept is not None:
             return _stream(kept)
         never_changes = digest_in(self.location) is not None
-        handle = _HANDLES.get(self.key, self._filesystem) if never_changes else None
+        handle = HANDLES.get(self.key, self._filesystem) if never_changes else None
         if handle is None:
             opened: Any = super().open(seekable=True)
             if never_changes and opened.size() <= SMALL_BYTES:
                 with opened:
                     contents = pa.py_buffer(filled(opened, 0, opened.size(), self.location))
-                _KEPT.put(self.key, contents)
+                if is_as_written(self.location, memoryview(contents)):  # else it is read again, when it is tried again
+                    KEPT.put(self.key, contents)
                 return _stream(contents)
-            handle = _Handle(opened, self._filesystem)
+            handle = Handle(opened, self._filesystem)
             if never_changes:
-                _HANDLES.put(self.key, handle)
-        reads = CompleteReads(handle.opened, self.location)
-        return cast(InputStream, pa.PythonFile(reads, mode="r"))
+                HANDLES.put(self.key, handle)
+        read = functools.partial(self._part, handle) if never_changes else None
+        return cast(InputStream, pa.PythonFile(CompleteReads(handle.opened, self.location, read), mode="r"))
+
+    def _part(self, handle: Handle, at: int, count: int) -> memoryview:
+        """Return a part of a large file: refreshes of a bucket read the same row groups again and again."""
+
+        def read() -> memoryview:
+            return filled(handle.opened, at, count, self.location).toreadonly()
+
+        return PARTS.of((*self.key, at, count), read) if 0 < count <= PART_BYTES else read()
 
     def write_whole(self, contents: Any) -> None:
         """Write the file, with one request if Arrow does not divide it, and keep it."""
         with self.create(overwrite=True) as stream:
             stream.write(contents)
-        _KEPT.put(self.key, pa.py_buffer(contents))
+        KEPT.put(self.key, pa.py_buffer(contents))
 
 
 def _with_environment(properties: Properties) -> Properties:

@@ -8,17 +8,16 @@ references a missing file.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from foldhouse.errors import Unsupported
 from foldhouse.heads.head import is_ours, last_head
 from foldhouse.heads.remembered import to_json, without
-from foldhouse.storage.catalog import table_names
+from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.history import ancestor, thinned
 from foldhouse.storage.remove_snapshots import Deleted, Expiry, delete_unnamed, expire
 from foldhouse.storage.schema import kind_of
@@ -44,7 +43,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
             f"{name} has gc.enabled=false: its files may be used elsewhere, so none of its snapshots is expired; set "
             "gc.enabled to true if no other table uses them"
         )
-    held = consumer_positions(catalog, iceberg)
+    held = consumer_positions(all_tables(catalog), iceberg)
     kept, gone_by = stays(iceberg, keeping)
     removed = frozenset(one.snapshot_id for one in iceberg.snapshots()) - _needed(iceberg, kept | set(held.values()))
     ours = {tag: ref.snapshot_id for tag, ref in iceberg.metadata.refs.items() if tag.startswith(POSITION_TAG)}
@@ -74,20 +73,19 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
     )
 
 
-def consumer_positions(catalog: Catalog, iceberg: IcebergTable) -> dict[str, int]:
+def consumer_positions(tables: Mapping[str, IcebergTable], iceberg: IcebergTable) -> dict[str, int]:
     """Return tag -> the snapshot of this table up to which a consumer is folded.
 
-    A consumer has a tag for its head, and one for an unpublished rebuild. Tables are identified by their uuids. If a
-    table of the catalog cannot be read, the error is raised, because it may be a consumer.
+    A consumer has a tag for its head, and one for an unpublished rebuild. Tables are identified by their uuids.
+
+    Args:
+        tables: all tables of the catalog; each may be a consumer.
+        iceberg: the table.
     """
     uuid = str(iceberg.metadata.table_uuid)
     there = {snapshot.snapshot_id for snapshot in iceberg.snapshots()}
     held: dict[str, int] = {}
-    for name in table_names(catalog):
-        try:
-            consumer = catalog.load_table(name)
-        except NoSuchTableError:  # dropped meanwhile
-            continue
+    for name, consumer in sorted(tables.items()):
         for branch, tag in ((MAIN_BRANCH, name), (REBUILD_BRANCH, f"{name}.{REBUILD_BRANCH}")):
             for position in last_head(consumer, branch).positions.values():
                 if position.uuid == uuid and position.snapshot_id in there:

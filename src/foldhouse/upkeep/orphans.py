@@ -9,17 +9,16 @@ table is loaded after that, so that files committed meanwhile count as reference
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import Unsupported
-from foldhouse.storage.catalog import table_names
+from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.places import is_below
 from foldhouse.storage.removal import delete as delete_file
 from foldhouse.storage.removal import is_on_disk, on_disk, plain, spellings
@@ -30,7 +29,12 @@ _KEPT_NAMES = ("version-hint.text",)
 
 
 def find_orphans(
-    catalog: Catalog, load: Callable[[], IcebergTable], before: datetime, *, delete: bool = False
+    catalog: Catalog,
+    load: Callable[[], IcebergTable],
+    before: datetime,
+    *,
+    delete: bool = False,
+    tables: Mapping[str, IcebergTable] | None = None,
 ) -> Orphans:
     """Find the orphans of a table, and delete them if requested.
 
@@ -39,6 +43,7 @@ def find_orphans(
         load: loads the table.
         before: files that were written at this time or later are left alone.
         delete: whether to delete the orphans.
+        tables: all tables of the catalog, if they were loaded just now.
 
     Raises:
         Unsupported: another table has the same location, the table's files cannot be listed, or are to be deleted
@@ -51,7 +56,7 @@ def find_orphans(
             f"{'.'.join(iceberg.name())} has gc.enabled=false: its files may be used elsewhere, so none of them is "
             "deleted; set gc.enabled to true if no other table uses them"
         )
-    others = _other_locations(catalog, iceberg)
+    others = _other_locations(all_tables(catalog) if tables is None else tables, iceberg)
     listed = [one for one in _listed(iceberg) if one.written_at < before and not _is_hidden(iceberg, one.path)]
     iceberg = load()
     named = {spelled for path in named_files(iceberg) for spelled in spellings(path)}
@@ -78,17 +83,14 @@ def named_files(iceberg: IcebergTable) -> set[str]:
     return found | manifests | {path for one in manifests for path in live_files(io, one)}
 
 
-def _other_locations(catalog: Catalog, iceberg: IcebergTable) -> list[str]:
-    """Return the locations of other tables of the catalog that are below the location of this table."""
+def _other_locations(tables: Mapping[str, IcebergTable], iceberg: IcebergTable) -> list[str]:
+    """Return the locations of other tables that are below the location of this table."""
     name, location = ".".join(iceberg.name()), iceberg.location()
     found = []
-    for other in table_names(catalog):
+    for other, table in sorted(tables.items()):
         if other == name:
             continue
-        try:
-            theirs = catalog.load_table(other).location()
-        except NoSuchTableError:  # dropped meanwhile
-            continue
+        theirs = table.location()
         if plain(theirs) == plain(location):
             raise Unsupported(
                 f"{name} and {other} have the same location {location}, so it is unknown to which of them a file "

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import catalog_servers
 import pytest
+from http_proxy import HttpProxy
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -158,3 +159,26 @@ def lake(catalog: Catalog) -> Iterator[fh.Lake]:
     opened = fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
     yield opened
     opened.close()
+
+
+class Proxies:
+    """The proxies in front of the store and, for REST, of the catalog."""
+
+    def __init__(self, store: HttpProxy, catalog: HttpProxy | None) -> None:
+        self.store, self.catalog = store, catalog
+
+
+@pytest.fixture(params=["REST and S3", "Postgres and S3"])
+def proxies(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Proxies]:
+    given = servers.configuration(request.param, tmp_path)
+    with HttpProxy(given["s3.endpoint"]) as store:
+        given["s3.endpoint"] = store.address
+        if not request.param.startswith("REST"):
+            configure(monkeypatch, "c", given)
+            yield Proxies(store, None)
+            return
+        with HttpProxy(given["uri"]) as catalog:
+            configure(monkeypatch, "c", {**given, "uri": catalog.address})
+            yield Proxies(store, catalog)

@@ -20,7 +20,7 @@ import foldhouse as fh
 from foldhouse.landing import CsvColumn, CsvFormat, Landing
 from foldhouse.storage import configuration, credentials
 from foldhouse.storage.credentials import separated
-from foldhouse.storage.store import forget_files
+from foldhouse.storage.kept import forget_files
 
 events = fh.stream("c.events", schema={"key": "string", "n": "int"})
 totals = fh.table("c.totals", source=events, keys="key", buckets=2, fold=fh.fold(n=fh.total("n"), rows=fh.count()))

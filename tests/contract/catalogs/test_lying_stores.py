@@ -22,7 +22,7 @@ from contract.catalogs.test_requests import batch, events, expected, key, stored
 from http_proxy import Answer, HttpProxy, Request
 
 import foldhouse as fh
-from foldhouse.storage.store import WRITTEN_BYTES, forget_files
+from foldhouse.storage.kept import WRITTEN_BYTES, forget_files
 
 pytestmark = pytest.mark.heavy
 NOW: dict[str, Any] = {"older_than": timedelta(), "in_use": timedelta(), "keep_last": 1}

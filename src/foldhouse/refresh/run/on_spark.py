@@ -31,6 +31,7 @@ from foldhouse.refresh.run.routing import BLOBS, Route, parts_in, read_task, rou
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.named import map_in_arrow
 from foldhouse.spark.source import frame_of_arrow
+from foldhouse.spark.tasks import mapped
 
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
@@ -57,7 +58,7 @@ def fold_on_spark(run: Run) -> list[BucketResult]:
     blobs = functools.reduce(DataFrame.union, routed).repartitionById(max(placement.tasks) + 1, "task")
     ordered = blobs.sortWithinPartitions("group", "subgroup")
     with translating_spark_errors(run.name):
-        folded = ordered.mapInArrow(functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
+        folded = mapped(ordered, functools.partial(fold_task, run.job, placement.piece_rows), ANSWERS).toArrow()
     return results_of(run.job, folded)
 
 
@@ -65,7 +66,7 @@ def _read(run: Run, route: Route, evaluations: Sequence[Evaluation], tasks: int)
     """Return the blobs of evaluations whose files the routing tasks read themselves."""
     reading = reading_of(run.logic, evaluations, tasks)
     numbers = run.logic.session().range(0, len(reading.splits), 1, len(reading.splits))
-    return numbers.mapInArrow(functools.partial(read_task, route, reading), BLOBS)
+    return mapped(numbers, functools.partial(read_task, route, reading), BLOBS)
 
 
 def _routed(run: Run, route: Route, signed: Sequence[DataFrame], tasks: int) -> DataFrame:
