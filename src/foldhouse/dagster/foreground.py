@@ -19,6 +19,7 @@ import yaml
 from yaml import YAMLError
 
 from foldhouse.dagster.event_log import quick_events
+from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.report import OnPartition, listening
 from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
 
@@ -57,7 +58,8 @@ def run_in_foreground(
 
     The run and what it materialized are on the page afterwards: the record is kept in `$DAGSTER_HOME`, else in
     `.dagster` of the folder where there is a `dagster.yaml`, else nowhere. While it lasts, standard output and error
-    go to the run's logs; who shows progress writes to `terminal()`.
+    go to the run's logs; who shows progress writes to `terminal()`. The definitions are loaded once a process; days of
+    `stream_days` that can be asked for include the range of the first call.
 
     Args:
         job_name: a job of the code location.
@@ -80,7 +82,8 @@ def run_in_foreground(
         stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
         location = _location(folder)
-        definitions = _definitions(folder, location)
+        with asking_for(first, last):
+            definitions = _definitions(folder, location)
         job = _job(definitions, job_name)
         tags = {**_range_tags(job, first, last), **_origin_tag(location)}
         if on_start:
@@ -254,13 +257,19 @@ def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str
     for day in (first, last):
         if not job.partitions_def.has_partition_key(day.isoformat()):
             known = job.partitions_def.get_partition_keys()
-            raise InvalidCall(
-                f"{day} is no partition of the job {job.name}, whose days go from {known[0]} to {known[-1]}; "
-                "FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
-            )
+            raise InvalidCall(f"{day} is no partition of the job {job.name}, {_range_of(known)}")
     if last < first:
         raise InvalidCall(f"the range ends on {last}, before it begins on {first}")
     return {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+
+
+def _range_of(known: Sequence[str]) -> str:
+    if not known:
+        return "which has no days yet"
+    return (
+        f"whose days go from {known[0]} to {known[-1]}; if they follow files, land the file of the day, else change "
+        "the `partitions_def` of its assets"
+    )
 
 
 def _plan(definitions: dg.Definitions, job: dg.JobDefinition, days: int) -> dict[str, int]:
