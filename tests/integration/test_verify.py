@@ -492,7 +492,7 @@ def test_the_command_names_the_snapshots_that_the_checks_of_the_table_read(
 ) -> None:
     lake = spark_lake()
     at = lake.append(others, [{"id": "a"}]).snapshot_id
-    lake.append(events, [{"event_id": "1", "key": "a", "seq": 1}])
+    lake.append(events, batch(ROWS[:1]))
     head = lake.refresh(checked).snapshot_id
     lake.append(others, [{"id": "b"}])
     monkeypatch.setattr(Lake, "local", lambda folder: lake)
