@@ -21,7 +21,7 @@ from yaml import YAMLError
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.report import OnPartition, listening
-from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
+from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
 
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
@@ -234,8 +234,20 @@ def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
     working_directory = str((folder / location.get("working_directory", ".")).resolve())
     if working_directory not in sys.path:
         sys.path.insert(0, working_directory)
-    module = importlib.import_module(location["module_name"])
-    return next(value for value in vars(module).values() if isinstance(value, dg.Definitions))
+    name = location["module_name"]
+    try:
+        module = importlib.import_module(name)
+    except FoldhouseError:
+        raise
+    except Exception as failure:  # whatever the user's code raises
+        said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        raise DefinitionError(
+            f"{name} cannot be imported: {said}. `python -c 'import {name}'` shows how it got there"
+        ) from failure
+    found = next((value for value in vars(module).values() if isinstance(value, dg.Definitions)), None)
+    if found is None:
+        raise DefinitionError(f"{name} has no dg.Definitions; `foldhouse init NAME` shows a definitions.py")
+    return found
 
 
 def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown, text, texts
+from foldhouse.values.types import arrow_type
 
 
 def check_schema(name: str, schema: Any) -> None:
-    """Refuse a stream without columns, and columns or types that are not texts."""
+    """Refuse a stream without columns, columns that are not texts, and types that are no Iceberg types."""
     if not isinstance(schema, Mapping) or not schema:
         raise DefinitionError(
             f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
@@ -18,6 +19,10 @@ def check_schema(name: str, schema: Any) -> None:
     for column, kind in schema.items():
         text(f"a column of stream {name}", column)
         text(f"the type of {name}.{column}", kind)
+        try:
+            arrow_type(kind)
+        except DefinitionError as failure:
+            raise DefinitionError(f"the type of {name}.{column}: {failure}") from None
 
 
 def check_columns(name: str, columns: Sequence[str]) -> None:
