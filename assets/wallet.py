@@ -87,5 +87,5 @@ def balances_agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResul
     return dg.AssetCheckResult(
         passed=not found,
         description="; ".join(map(str, found)),
-        metadata={"wallets": [one.account for one in found]},
+        metadata={"wrong_wallets": len(found), "wallets": ", ".join(one.account for one in found) or "none"},
     )

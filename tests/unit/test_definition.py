@@ -161,7 +161,6 @@ def test_a_refusal_names_what_was_found_and_the_way_out(refused: str) -> None:
 @pytest.mark.parametrize(
     "kind",
     ["decimals(12,2)", "decimal", "decimal(12)", "decimal(50,2)", "decimal(12,2", "fixed", "strin", "list<strin>"],
-    ["decimals(12,2)", "decimal", "decimal(12)", "decimal(50,2)", "decimal(12,2", "fixed", "strin", "list<strin>"],
 )
 def test_a_stream_refuses_a_type_that_is_none_where_it_is_declared(kind: str) -> None:
     with pytest.raises(fh.DefinitionError, match=r"the type of a\.events\.n: '.*' is not a type; an Iceberg"):
