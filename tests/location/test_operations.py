@@ -91,7 +91,7 @@ def test_the_launchpad_shows_every_field_and_would_change_nothing() -> None:
 def test_a_step_that_fails_says_why_in_its_first_line(shop: fh.Lake) -> None:
     for job, op, config, why in (
         ("rebuild", "fold_again", {"table": "o.no"}, "no table o.no is declared; choose from o.above, o.daily"),
-        ("rollback", "roll_back", {"table": "o", "to": "1"}, "'o'"),
+        ("rollback", "roll_back", {"table": "o.no", "to": "1"}, "there is no table o.no in the lake; choose from"),
     ):
         (failed,) = run(shop, job, op, **config).get_step_failure_events()
         assert why in str(failed.step_failure_data.error_display_string).splitlines()[0]
