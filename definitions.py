@@ -10,6 +10,7 @@ for category in (dg.BetaWarning, dg.PreviewWarning):  # Dagster's own, at every 
 import assets  # noqa: E402
 from foldhouse.dagster import operation_jobs  # noqa: E402
 from jobs.commits import commits  # noqa: E402
+from jobs.days import days  # noqa: E402
 from jobs.lag import TABLES, lag  # noqa: E402
 from jobs.lag import checks as lag_checks  # noqa: E402
 from jobs.maintenance import maintenance, maintenance_daily  # noqa: E402
@@ -25,7 +26,7 @@ defs = dg.Definitions(
     asset_checks=[*dg.load_asset_checks_from_package_module(assets), *lag_checks, *proof_checks],
     jobs=[maintenance, retail, shop, wallet, *operation_jobs(TABLES)],
     schedules=[maintenance_daily, retail_daily, shop_daily, wallet_daily],
-    sensors=[commits, lag, retail_landing],
+    sensors=[commits, days, lag, retail_landing],
     resources={"lake": lake_resource(), "landing": landing_resource()},
     executor=dg.in_process_executor,  # one Spark session a run, also for runs of single assets from the page
 )

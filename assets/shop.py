@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
-from resources.landing import daily
+from resources.landing import generated_days, opened
 
 SEED = 70
 
@@ -106,8 +106,9 @@ order_payments = fh.table(
 )
 
 TABLES = (orders, revenue_by_day, order_payments)
-OPENED: date = daily.start.date()
+OPENED: date = opened()
 
-landed_events = stream_asset(order_events, lambda day: shop_days.order_events(day, OPENED, SEED), partitions_def=daily)
-landed_payments = stream_asset(payments, lambda day: shop_days.payments(day, OPENED, SEED), partitions_def=daily)
-folded = [fold_asset(table, partitions_def=daily if table.partition_by else None) for table in TABLES]
+days = generated_days(*TABLES)
+landed_events = stream_asset(order_events, lambda day: shop_days.order_events(day, OPENED, SEED), partitions_def=days)
+landed_payments = stream_asset(payments, lambda day: shop_days.payments(day, OPENED, SEED), partitions_def=days)
+folded = [fold_asset(table, partitions_def=days if table.partition_by else None) for table in TABLES]

@@ -9,7 +9,7 @@ import dagster as dg
 import foldhouse as fh
 from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
-from resources.landing import daily
+from resources.landing import generated_days, opened
 
 SEED = 70
 
@@ -69,8 +69,10 @@ def disagreements(lake: fh.Lake) -> list[Disagreement]:
     return [Disagreement(**row) for row in held if row["recorded"] != row["moved"]]
 
 
-OPENED: date = daily.start.date()
-landed = stream_asset(movements, lambda day: shop_days.movements(day, OPENED, SEED), partitions_def=daily)
+OPENED: date = opened()
+
+days = generated_days(movements)
+landed = stream_asset(movements, lambda day: shop_days.movements(day, OPENED, SEED), partitions_def=days)
 folded = fold_asset(balances)
 
 
@@ -85,5 +87,5 @@ def balances_agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResul
     return dg.AssetCheckResult(
         passed=not found,
         description="; ".join(map(str, found)),
-        metadata={"wallets": [one.account for one in found]},
+        metadata={"wrong_wallets": len(found), "wallets": ", ".join(one.account for one in found) or "none"},
     )

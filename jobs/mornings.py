@@ -5,10 +5,9 @@ from datetime import timedelta
 import dagster as dg
 
 from foldhouse.dagster.queue import LIVE, PRIORITY
-from resources.landing import daily
 
 
-def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition = daily) -> dg.ScheduleDefinition:
+def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -> dg.ScheduleDefinition:
     """Run a job on yesterday at a full hour, UTC; off until it is switched on.
 
     Args:
@@ -27,7 +26,15 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition = 
     def morning(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         yesterday = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
         if not days.has_partition_key(yesterday):
-            return dg.SkipReason(f"{yesterday} is not among the days of this deployment")
+            return dg.SkipReason(f"{yesterday} is not among the days of this deployment{_how_they_end(days)}")
         return dg.RunRequest(run_key=yesterday, partition_key=yesterday, tags={PRIORITY: LIVE})
 
     return morning
+
+
+def _how_they_end(days: dg.DailyPartitionsDefinition) -> str:
+    """Say how to go on after a pause of more than a month, in which no day landed."""
+    if days.end is None:
+        return ""
+    last = (days.end - timedelta(days=1)).date()
+    return f", which end on {last}; land that day and those after it first, by hand or by `foldhouse backfill`"

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from assets.shop import days
 from jobs.mornings import each_morning
 
 shop = dg.define_asset_job(
@@ -11,4 +12,4 @@ shop = dg.define_asset_job(
     description="Lands days of events and payments, and folds orders, revenue and what was paid.",
 )
 
-shop_daily = each_morning("shop", hour=7)
+shop_daily = each_morning("shop", hour=7, days=days)

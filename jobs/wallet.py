@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from assets.wallet import days
 from jobs.mornings import each_morning
 
 wallet = dg.define_asset_job(
@@ -11,4 +12,4 @@ wallet = dg.define_asset_job(
     description="Lands days of movements, folds the balances, and checks that they agree with the movements.",
 )
 
-wallet_daily = each_morning("wallet", hour=8)
+wallet_daily = each_morning("wallet", hour=8, days=days)

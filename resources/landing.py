@@ -6,10 +6,13 @@ from datetime import date, timedelta
 
 import dagster as dg
 
-from foldhouse.dagster import found_days
+from foldhouse.dagster import found_days, stream_days
+from foldhouse.dagster.found_days import ARRIVING
 from foldhouse.errors import LandingError
 from foldhouse.landing import CsvFormat, Landing
-from foldhouse.values.definition import Stream
+from foldhouse.values.definition import Source, Stream
+
+OPENED = date(2010, 12, 1)
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,18 @@ def landing_resource(folder: LandingFolder | None = None) -> dg.ResourceDefiniti
     return landing
 
 
-def days() -> dg.DailyPartitionsDefinition:
-    """The days, in UTC, from $FOLDHOUSE_FIRST_DAY (2010-12-01) to $FOLDHOUSE_LAST_DAY, else to today.
+def given_days() -> dg.DailyPartitionsDefinition | None:
+    """The days, in UTC, from $FOLDHOUSE_FIRST_DAY (2010-12-01) to $FOLDHOUSE_LAST_DAY (today), if one of them is set.
 
     Today is a day from its first minute, so that a file that lands on its own day does not have to wait for midnight.
 
     Raises:
         LandingError: a variable is no date, or the first day is after the last.
     """
-    first = _day_of("FOLDHOUSE_FIRST_DAY") or date(2010, 12, 1)
-    last = _day_of("FOLDHOUSE_LAST_DAY")
+    first, last = _day_of("FOLDHOUSE_FIRST_DAY"), _day_of("FOLDHOUSE_LAST_DAY")
+    if first is None and last is None:
+        return None
+    first = first or OPENED
     if last is not None and first > last:
         raise LandingError(f"FOLDHOUSE_FIRST_DAY is {first}, after FOLDHOUSE_LAST_DAY, {last}; exchange them")
     end = None if last is None else (last + timedelta(days=1)).isoformat()
@@ -64,14 +69,25 @@ def days() -> dg.DailyPartitionsDefinition:
 
 
 def landed_days(format: CsvFormat, stream: Stream) -> dg.DailyPartitionsDefinition:
-    """The days of the files in $FOLDHOUSE_LANDING and of their stream.
+    """The days of the files in $FOLDHOUSE_LANDING and of their stream, unless the environment gives the days."""
+    return given_days() or found_days(LandingFolder(), format, stream=stream)
 
-    They are `days()` if that variable is not set, or if $FOLDHOUSE_FIRST_DAY or $FOLDHOUSE_LAST_DAY says otherwise.
+
+def generated_days(*sources: Source) -> dg.DailyPartitionsDefinition:
+    """The days of streams and tables whose events are generated, unless the environment gives the days.
+
+    They begin on a Monday, because a week of wallets begins with nothing. The last weeks can always be asked for.
     """
-    given = [os.environ.get(name) for name in ("FOLDHOUSE_FIRST_DAY", "FOLDHOUSE_LAST_DAY")]
-    if any(given) or not os.environ.get("FOLDHOUSE_LANDING"):
-        return days()
-    return found_days(LandingFolder(), format, stream=stream)
+    return given_days() or stream_days(*sources, reach=ARRIVING.days, since=_monday)
+
+
+def opened() -> date:
+    """The day on which the generated shop opened; what arrives on a day depends on it."""
+    return _day_of("FOLDHOUSE_FIRST_DAY") or OPENED
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
 
 
 def _day_of(variable: str) -> date | None:
@@ -81,6 +97,3 @@ def _day_of(variable: str) -> date | None:
         return date.fromisoformat(text) if text else None
     except ValueError:
         raise LandingError(f"{variable} is {text!r}; a day such as 2024-03-18 is needed") from None
-
-
-daily = days()

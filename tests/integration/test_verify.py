@@ -479,3 +479,25 @@ def test_since_another_declaration_all_keys_are_compared(spark_lake: Callable[..
     corrupt(lake, sums)
     found = lake.verify(sums, since=since.id)
     assert (found.keys_since, found.wrong) == (None, 1)
+
+
+others = fh.stream("proof.others", schema={"id": "string"}, keys="id")
+KNOWN = [fh.references("key", others, to="id")]
+checked = fh.table("proof.checked", source=events, keys="key", fold=fh.fold(rows=fh.count()), checks=KNOWN)
+
+
+@pytest.mark.spark
+def test_the_command_names_the_snapshots_that_the_checks_of_the_table_read(
+    spark_lake: Callable[..., fh.Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = spark_lake()
+    at = lake.append(others, [{"id": "a"}]).snapshot_id
+    lake.append(events, batch(ROWS[:1]))
+    head = lake.refresh(checked).snapshot_id
+    lake.append(others, [{"id": "b"}])
+    monkeypatch.setattr(Lake, "local", lambda folder: lake)
+    arguments = ["verify", checked.name, "--declared-in", __name__, "--lake", str(tmp_path / "lake")]
+    said = CliRunner().invoke(main, arguments)
+    assert said.stdout.splitlines()[-1] == f"proof.checked: the checks of snapshot {head} read proof.others@{at}"
+    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert (told["snapshot_id"], told["checked_against"]) == (str(head), {"proof.others": str(at)})

@@ -81,7 +81,44 @@ def test_an_audit_says_which_snapshot_of_another_table_it_read(
     said = call(tmp_path, "audit", "k.sums")
     assert said.stdout.splitlines()[1].endswith(f"passed\tno row of 1 fails; against k.others@{at}")
     (plain,) = map(json.loads, call(tmp_path, "audit", "k.sums", "--json").stdout.splitlines())
-    assert plain["against"] == {"k.others": at}
+    assert plain["against"] == {"k.others": str(at)}
+
+
+def test_show_and_history_say_which_snapshot_of_another_table_the_checks_of_a_commit_read(
+    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = fh.stream("k.others", schema={"key": "string"}, keys="key")
+    referring = fh.table("k.sums", source=events, fold=sums.fold, checks=[fh.references("key", others)])
+    monkeypatch.setattr(sys.modules["shop_of_checks"], "tables", [referring])
+    first = shop.append(others, [{"key": "a"}]).snapshot_id
+    assert call(tmp_path, "refresh").exit_code == 0
+    head = shop.head(referring)
+    assert head is not None
+    second = shop.append(others, [{"key": "c"}]).snapshot_id
+    said = f"k.sums: the checks of snapshot {head.id} read k.others@{first}\n"
+    for words in ([], ["--json"], ["--as-of", str(head.id)]):
+        shown = read(tmp_path, "show", "k.sums", *words)
+        assert (shown.exit_code, shown.stderr) == (0, said)
+        assert len(shown.stdout.splitlines()) == (1 if words == ["--json"] else 2), "the rows alone"
+    shop.append(events, [{"key": "b", "n": 1}])
+    assert call(tmp_path, "refresh").exit_code == 1
+    waiting = shop.load(referring).snapshot_by_name("foldhouse-audit")
+    assert waiting is not None
+    failed = read(tmp_path, "show", "k.sums", "--as-of", "foldhouse-audit").stderr
+    assert failed == f"k.sums: the checks of snapshot {waiting.snapshot_id} read k.others@{second}\n"
+    assert shop.checked_against(referring) == {"k.others": first}
+    assert shop.checked_against(referring, as_of="foldhouse-audit") == {"k.others": second}
+    assert shop.checked_against(others) == {}
+    assert read(tmp_path, "show", "k.others").stderr == ""
+    (commit,) = map(json.loads, read(tmp_path, "history", "k.sums", "--json").stdout.splitlines())
+    assert commit["checked_against"] == {"k.others": str(first)}
+    heading, line = read(tmp_path, "history", "k.sums").stdout.splitlines()
+    assert line.split("\t")[heading.split("\t").index("checked_against")] == f"k.others@{first}"
+
+
+def read(tmp_path: Path, *words: str) -> Result:
+    given = [*words, "--lake", str(tmp_path / "lake")]
+    return CliRunner(env={"FORCE_COLOR": None, "NO_COLOR": "1"}).invoke(main, given)
 
 
 def test_a_name_that_nothing_declares_is_refused(shop: fh.Lake, tmp_path: Path) -> None:

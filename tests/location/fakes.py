@@ -28,6 +28,17 @@ daily_orders = fh.table(
 customers = fh.table("shop.customers", source=orders, keys="id", fold=fh.fold(lines=fh.count()))
 
 
+def on_days(
+    assets: Iterable[dg.AssetsDefinition], partitions_def: dg.DailyPartitionsDefinition
+) -> list[dg.AssetsDefinition]:
+    """Return assets with other days, because those of the code location depend on the day of the test."""
+
+    def moved(spec: dg.AssetSpec) -> dg.AssetSpec:
+        return spec.replace_attributes(partitions_def=partitions_def if spec.partitions_def else None)
+
+    return list(dg.map_asset_specs(moved, assets))
+
+
 def days(first: int, last: int) -> list[date]:
     """Days of March 2024, both ends included."""
     return [date(2024, 3, 1) + timedelta(days=number - 1) for number in range(first, last + 1)]

@@ -122,7 +122,7 @@ def test_the_page_names_the_snapshot_that_a_check_read(lake: fh.Lake, instance: 
     passed = run(fold_asset(checked))
     found = [one for result in (failed, passed) for one in evaluations(instance, result)]
     named = [(one.passed, one.metadata["against"].value) for one in found]
-    assert named == [(False, {"d.others": str(first)}), (True, {"d.others": str(second)})]
+    assert named == [(False, f"d.others@{first}"), (True, f"d.others@{second}")]
 
 
 def test_a_table_that_a_check_reads_comes_first() -> None:

@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -9,9 +9,11 @@ import pytest
 import yaml
 
 import foldhouse as fh
+from assets import retail, shop, wallet
 from assets.retail import FORMAT
+from jobs.mornings import each_morning
 from resources.lake import LakeFolder, lake_resource
-from resources.landing import LandingFolder, days, landing_resource
+from resources.landing import OPENED, LandingFolder, generated_days, given_days, landing_resource
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +68,9 @@ def test_streams_and_day_keyed_tables_are_partitioned_daily_and_the_others_are_n
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
     whole = {"retail/products", "retail/customers", "shop/orders", "shop/order_payments", "wallet/balances"}
     assert partitioned == set(specs) - whole
-    assert {spec.partitions_def for spec in specs.values() if spec.partitions_def} == {days()}
+    for name in partitioned:
+        days = {"retail": retail.days, "shop": shop.days, "wallet": wallet.days}[name.partition("/")[0]]
+        assert specs[name].partitions_def == days
 
 
 def test_best_sellers_follow_the_changes_of_daily_products(specs):
@@ -78,7 +82,7 @@ def test_the_job_takes_all_retail_assets_and_a_range_of_days_in_one_run(defs, sp
     assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == {
         name for name in specs if name.startswith("retail/")
     }
-    assert job.partitions_def == days()
+    assert job.partitions_def == retail.days
     assert job.backfill_policy == dg.BackfillPolicy.single_run()
 
 
@@ -96,21 +100,45 @@ def test_every_run_is_in_one_process_so_that_it_has_one_spark_session(defs):
         ("2024-03-01T06:00:00", "2024-02-29"),
     ],
 )
-def test_the_schedule_asks_for_the_day_before(defs, now, expected):
-    [request] = tick(defs, now).run_requests
+def test_the_schedule_asks_for_the_day_before(now, expected):
+    request = tick(dg.DailyPartitionsDefinition("2010-12-01", end_offset=1, timezone="UTC"), now)
     assert (request.partition_key, request.run_key) == (expected, expected)
 
 
-def test_the_schedule_skips_a_day_that_is_no_partition(defs):
-    skipped = tick(defs, "2010-12-01T06:00:00")
-    assert not skipped.run_requests
-    assert skipped.skip_message == "2010-11-30 is not among the days of this deployment"
+def test_the_schedule_skips_a_day_that_is_no_partition_and_says_how_to_go_on_after_a_pause():
+    days = dg.DailyPartitionsDefinition("2010-12-01", end_date="2010-12-20", timezone="UTC")
+    skipped = tick(days, "2011-03-01T06:00:00")
+    assert skipped.skip_message == (
+        "2011-02-28 is not among the days of this deployment, which end on 2010-12-19; land that day and those after "
+        "it first, by hand or by `foldhouse backfill`"
+    )
+    begins = dg.DailyPartitionsDefinition("2010-12-01", timezone="UTC")
+    assert tick(begins, "2010-12-01T06:00:00").skip_message == "2010-11-30 is not among the days of this deployment"
 
 
-def tick(defs, now):
+def tick(days, now):
     when = datetime.fromisoformat(f"{now}+00:00")
-    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    return defs.resolve_schedule_def("retail_daily").evaluate_tick(context)
+    return each_morning("retail", 6, days)(dg.build_schedule_context(scheduled_execution_time=when))
+
+
+def test_every_subject_has_its_schedule_and_each_schedule_the_days_of_its_job(defs):
+    for name in ("retail", "shop", "wallet"):
+        schedule = defs.resolve_schedule_def(f"{name}_daily")
+        assert (schedule.default_status, schedule.job_name) == (dg.DefaultScheduleStatus.STOPPED, name)
+
+
+def test_generated_days_begin_on_a_monday_and_have_no_year_of_empty_days(monkeypatch, tmp_path):
+    """They began in 2010: 5,839 days of which none had an event."""
+    monkeypatch.setenv("FOLDHOUSE_LAKE", str(tmp_path / "lake"))
+    found = generated_days(*shop.TABLES)
+    assert (found.start.weekday(), found.end) == (0, None)
+    assert 31 < len(found.get_partition_keys()) < 31 + 8
+    lake = LakeFolder(path=str(tmp_path / "lake"))
+    day = date(2024, 3, 7)
+    lake.open().replace(shop.order_events, shop.shop_days.order_events(day, OPENED, shop.SEED), partitions=[day])
+    lake.close()
+    keys = generated_days(*shop.TABLES).get_partition_keys()
+    assert (keys[0], keys[-1]) == ("2024-03-04", str(day + timedelta(days=31)))
 
 
 @pytest.mark.parametrize(
@@ -125,18 +153,20 @@ def test_days_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatc
     monkeypatch.setenv("FOLDHOUSE_FIRST_DAY", first)
     monkeypatch.setenv("FOLDHOUSE_LAST_DAY", last)
     with pytest.raises(fh.LandingError, match=said):
-        days()
+        given_days()
 
 
-def test_the_days_go_on_to_today_or_end_where_the_deployment_says(monkeypatch):
+def test_given_days_go_on_to_today_or_end_where_the_deployment_says(monkeypatch):
     now = datetime.fromisoformat("2011-12-11T09:00:00+00:00")
     monkeypatch.delenv("FOLDHOUSE_FIRST_DAY", raising=False)
     monkeypatch.delenv("FOLDHOUSE_LAST_DAY", raising=False)
-    keys = days().get_partition_keys(current_time=now)
-    assert (keys[0], keys[-1]) == ("2010-12-01", "2011-12-11")
+    assert given_days() is None
+    monkeypatch.setenv("FOLDHOUSE_FIRST_DAY", "2010-12-03")
+    keys = given_days().get_partition_keys(current_time=now)
+    assert (keys[0], keys[-1]) == ("2010-12-03", "2011-12-11")
     monkeypatch.setenv("FOLDHOUSE_FIRST_DAY", "2011-11-01")
     monkeypatch.setenv("FOLDHOUSE_LAST_DAY", "2011-12-09")
-    keys = days().get_partition_keys(current_time=now)
+    keys = given_days().get_partition_keys(current_time=now)
     assert (keys[0], keys[-1]) == ("2011-11-01", "2011-12-09")
 
 

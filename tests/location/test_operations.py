@@ -57,6 +57,26 @@ def test_a_rollback_says_what_it_undoes_and_does_it_when_asked(shop: fh.Lake) ->
     assert observed.asset_key == dg.AssetKey(["o", "sums"])
 
 
+@pytest.mark.parametrize(
+    ("job", "op", "names"),
+    [
+        ("rollback", "roll_back", ("table", "to")),
+        ("restate", "restate_days", ("table", "first", "last")),
+        ("rebuild", "fold_again", ("table",)),
+        ("publish", "publish_rebuild", ("table",)),
+        ("drop_branch", "drop", ("table",)),
+        ("tag", "set_tag", ("table", "tag")),
+    ],
+)
+def test_a_launchpad_that_was_not_filled_in_says_which_fields_are_empty(
+    shop: fh.Lake, job: str, op: str, names: tuple[str, ...]
+) -> None:
+    (failed,) = [one for one in run(shop, job, op, **dict.fromkeys(names, "")).all_events if one.is_step_failure]
+    message = failed.step_failure_data.user_failure_data.description  # type: ignore[union-attr]
+    assert message.startswith("fields of the launchpad are empty; fill in table (The table")
+    assert [name for name in names if f"{name} (" not in message] == []
+
+
 def test_the_launchpad_shows_every_field_and_would_change_nothing() -> None:
     assert {name: job.run_config for name, job in JOBS.items()} == {
         "rollback": {"ops": {"roll_back": {"config": {"table": "", "to": "", "dry_run": True}}}},
@@ -71,7 +91,7 @@ def test_the_launchpad_shows_every_field_and_would_change_nothing() -> None:
 def test_a_step_that_fails_says_why_in_its_first_line(shop: fh.Lake) -> None:
     for job, op, config, why in (
         ("rebuild", "fold_again", {"table": "o.no"}, "no table o.no is declared; choose from o.above, o.daily"),
-        ("rollback", "roll_back", {"table": "", "to": "1"}, "is ''; a text of 1 to 1000 characters is needed"),
+        ("rollback", "roll_back", {"table": "o.no", "to": "1"}, "there is no table o.no in the lake; choose from"),
     ):
         (failed,) = run(shop, job, op, **config).get_step_failure_events()
         assert why in str(failed.step_failure_data.error_display_string).splitlines()[0]

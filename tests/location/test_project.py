@@ -10,7 +10,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.cli.declared import _declared_in
-from foldhouse.dagster import definitions_of, fold_asset, stream_asset
+from foldhouse.dagster import definitions_of, fold_asset, stream_asset, stream_days
 
 dated = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
 sums = fh.table("j.sums", source=dated, keys="key", fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")])
@@ -27,6 +27,12 @@ def package(tmp_path) -> Iterator[types.ModuleType]:  # type: ignore[no-untyped-
     sys.modules[module.__name__] = module
     yield module
     del sys.modules[module.__name__]
+
+
+def test_days_that_follow_a_stream_have_a_sensor_that_shows_new_ones(package: types.ModuleType) -> None:
+    landed = stream_asset(dated, lambda day: None, partitions_def=stream_days(dated, reach=5))  # type: ignore[arg-type, return-value]
+    defs = definitions_of(package, assets=[landed])
+    assert [one.name for one in defs.sensors or []] == ["lag", "commits", "days"]  # type: ignore[union-attr]
 
 
 def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.ModuleType) -> None:

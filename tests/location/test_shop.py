@@ -1,18 +1,23 @@
 """The shop in Dagster: what the page sees of it, and a run over days."""
 
+import json
 import os
+import subprocess
+import sys
 from collections import defaultdict
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from assets import shop
+from assets import shop, wallet
 from foldhouse.dagster import run_in_foreground
-from resources.landing import days as daily_days
-from tests.location.fakes import FakeLake, range_tags
+from tests.location.fakes import FakeLake, on_days, range_tags
 
+ROOT = Path(__file__).parents[2]
 MONDAY, WEDNESDAY, THURSDAY = date(2010, 12, 6), date(2010, 12, 8), date(2010, 12, 9)
+DAYS = dg.DailyPartitionsDefinition("2010-12-06", end_date="2010-12-13", timezone="UTC")
 STREAMS = {"shop/order_events", "shop/payments"}
 TABLES = {"shop/orders", "shop/revenue_by_day", "shop/order_payments"}
 
@@ -35,7 +40,7 @@ def defs():
 
 
 def run(lake, first, last):
-    assets = [shop.landed_events, shop.landed_payments, *shop.folded]
+    assets = on_days([shop.landed_events, shop.landed_payments, *shop.folded], DAYS)
     asked = [date.fromordinal(day) for day in range(first.toordinal(), last.toordinal() + 1)]
     result = dg.materialize(assets, resources={"lake": lake}, tags=range_tags(asked))
     told = defaultdict(dict)
@@ -48,7 +53,7 @@ def run(lake, first, last):
 def test_the_job_takes_all_shop_assets_and_a_range_of_days(defs):
     job = defs.resolve_job_def("shop")
     assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == STREAMS | TABLES
-    assert job.partitions_def == daily_days()
+    assert job.partitions_def == shop.days
     assert job.executor_def == dg.in_process_executor
 
 
@@ -65,10 +70,10 @@ def test_each_table_comes_after_all_of_its_sources(defs):
 def test_the_schedule_is_off_and_asks_for_the_day_before(defs):
     schedule = defs.resolve_schedule_def("shop_daily")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
-    when = datetime.fromisoformat("2011-03-04T07:00:00+00:00")
+    when = datetime.combine(date.today(), time(7), UTC)
     context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
     [request] = schedule.evaluate_tick(context).run_requests
-    assert (request.partition_key, request.run_key) == ("2011-03-03", "2011-03-03")
+    assert (request.partition_key, request.run_key) == (str(when.date() - timedelta(days=1)),) * 2
 
 
 def test_a_day_is_replaced_by_what_arrived_on_it_and_tells_its_events():
@@ -104,12 +109,29 @@ def _previous(lake):
     return lake.history(shop.revenue_by_day)[1].id
 
 
+def test_foldhouse_backfill_takes_days_that_the_page_does_not_show_yet(tmp_path):
+    """A function can be asked for any day; the page shows the last weeks until there are events."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FOLDHOUSE_")}
+    environment |= {"FOLDHOUSE_LAKE": str(tmp_path / "lake"), "DAGSTER_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", "from foldhouse.cli import main; main()", "backfill", "wallet", "--json"]
+    command += ["--from", "2024-03-06", "--to", "2024-03-07"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {one["table"]: one["days"] for one in map(json.loads, done.stdout.splitlines())} == {
+        "wallet.movements": 2,
+        "wallet.balances": None,
+    }
+
+
 def test_foldhouse_backfill_takes_the_job_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDHOUSE_LAKE", str(tmp_path / "lake"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     plans, told = [], []
-    run_in_foreground("wallet", MONDAY, WEDNESDAY, on_start=plans.append, on_partition=lambda *one: told.append(one))
+    first = wallet.days.start.date()
+    run_in_foreground(
+        "wallet", first, first + timedelta(days=2), on_start=plans.append, on_partition=lambda *one: told.append(one)
+    )
     assert plans == [{"wallet.movements": 3, "wallet.balances": 1}]
-    assert ("wallet.movements", MONDAY) in told
+    assert ("wallet.movements", first) in told
     assert ("wallet.balances", None) in told
     assert os.path.exists(tmp_path / "lake" / "catalog.db")

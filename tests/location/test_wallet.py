@@ -1,6 +1,6 @@
 """The wallet in Dagster, without a JVM: a run over days, and the check that finds an edited balance."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import dagster as dg
@@ -12,11 +12,11 @@ import foldhouse as fh
 from assets import wallet
 from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
-from resources.landing import daily
-from tests.location.fakes import failing, range_tags
+from tests.location.fakes import failing, on_days, range_tags
 
 DAYS = [date(2010, 12, day) for day in range(6, 10)]
-ASSETS = [wallet.landed, wallet.folded, wallet.balances_agree]
+DAILY = dg.DailyPartitionsDefinition("2010-12-06", end_date="2010-12-13", timezone="UTC")
+ASSETS = [*on_days([wallet.landed, wallet.folded], DAILY), wallet.balances_agree]
 
 
 class Opened:
@@ -80,9 +80,11 @@ def defs():
 def test_the_schedule_is_off_and_asks_for_the_day_before(defs):
     schedule = defs.resolve_schedule_def("wallet_daily")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
-    when = datetime.fromisoformat("2011-03-04T08:00:00+00:00")
+    when = datetime.combine(date.today(), time(8), UTC)
     context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    assert [one.partition_key for one in schedule.evaluate_tick(context).run_requests] == ["2011-03-03"]
+    assert [one.partition_key for one in schedule.evaluate_tick(context).run_requests] == [
+        str(when.date() - timedelta(days=1))
+    ]
 
 
 def test_days_land_are_folded_and_agree_and_a_second_run_commits_nothing(lake):
@@ -181,7 +183,7 @@ def test_the_check_says_a_wallet_without_any_figure_too(lake):
 def test_a_stream_without_days_cannot_be_an_asset_of_days():
     flat = fh.stream("wallet.flat", schema={"amount": "decimal(12,2)"})
     with pytest.raises(fh.DefinitionError, match=r"wallet\.flat has no partition_by"):
-        stream_asset(flat, lambda day: None, partitions_def=daily)
+        stream_asset(flat, lambda day: None, partitions_def=DAILY)
 
 
 def test_balances_are_exact(lake):

@@ -159,6 +159,15 @@ def test_a_refusal_names_what_was_found_and_the_way_out(refused: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "kind",
+    ["decimals(12,2)", "decimal", "decimal(12)", "decimal(50,2)", "decimal(12,2", "fixed", "strin", "list<strin>"],
+)
+def test_a_stream_refuses_a_type_that_is_none_where_it_is_declared(kind: str) -> None:
+    with pytest.raises(fh.DefinitionError, match=r"the type of a\.events\.n: '.*' is not a type; an Iceberg"):
+        fh.stream("a.events", schema={"n": kind})
+
+
+@pytest.mark.parametrize(
     "name",
     ["", "t", ".t", "shop.", "shop..t", "../../evil.t", "shop/../evil.t", "shop.t;", "shop.t t", "1shop.t", "shop.ü"],
 )

@@ -45,6 +45,21 @@ class Column:
     is_shown_empty: bool = True
 
 
+def snapshots_text(snapshots: Mapping[str, int | str | None]) -> str:
+    """Return table -> snapshot id as `shop.orders@4711, shop.customers@812`."""
+    return ", ".join(f"{name}@{'nothing' if at is None else at}" for name, at in snapshots.items())
+
+
+def checked_text(snapshot_id: int, against: Mapping[str, int | None]) -> str:
+    """Say at which snapshots the checks of a commit read other tables."""
+    return f"the checks of snapshot {snapshot_id} read {snapshots_text(against)}"
+
+
+def snapshots_plain(snapshots: Mapping[str, int | None]) -> dict[str, str | None]:
+    """Return table -> snapshot id for JSON, as text: many readers count in doubles, which cannot hold it."""
+    return {name: None if at is None else str(at) for name, at in snapshots.items()}
+
+
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option `--json`."""
     return click.option(

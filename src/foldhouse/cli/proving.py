@@ -11,7 +11,19 @@ import click
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, count_text, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.cli.output import (
+    Column,
+    checked_text,
+    count_text,
+    json_option,
+    moment_of,
+    plain,
+    print_rows,
+    snapshots_plain,
+    snapshots_text,
+    stderr,
+    text_of,
+)
 from foldhouse.values.definition import Table
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.proofs import Difference, FirstWrong, Verified
@@ -52,7 +64,8 @@ def verify(
     Both are taken at the position of the table's head, so events that were not folded yet do not matter. If a key is
     wrong, its history is searched for the first commit where it was; that takes as many further batch jobs, over the
     rows of these keys alone, as the number of commits has bits. The positions in its history must form one chain, too.
-    The command ends with 1 if a key or the chain is wrong.
+    The command ends with 1 if a key or the chain is wrong. If checks of the table read other tables, their snapshots
+    are printed.
 
     With --since, only the keys are compared whose rows, or whose source rows, changed since then. If the table was
     right then, it is right now. A key that was wrong before and did not change since is not found.
@@ -62,11 +75,15 @@ def verify(
         known(lake, name)
         chain = lake.gapless(table)
         found = lake.verify(table, share=share, since=since, search=not no_search)
+        against = lake.checked_against(table, as_of=found.snapshot_id)
     if as_json:
-        print_rows([], [{**_plain(found), "gapless": _plain_chain(chain)}], as_json=True)
+        told = {"gapless": _plain_chain(chain), "checked_against": snapshots_plain(against)}
+        print_rows([], [{**_plain(found), **told}], as_json=True)
     else:
         _say(found, table)
         _say_chain(chain)
+        if against:
+            click.echo(f"{name}: {checked_text(found.snapshot_id, against)}")
     if not (found.passed and chain.passed):
         ctx.exit(FOUND_WRONG)
 
@@ -106,8 +123,7 @@ def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder
 
 
 def _against(one: Checked) -> str:
-    at = ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in one.against.items())
-    return f"; against {at}" if at else ""
+    return f"; against {snapshots_text(one.against)}" if one.against else ""
 
 
 def _plain_check(one: Checked) -> dict[str, Any]:
@@ -119,12 +135,12 @@ def _plain_check(one: Checked) -> dict[str, Any]:
         "said": one.said,
         "failing": one.failing,
         "sample": [plain(row) for row in one.sample],
-        "against": one.against,
+        "against": snapshots_plain(one.against),
     }
 
 
 def _say(found: Verified, table: Table) -> None:
-    sources = ", ".join(f"{name}@{at}" for name, at in found.position.items())
+    sources = snapshots_text(found.position)
     keys = _keys_text(found)
     unproven = f"; compared within a tenth: {', '.join(found.estimated)}" if found.estimated else ""
     unproven += f"; not compared: {', '.join(found.unproven)}" if found.unproven else ""
@@ -261,7 +277,7 @@ def _plain(found: Verified) -> dict[str, Any]:
         "table": found.table,
         "passed": found.passed,
         "snapshot_id": str(found.snapshot_id),
-        "position": {name: None if at is None else str(at) for name, at in found.position.items()},
+        "position": snapshots_plain(found.position),
         "share": found.share,
         "since": None if found.since is None else str(found.since),
         "keys_since": found.keys_since,

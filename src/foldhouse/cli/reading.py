@@ -12,10 +12,23 @@ from rich.text import Text
 
 from foldhouse.cli.declared import declared_option, declared_source
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, Row, json_option, moment_of, print_rows, rows_text, stderr, stdout, text_of
+from foldhouse.cli.output import (
+    Column,
+    checked_text,
+    json_option,
+    moment_of,
+    print_rows,
+    rows_text,
+    snapshots_plain,
+    snapshots_text,
+    stderr,
+    stdout,
+    text_of,
+)
 from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
-from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, position_of
+from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, checked_against, position_of
+from foldhouse.lake.as_of import snapshot_id_at
 from foldhouse.reading.lag import in_short
 from foldhouse.values.proofs import SourceLag, TracedChange
 
@@ -88,6 +101,8 @@ def show(
     Tables are shown in the order of their keys, streams as they are stored. --as-of is the table as it was believed at
     a commit. --until is the table of the events up to a moment of event time: it needs the declaration, and folds these
     events again, in a temporary folder. Both together are what was believed then of the events up to that moment.
+
+    If checks of the table read other tables, a line on standard error says at which snapshots they did.
     """
     with opened(folder) as lake, stderr().status(f"reading {name}"):
         if until is None:
@@ -96,6 +111,7 @@ def show(
             column, _, moment = until.rpartition("=")
             rows = lake.until(declared_source(known(lake, name), package), moment, column=column or None, as_of=as_of)
         identifier = lake.load(name).schema().identifier_field_names()
+        said = None if until is not None else _checked_text(lake, name, as_of)
     if keys := [column for column in rows.column_names if column in identifier]:
         rows = rows.sort_by([(key, "ascending") for key in keys])
     on_terminal = stdout().is_terminal and not as_json
@@ -105,6 +121,15 @@ def show(
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
         stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
+    if said:
+        click.echo(f"{name}: {said}", err=True)
+
+
+def _checked_text(lake: Lake, name: str, as_of: str | None) -> str | None:
+    """Say at which snapshots the checks of the shown commit read other tables; `None` if they read none."""
+    at = snapshot_id_at(lake.load(name), as_of)
+    against = {} if at is None else lake.checked_against(name, as_of=at)
+    return checked_text(at, against) if at is not None and against else None
 
 
 def rows_in(rows: pa.Table) -> Iterator[dict[str, Any]]:
@@ -207,7 +232,8 @@ def _print_change(one: TracedChange) -> None:
 def history(name: str, folder: Path, as_json: bool) -> None:
     """List the commits of a table, newest first.
 
-    Rows written and removed are those of files: unchanged rows that a rewritten file took along are among both.
+    Rows written and removed are those of files: unchanged rows that a rewritten file took along are among both. The
+    last column has the snapshots of other tables that the checks of a commit read.
     """
     with opened(folder) as lake, stderr().status(f"reading the history of {name}"):
         found = lake.history(known(lake, name))
@@ -225,10 +251,12 @@ def history(name: str, folder: Path, as_json: bool) -> None:
         Column("rows", is_number=True),
         Column("position", is_whole=False),
         Column("tags", is_whole=False, is_shown_empty=False),
+        Column("checked_against", is_whole=False, is_shown_empty=False),
     ]
     if not as_json:
         commits = [
-            {**commit, "position": _positions(commit["position"]), "tags": ", ".join(commit["tags"])}
+            {**commit, "tags": ", ".join(commit["tags"])}
+            | {name: snapshots_text(commit[name]) for name in ("position", "checked_against")}
             for commit in commits
         ]
     print_rows(columns, commits, as_json=as_json)
@@ -262,16 +290,13 @@ def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dic
         "written": _counted(info, "added-records"),
         "removed": _removed(info, rows),
         "rows": rows[info.id],
-        "position": {name: id_text(snapshot_id) for name, snapshot_id in position_of(info).items()},
+        "position": snapshots_plain(position_of(info)),
         "coverage": info.summary.get(COVERAGE),
         "run_id": info.summary.get(RUN_ID),
         "tags": tags,
+        "checked_against": snapshots_plain(checked_against(info)),
         "summary": dict(info.summary),
     }
-
-
-def _positions(position: Row) -> str:
-    return ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in position.items())
 
 
 def id_text(snapshot_id: int | None) -> str | None:

@@ -1,12 +1,13 @@
 """Dagster: a table becomes an asset, and so does a stream; a landing folder its asset and a sensor.
 
-This is the only room of foldhouse that knows Dagster.
+No other package of foldhouse imports Dagster.
 """
 
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.commits import commit_sensor
+from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
-from foldhouse.dagster.found_days import found_days
+from foldhouse.dagster.found_days import found_days, stream_days
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.landing import landing_asset
@@ -24,6 +25,7 @@ __all__ = [
     "LakeFolder",
     "commit_sensor",
     "days_by_table",
+    "days_sensor",
     "definitions_of",
     "fold_asset",
     "found_days",
@@ -39,6 +41,7 @@ __all__ = [
     "reconcile_check",
     "run_in_foreground",
     "stream_asset",
+    "stream_days",
     "tables_in",
     "terminal",
 ]

@@ -67,8 +67,9 @@ def _severity(one: Checked) -> dg.AssetCheckSeverity:
 
 def _metadata(one: Checked) -> dict[str, Any]:
     metadata: dict[str, Any] = {"failing_rows": one.failing}
-    if one.against:  # as text, because a page that parses numbers as doubles would round them
-        metadata["against"] = {name: str(snapshot_id) for name, snapshot_id in one.against.items()}
+    if one.against:  # one text, because the page hides an object behind a click
+        at = {name: "nothing" if snapshot_id is None else snapshot_id for name, snapshot_id in one.against.items()}
+        metadata["against"] = ", ".join(f"{name}@{snapshot_id}" for name, snapshot_id in at.items())
     if one.sample:
         metadata["sample"] = dg.MetadataValue.table(
             [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in one.sample]

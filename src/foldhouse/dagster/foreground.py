@@ -19,8 +19,9 @@ import yaml
 from yaml import YAMLError
 
 from foldhouse.dagster.event_log import quick_events
+from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.report import OnPartition, listening
-from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
+from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
 
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
@@ -57,7 +58,8 @@ def run_in_foreground(
 
     The run and what it materialized are on the page afterwards: the record is kept in `$DAGSTER_HOME`, else in
     `.dagster` of the folder where there is a `dagster.yaml`, else nowhere. While it lasts, standard output and error
-    go to the run's logs; who shows progress writes to `terminal()`.
+    go to the run's logs; who shows progress writes to `terminal()`. The definitions are loaded once a process; days of
+    `stream_days` that can be asked for include the range of the first call.
 
     Args:
         job_name: a job of the code location.
@@ -80,7 +82,8 @@ def run_in_foreground(
         stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
         location = _location(folder)
-        definitions = _definitions(folder, location)
+        with asking_for(first, last):
+            definitions = _definitions(folder, location)
         job = _job(definitions, job_name)
         tags = {**_range_tags(job, first, last), **_origin_tag(location)}
         if on_start:
@@ -231,8 +234,20 @@ def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
     working_directory = str((folder / location.get("working_directory", ".")).resolve())
     if working_directory not in sys.path:
         sys.path.insert(0, working_directory)
-    module = importlib.import_module(location["module_name"])
-    return next(value for value in vars(module).values() if isinstance(value, dg.Definitions))
+    name = location["module_name"]
+    try:
+        module = importlib.import_module(name)
+    except FoldhouseError:
+        raise
+    except Exception as failure:  # whatever the user's code raises
+        said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        raise DefinitionError(
+            f"{name} cannot be imported: {said}. `python -c 'import {name}'` shows how it got there"
+        ) from failure
+    found = next((value for value in vars(module).values() if isinstance(value, dg.Definitions)), None)
+    if found is None:
+        raise DefinitionError(f"{name} has no dg.Definitions; `foldhouse init NAME` shows a definitions.py")
+    return found
 
 
 def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
@@ -254,13 +269,19 @@ def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str
     for day in (first, last):
         if not job.partitions_def.has_partition_key(day.isoformat()):
             known = job.partitions_def.get_partition_keys()
-            raise InvalidCall(
-                f"{day} is no partition of the job {job.name}, whose days go from {known[0]} to {known[-1]}; "
-                "FOLDHOUSE_FIRST_DAY and FOLDHOUSE_LAST_DAY change them"
-            )
+            raise InvalidCall(f"{day} is no partition of the job {job.name}, {_range_of(known)}")
     if last < first:
         raise InvalidCall(f"the range ends on {last}, before it begins on {first}")
     return {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+
+
+def _range_of(known: Sequence[str]) -> str:
+    if not known:
+        return "which has no days yet"
+    return (
+        f"whose days go from {known[0]} to {known[-1]}; if they follow files, land the file of the day, else change "
+        "the `partitions_def` of its assets"
+    )
 
 
 def _plan(definitions: dg.Definitions, job: dg.JobDefinition, days: int) -> dict[str, int]:

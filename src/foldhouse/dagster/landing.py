@@ -100,7 +100,7 @@ def landing_asset(
                 asset_key=key_of(stream.name),
                 check_name=CHECK,
                 description="; ".join(refused.values()),
-                metadata={"days": list(refused)},
+                metadata={"days_not_landed": len(refused), "days": ", ".join(refused) or "none"},
             )
             if refused:
                 failure = DaysNotLanded(_message(stream, refused))

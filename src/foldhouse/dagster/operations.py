@@ -88,14 +88,15 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     """
     needed = {lake_resource_key}
 
-    def opened(context: dg.OpExecutionContext) -> Lake:
+    def opened(context: dg.OpExecutionContext, config: dg.Config) -> Lake:
+        _check_filled(config)
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         return opener.open()
 
     @dg.op(name="roll_back", required_resource_keys=needed)
     @in_words
     def roll_back(context: dg.OpExecutionContext, config: RollbackConfig) -> None:
-        lake = opened(context)
+        lake = opened(context, config)
         planned = lake.plan_rollback(config.table, to=config.to)
         _say(context, {name: _text(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
         if not config.dry_run:
@@ -104,7 +105,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="restate_days", required_resource_keys=needed)
     @in_words
     def restate_days(context: dg.OpExecutionContext, config: RestateConfig) -> None:
-        lake, table = opened(context), _declared(config.table, tables)
+        lake, table = opened(context, config), _declared(config.table, tables)
         days = _days(config.first, config.last)
         covered = lake.covered(table, days)
         plan: dict[str, str] = {"table": table.name, "days_again": _texts(covered)}
@@ -121,7 +122,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="fold_again", required_resource_keys=needed)
     @in_words
     def fold_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
-        lake, table = opened(context), _declared(config.table, tables)
+        lake, table = opened(context, config), _declared(config.table, tables)
         sources = {f"rows of {source.name}": str(lake.count(source)) for source in table.sources}
         downstream = ", ".join(lake.consumers(table))
         _say(context, {"table": table.name, **sources, "consumers": downstream}, dry_run=config.dry_run)
@@ -132,7 +133,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="publish_rebuild", required_resource_keys=needed)
     @in_words
     def publish_rebuild(context: dg.OpExecutionContext, config: PublishConfig) -> None:
-        lake = opened(context)
+        lake = opened(context, config)
         rows = lake.count(config.table, as_of=REBUILD_BRANCH)
         plan = {"table": config.table, "rows now": str(lake.count(config.table)), "rows afterwards": str(rows)}
         _say(context, {**plan, "consumers": ", ".join(lake.consumers(config.table))}, dry_run=config.dry_run)
@@ -142,7 +143,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="drop", required_resource_keys=needed)
     @in_words
     def drop(context: dg.OpExecutionContext, config: DropConfig) -> None:
-        lake = opened(context)
+        lake = opened(context, config)
         lake.drop_branch(config.table, config.branch, dry_run=True)
         rows = lake.count(config.table, as_of=config.branch)
         plan = {"table": config.table, "branch": config.branch, "rows of the branch": str(rows)}
@@ -154,7 +155,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @dg.op(name="set_tag", required_resource_keys=needed)
     @in_words
     def set_tag(context: dg.OpExecutionContext, config: TagConfig) -> None:
-        lake = opened(context)
+        lake = opened(context, config)
         check_name(config.tag)
         held = next((str(one.snapshot_id) for one in lake.tags(config.table) if one.name == config.tag), "none")
         rows = lake.count(config.table, as_of=config.at or None)
@@ -194,6 +195,18 @@ def _job(name: str, op: dg.OpDefinition, config: type[dg.Config], description: s
         op()
 
     return of_one_op
+
+
+def _check_filled(config: dg.Config) -> None:
+    """Refuse fields that are as empty as the launchpad shows them first.
+
+    Raises:
+        InvalidCall: a field without a default is empty.
+    """
+    fields = {name: one for name, one in type(config).model_fields.items() if one.is_required()}
+    empty = [f"{name} ({one.description})" for name, one in fields.items() if not getattr(config, name)]
+    if empty:
+        raise InvalidCall(f"fields of the launchpad are empty; fill in {', '.join(empty)}")
 
 
 def _say(context: dg.OpExecutionContext, plan: dict[str, str], *, dry_run: bool) -> None:

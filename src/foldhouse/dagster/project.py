@@ -8,6 +8,8 @@ import dagster as dg
 
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.commits import commit_sensor
+from foldhouse.dagster.days_sensor import days_sensor
+from foldhouse.dagster.found_days import are_found
 from foldhouse.dagster.lag import lag_check, lag_sensor
 from foldhouse.dagster.lake import LakeFolder, lake_resource
 from foldhouse.dagster.maintenance import maintenance_job
@@ -38,7 +40,8 @@ def definitions_of(
     refreshes it as a whole; the lag of each table, as a check and a sensor, and the check `gapless`; a job over all
     assets, named as the package is, or a job for each set of days if there are several (`shop_orders`,
     `shop_payments`, by their first streams); a sensor `commits` that refreshes what is behind, whoever committed; and
-    the jobs `maintenance` and those of `operation_jobs`. The sensor `commits` and all schedules are off until
+    the jobs `maintenance` and those of `operation_jobs`; and a sensor `days` if its days are those of `found_days` or
+    `stream_days`. The sensor `commits` and all schedules are off until
     they are switched on.
 
     Args:
@@ -75,7 +78,11 @@ def definitions_of(
         asset_checks=checks,
         jobs=jobs,
         schedules=schedules,
-        sensors=[lag_sensor("lag", tables), commit_sensor("commits", tables, partitions_def=days_by_table(loaded))],
+        sensors=[
+            lag_sensor("lag", tables),
+            commit_sensor("commits", tables, partitions_def=days_by_table(loaded)),
+            *([days_sensor()] if any(map(are_found, days_by_table(loaded).values())) else []),
+        ],
         resources={"lake": lake_resource(lake), **(resources or {})},
         # One Spark session a run, also for runs of single assets from the page.
         executor=dg.in_process_executor,

@@ -8,7 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.foreground import home_of, instance_of
 from foldhouse.dagster.report import key_of
-from foldhouse.dagster.tables import commit_metadata_of, day_metadata_of
+from foldhouse.dagster.tables import commit_metadata_of, day_metadata_of, whole_commit_of
 from foldhouse.errors import InvalidCall
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Refreshed
@@ -33,9 +33,12 @@ def reporter(folder: Path) -> Iterator[Callable[[Table, Refreshed], None]]:
             key = key_of(table.name)
             if table.partition_by is None:
                 instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=commit_metadata_of(done)))
-            for day in done.partitions if table.partition_by is not None else ():
+                return
+            whole = whole_commit_of(done)
+            for day in done.partitions:
+                metadata = day_metadata_of(done, day, whole)
                 instance.report_runless_asset_event(
-                    dg.AssetMaterialization(key, partition=day.isoformat(), metadata=day_metadata_of(done, day))
+                    dg.AssetMaterialization(key, partition=day.isoformat(), metadata=metadata)
                 )
 
         yield report

@@ -114,9 +114,9 @@ def _backfill(
             except Paused as held:
                 _check_days_exist(lake, table, asked, held)
                 return _left_as_it_is(lake, table, held, report.output_metadata)
-            looks = looks_of(lake, table, refreshed)
+            looks, whole = looks_of(lake, table, refreshed), whole_commit_of(refreshed)
             for day in sorted({*days, *refreshed.partitions}):
-                metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day)}
+                metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day, whole)}
                 if day == asked[-1]:  # the page takes it from the newest event
                     metadata = {**looks.whole, **metadata, **columns_of_commit(lake, table)}
                 report.committed(table.name, day, metadata)
@@ -203,26 +203,33 @@ def commit_metadata_of(refreshed: Refreshed) -> dict[str, Any]:
     }
 
 
-def day_metadata_of(refreshed: Refreshed, day: date) -> dict[str, Any]:
-    """Return the metadata of one day of a commit. Its numbers are the day's, because the page plots each number by day.
-
-    The figures of the whole commit are one value, `commit`: thirty days of one commit would repeat them thirty times.
-    """
-    counts = refreshed.partitions.get(day) or PartitionCounts()
+def whole_commit_of(refreshed: Refreshed) -> dict[str, Any]:
+    """Return the figures of a commit that each of its days has as one value."""
     corrected = [str(one) for one, changed in sorted(refreshed.partitions.items()) if changed.rows_deleted]
-    whole = {
+    return {
         "rows": refreshed.rows,
         "rows_written": refreshed.rows_written,
         "rows_deleted": refreshed.rows_deleted,
         **_figures(refreshed),
         "corrected_days": corrected[:_MOST_DAYS],
     }
+
+
+def day_metadata_of(refreshed: Refreshed, day: date, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of one day of a commit. Its numbers are the day's, because the page plots each number by day.
+
+    Args:
+        refreshed: the commit.
+        day: the day.
+        whole: what `whole_commit_of` returns for the commit, computed once for all of its days.
+    """
+    counts = refreshed.partitions.get(day) or PartitionCounts()
     return {
         "dagster/partition_row_count": counts.rows,
         "rows_written": counts.rows_written,
         "rows_deleted": counts.rows_deleted,
         **_identity(refreshed),
-        "commit": whole,
+        "commit": dict(whole),
     }
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.history import HeadSince
-from foldhouse.values.metadata_names import POSITION
+from foldhouse.values.metadata_names import CHECKED_AGAINST, POSITION
 from foldhouse.values.readable import Readable
 from foldhouse.values.window import positions_from_json
 
@@ -51,3 +51,9 @@ def position_of(info: SnapshotInfo) -> dict[str, int | None]:
     """Return source name -> the snapshot id up to which a commit of a table had folded it; empty for streams."""
     text = info.summary.get(POSITION)
     return {name: position.snapshot_id for name, position in positions_from_json(text).items()} if text else {}
+
+
+def checked_against(info: SnapshotInfo) -> dict[str, int | None]:
+    """Return other table -> the snapshot id at which the checks of a commit read it; empty if they read none."""
+    text = info.summary.get(CHECKED_AGAINST)
+    return {name: one.snapshot_id for name, one in positions_from_json(text, CHECKED_AGAINST).items()} if text else {}

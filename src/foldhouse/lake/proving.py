@@ -12,6 +12,7 @@ from foldhouse.calls.arguments import told
 from foldhouse.errors import InvalidCall, UnknownTable
 from foldhouse.heads.head import head_at
 from foldhouse.lake.as_of import AsOf, in_history, snapshot_id_at
+from foldhouse.lake.commits import checked_against, infos
 from foldhouse.lake.opened import OpenLake
 from foldhouse.proof.aligned import Ancestry
 from foldhouse.proof.gapless import gapless
@@ -60,6 +61,24 @@ class Proving(OpenLake):
         pins = pins_of(others, head_at(iceberg, snapshot_id).positions) if others else {}
         candidate = Candidate(declared, iceberg, snapshot_id, before, others=others, pins=pins)
         return audited(auditor(self._workshop), candidate)
+
+    @told
+    def checked_against(self, table: Source | str, *, as_of: AsOf = None) -> dict[str, int | None]:
+        """Return other table -> the snapshot at which the checks of a commit read it, as the commit recorded it.
+
+            lake.checked_against(orders)                              -> {"shop.customers": 4711}
+            lake.checked_against(orders, as_of="foldhouse-audit")     -> of the commit that failed
+
+        It is empty if the checks read no other table, and for streams. `None` is a table that had no snapshot. The
+        snapshots may have expired since.
+
+        Raises:
+            UnknownTable: no table has that name.
+            UnknownSnapshot: the table has no snapshot for `as_of`.
+        """
+        iceberg = self.load(table)
+        snapshot = snapshot_of(iceberg, snapshot_id_at(iceberg, as_of))
+        return {} if snapshot is None else checked_against(infos([snapshot], ())[0])
 
     @told
     def verify(self, table: Table | str, *, share: float = 1.0, since: AsOf = None, search: bool = True) -> Verified:

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -101,7 +102,7 @@ def _type_of(name: str, text: str) -> IcebergType:
         return (
             _pyarrow_to_schema_without_ids(pa.schema([(name, arrow_type(text, keeps_uuids=True))])).fields[0].field_type
         )
-    except (ValueError, OverflowError, DefinitionError):
+    except (ValueError, OverflowError, DefinitionError, ValidationError):
         raise DefinitionError(
             f"column {shown(name)} has the type {shown(text)}; declare an Iceberg type, such as string, int, long, "
             "double, boolean, date, timestamp, timestamptz, decimal(12,4), list<string>, map<string, long> or "

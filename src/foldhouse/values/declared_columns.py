@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,24 +13,20 @@ from foldhouse.values.types import arrow_type, names_twice
 
 
 def check_schema(name: str, schema: Any) -> None:
-    """Refuse a stream without columns, and columns or types that are not texts."""
+    """Refuse a stream without columns, names that are no texts or meet a nested one, and types that are not Iceberg's."""
     if not isinstance(schema, Mapping) or not schema:
         raise DefinitionError(
             f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
         )
+    types: dict[str, pa.DataType] = {}
     for column, kind in schema.items():
         text(f"a column of stream {name}", column)
         text(f"the type of {name}.{column}", kind)
-    _check_nested(name, schema)
-
-
-def _check_nested(name: str, schema: Mapping[str, str]) -> None:
-    """Refuse a column that has the name of a nested one; types that are not known are refused once they are stored."""
-    known = []
-    for column, kind in schema.items():
-        with contextlib.suppress(DefinitionError):
-            known.append((column, arrow_type(kind)))
-    twice = names_twice(pa.schema(known))
+        try:
+            types[column] = arrow_type(kind)
+        except DefinitionError as failure:
+            raise DefinitionError(f"the type of {name}.{column}: {failure}") from None
+    twice = names_twice(pa.schema(types))
     if twice:
         raise DefinitionError(
             f"stream {name} has two columns that Iceberg calls {twice[0]!r}, one of them within another column; give "
