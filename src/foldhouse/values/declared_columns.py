@@ -13,7 +13,7 @@ from foldhouse.values.types import arrow_type, names_twice
 
 
 def check_schema(name: str, schema: Any) -> None:
-    """Refuse a stream without columns, names that are no texts or meet a nested one, and types that are not Iceberg's."""
+    """Refuse a stream without columns, names that are no text or meet a nested one, and types that Iceberg has not."""
     if not isinstance(schema, Mapping) or not schema:
         raise DefinitionError(
             f"stream {name} has no columns: schema is {shown(schema)}; declare schema={{'column': 'type', ...}}"
