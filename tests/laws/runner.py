@@ -89,6 +89,9 @@ def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: 
             f"seed {seed} ({rule}): {type(failure).__name__}: {failure}\n{definitions}\n{steps_told}\n"
             f"again: {SEED}={seed} python -m pytest tests/laws/test_the_law.py"
         ) from failure
+    finally:
+        if history.folder is not None:
+            history.folder.place.cleanup()
     return history
 
 
