@@ -170,6 +170,21 @@ def test_the_databases_of_a_new_home_are_there_before_two_processes_open_them(tm
     assert {"runs.db", "index.db", "schedules.db"} <= set(databases)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("x = undefined", "cannot be imported: NameError: name 'undefined' is not defined. `python -c 'import "),
+        ("x = (", "cannot be imported: SyntaxError: '\\(' was never closed"),
+        ("x = 1", "has no dg.Definitions; `foldhouse init NAME` shows a definitions.py"),
+    ],
+)
+def test_definitions_that_cannot_be_loaded_are_no_failed_run(location, code, said):
+    (file,) = location.glob("definitions_*.py")
+    file.write_text(code)
+    with pytest.raises(fh.DefinitionError, match=said):
+        run_in_foreground("shop", *days(1, 2), folder=location)
+
+
 def test_a_folder_without_a_workspace_is_a_clear_error(tmp_path):
     with pytest.raises(fh.FoldhouseError, match=r"there is no workspace\.yaml in"):
         run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=tmp_path)
