@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,16 @@ def test_a_catalog_that_is_lost_or_damaged_fails(lake: fh.Lake, tmp_path: Path, 
     ((state, said, _),) = found["lake" if harm == "missing" else "catalog"]
     assert state == "fail"
     assert "foldhouse register" in said
+
+
+def test_a_lake_that_can_be_read_but_not_written_is_said_to_be_that(
+    lake: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append(events, [{"key": "a", "n": 1}])
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
+    ((state, said, _),) = findings(tmp_path / "lake", exit_code=1)["permissions"]
+    assert (state, said) == ("fail", f"{tmp_path / 'lake'} can be read but not written")
 
 
 def test_a_folder_without_a_lake_is_no_failure(tmp_path: Path) -> None:

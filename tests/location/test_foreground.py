@@ -173,7 +173,10 @@ def test_the_databases_of_a_new_home_are_there_before_two_processes_open_them(tm
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("x = undefined", "cannot be imported: NameError: name 'undefined' is not defined. `python -c 'import "),
+        (
+            "x = undefined",
+            r"cannot be imported: NameError: name 'undefined' is not defined \(/.*, line 1\)\. `python -c 'import ",
+        ),
         ("x = (", "cannot be imported: SyntaxError: '\\(' was never closed"),
         ("x = 1", "has no dg.Definitions; `foldhouse init NAME` shows a definitions.py"),
     ],

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import ModuleType
 
+from foldhouse.errors import DefinitionError
 from foldhouse.values.definition import Table
 
 
@@ -48,3 +51,26 @@ def after_sources(tables: Sequence[Table]) -> list[Table]:
     for table in tables:
         add(table)
     return list(ordered.values())
+
+
+def failed_import(module: str, failure: Exception) -> DefinitionError:
+    """Return the error of a module of the user that cannot be imported, with the line at which it failed."""
+    said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+    return DefinitionError(
+        f"{module} cannot be imported: {said}{place_of(failure)}. `python -c 'import {module}'` shows how it got there"
+    )
+
+
+def place_of(failure: Exception) -> str:
+    """Return the line of the user's code in which a failure arose; empty if there is none."""
+    ours = Path(__file__).parents[1]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(failure.__traceback__)
+        if not frame.filename.startswith("<")
+        and ours not in Path(frame.filename).parents
+        and Path(importlib.__file__).parent not in Path(frame.filename).parents
+    ]
+    if isinstance(failure, SyntaxError) or not frames:  # its own message has the place
+        return ""
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})"

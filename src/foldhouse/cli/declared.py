@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-import foldhouse
-from foldhouse.calls.declared import after_sources, tables_in
+from foldhouse.calls.declared import after_sources, failed_import, place_of, tables_in
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall, UnknownTable
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
@@ -78,11 +76,11 @@ def all_declared(package: str) -> list[Table]:
     except ModuleNotFoundError as missing:
         if f"{package}.".startswith(f"{missing.name}."):
             raise _no_package(package) from missing
-        raise _fails(package, missing) from missing
+        raise failed_import(package, missing) from missing
     except FoldhouseError as failure:
-        raise type(failure)(f"{failure}{_place(failure)}") from failure
+        raise type(failure)(f"{failure}{place_of(failure)}") from failure
     except Exception as failure:  # whatever the user's code raises
-        raise _fails(package, failure) from failure
+        raise failed_import(package, failure) from failure
 
 
 def _no_package(package: str) -> InvalidCall:
@@ -91,28 +89,6 @@ def _no_package(package: str) -> InvalidCall:
         "declarations of your tables: run it in the folder of your project, or name their package or module with "
         "--declared-in (tables for tables.py). `foldhouse init NAME` makes a project"
     )
-
-
-def _fails(package: str, failure: Exception) -> DefinitionError:
-    said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
-    return DefinitionError(
-        f"{package} cannot be imported: {said}{_place(failure)}. `python -c 'import {package}'` shows how it got there"
-    )
-
-
-def _place(failure: Exception) -> str:
-    """Return the line of the user's code in which a failure arose; empty if there is none."""
-    ours = Path(foldhouse.__file__).parent
-    frames = [
-        frame
-        for frame in traceback.extract_tb(failure.__traceback__)
-        if not frame.filename.startswith("<")
-        and ours not in Path(frame.filename).parents
-        and Path(importlib.__file__).parent not in Path(frame.filename).parents
-    ]
-    if isinstance(failure, SyntaxError) or not frames:  # its own message has the place
-        return ""
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
 def in_order(names: Sequence[str], package: str) -> list[Table]:

@@ -129,7 +129,8 @@ def _folder(folder: Path) -> Iterator[Finding]:
     places = [folder, folder / _CATALOG, folder / "warehouse"]
     shut = [one for one in places if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
     if shut:
-        yield Finding("permissions", "fail", f"{shut[0]} cannot be read and written", "chown or chmod it")
+        found = "can be read but not written" if os.access(shut[0], os.R_OK) else "cannot be read"
+        yield Finding("permissions", "fail", f"{shut[0]} {found}", "chown or chmod it, or mount its disk for writing")
     else:
         yield Finding("permissions", "ok", f"{folder} can be read and written")
 

@@ -18,6 +18,7 @@ import dagster as dg
 import yaml
 from yaml import YAMLError
 
+from foldhouse.calls.declared import failed_import, place_of
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.report import OnPartition, listening
@@ -237,13 +238,10 @@ def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
     name = location["module_name"]
     try:
         module = importlib.import_module(name)
-    except FoldhouseError:
-        raise
+    except FoldhouseError as failure:
+        raise type(failure)(f"{failure}{place_of(failure)}") from failure
     except Exception as failure:  # whatever the user's code raises
-        said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
-        raise DefinitionError(
-            f"{name} cannot be imported: {said}. `python -c 'import {name}'` shows how it got there"
-        ) from failure
+        raise failed_import(name, failure) from failure
     found = next((value for value in vars(module).values() if isinstance(value, dg.Definitions)), None)
     if found is None:
         raise DefinitionError(f"{name} has no dg.Definitions; `foldhouse init NAME` shows a definitions.py")
