@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
@@ -84,6 +84,7 @@ def _definition(
     return Definition(table, {column: text for column, (_, text) in columns.items()}, exact)
 
 
+_COLLECTED = (fh.collect("units"), "sort_array(collect_list(units))")
 _TOTALS = {"units": (fh.total("units"), "sum(units)"), "events": (fh.count(), "count(1)")}
 
 
@@ -103,8 +104,25 @@ def _anti(readings: DataFrame, items: DataFrame) -> DataFrame:
     return readings.join(items.where("category < 25"), "item", "left_anti")
 
 
+def _hashed(readings: DataFrame) -> DataFrame:
+    return readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units")
+
+
 def _grouped(readings: DataFrame) -> DataFrame:
     return readings.groupBy("key", "day").agg(F.sum("units").alias("units"))
+
+
+def _word() -> Column:
+    """A text that only Spark computes."""
+    return F.regexp_replace("label", "[0-4]", "x")
+
+
+def _grouped_words(readings: DataFrame) -> DataFrame:
+    return readings.groupBy("key", "day").agg(F.sum("units").alias("units"), F.max(_word()).alias("word"))
+
+
+def _words_beside_the_greatest(readings: DataFrame) -> DataFrame:
+    return _beside_the_greatest(readings.withColumn("units", F.col("units") + F.length(_word())))
 
 
 def _beside_the_greatest(readings: DataFrame) -> DataFrame:
@@ -156,7 +174,7 @@ _ALL = [
         "distinct_text", {"labels": (fh.distinct("label"), "approx_count_distinct(label)")}, inexact=("labels",)
     ),
     _definition("distinct_exact", {"items": (fh.distinct_exact("units"), "count(DISTINCT units)")}),
-    _definition("collect", {"units": (fh.collect("units"), "sort_array(collect_list(units))")}),
+    _definition("collect", {"units": _COLLECTED}),
     _definition(
         "top",
         {
@@ -171,25 +189,22 @@ _ALL = [
     ),
     _definition("three_keys", _TOTALS, keys=("key", "region", "day")),
     _definition("text_key", _TOTALS, keys=("label", "region")),
-    _definition(
-        "hashed",
-        _TOTALS,
-        keys=("who",),
-        rows=lambda readings: readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units"),
-    ),
+    _definition("hashed", _TOTALS, keys=("who",), rows=_hashed),
     _definition(
         "computed",
         {"most": (fh.maximum("word"), "max(word)"), "units": (fh.total("units"), "sum(units)")},
-        rows=lambda readings: readings.select("key", "units", F.regexp_replace("label", "[0-4]", "x").alias("word")),
+        rows=lambda readings: readings.select("key", "units", _word().alias("word")),
     ),
-    _definition(
-        "hashed_most",
-        {"most": (fh.maximum("units"), "max(units)")},
-        keys=("who",),
-        rows=lambda readings: readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units"),
-    ),
+    _definition("hashed_most", {"most": (fh.maximum("units"), "max(units)")}, keys=("who",), rows=_hashed),
     _definition("grouped", {"most": (fh.maximum("units"), "max(units)")}, rows=_grouped),
     _definition("unknown", _TOTALS, rows=_beside_the_greatest),
+    _definition(
+        "grouped_words",
+        {"most": (fh.maximum("units"), "max(units)"), "word": (fh.maximum("word"), "max(word)")},
+        rows=_grouped_words,
+    ),
+    _definition("unknown_words", _TOTALS, rows=_words_beside_the_greatest),
+    _definition("hashed_list", {"units": _COLLECTED}, keys=("who",), rows=_hashed),
     _definition("inner", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_inner, source=_BOTH),
     _definition("left", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_left, source=_BOTH),
     _definition("semi", _TOTALS, rows=_semi, source=_BOTH),

@@ -254,6 +254,91 @@ def test_a_union_gives_the_rows_of_spark(spark):
     check(spark, rows, hostile(100, 15))
 
 
+CALLS = _listed("""
+    count(*)|count(1)|count(i)|count(x)|count(a)|count(distinct s)|count(distinct i)|count(distinct b)|sum(i)|sum(j)
+    sum(m)|sum(n)|max(i)|max(l)|max(s)|max(b)|max(d)|max(t)|max(u)|max(m)
+    max(w)|min(i)|min(l)|min(s)|min(b)|min(d)|min(t)|min(u)|min(n)|min(w)|max(i) - min(j)|sum(m) + sum(n)|sum(i * j)
+    case when count(*) > 3 then max(s) else min(s) end|coalesce(max(i), 0)|max(i + j)|sum(abs(m)) > 1|'literal'|7
+    count(*) + 1|max(coalesce(s, 'none'))|least(max(d), to_date(max(t)))|max(distinct s)|count(i is null)
+    count(null)
+""")
+FEW_DIGITS = ("i", "j", "l")
+
+
+def few_digits(rows: pa.Table) -> pa.Table:
+    """The same rows with small numbers, whose sums do not overflow."""
+    for name in FEW_DIGITS:
+        small = pa.array([None if v is None else v % 100 for v in rows[name].to_pylist()], SCHEMA.field(name).type)
+        rows = rows.set_column(SCHEMA.get_field_index(name), name, small)
+    return rows
+
+
+KEYS = (["id"], ["id", "s"], ["d"], ["b", "m"], ["t"], ["u", "i"], [])
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=lambda keys: ", ".join(keys) or "no keys")
+def test_groups_give_the_rows_of_spark(spark, keys):
+    made = [F.expr(text).alias(f"{place}") for place, text in enumerate(CALLS)]
+    for rows in (few_digits(hostile(300, 20)), hostile(0, 20), few_digits(hostile(1, 20))):
+        check(spark, lambda one: one.groupBy(*keys).agg(*made), rows)
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_an_aggregate_of_any_values_gives_the_value_of_spark_or_fails_in_both(spark, text):
+    check(spark, lambda one: one.groupBy("id").agg(F.expr(text).alias("value")), hostile(300, 21))
+
+
+def test_a_sum_that_is_too_large_for_its_type_is_left_to_spark(spark):
+    rows = pa.table({"l": [2**62, 2**62], **{n: [None] * 2 for n in SCHEMA.names if n != "l"}}).select(SCHEMA.names)
+    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows.cast(SCHEMA)])
+    assert direct is not None
+    with pytest.raises(pl.exceptions.PolarsError, match="conversion from"):
+        direct.rows([pl.from_arrow(rows.cast(SCHEMA))])  # type: ignore[list-item]
+
+
+def test_groups_by_expressions_and_of_groups_give_the_rows_of_spark(spark):
+    def by_day(one: DataFrame) -> DataFrame:
+        return one.groupBy(F.to_date("t").alias("day"), F.expr("i > 0")).agg(F.count("*").alias("n"), F.max("s"))
+
+    def of_groups(one: DataFrame) -> DataFrame:
+        inner = one.groupBy("id", "s").agg(F.sum("m").alias("m"), F.count("*").alias("n"))
+        return inner.where("n > 1").groupBy("id").agg(F.max("m").alias("most"), F.sum("n").alias("n"))
+
+    def having(one: DataFrame) -> DataFrame:
+        return one.groupBy("s").agg(F.max("i").alias("i")).where("i > 0").select(F.expr("i + 1").alias("more"), "s")
+
+    def twice(one: DataFrame) -> DataFrame:
+        return one.groupBy(F.expr("coalesce(s, 'none')")).agg(F.expr("coalesce(s, 'none')").alias("s"), F.max("j"))
+
+    rows = few_digits(hostile(300, 22))
+    for logic in (by_day, of_groups, having, twice):
+        check(spark, logic, rows)
+
+
+def test_distinct_rows_are_those_of_spark(spark):
+    check(spark, lambda one: one.select("id", "s", "m", "d", "t", "b").distinct(), hostile(300, 23, most=2))
+    check(spark, lambda one: one.select("s").distinct().groupBy("s").count(), hostile(300, 23))
+
+
+def test_a_join_with_the_one_row_of_an_aggregate_gives_the_rows_of_spark(spark):
+    def beside(one: DataFrame, other: DataFrame) -> DataFrame:
+        greatest = other.agg(F.max("i").alias("greatest"), F.count("*").alias("others"))
+        return one.crossJoin(greatest).select("id", "s", "greatest", "others")
+
+    def below(one: DataFrame, other: DataFrame) -> DataFrame:
+        return (
+            other.agg(F.max("i").alias("greatest")).join(one, F.col("greatest") > F.col("i")).select("id", "greatest")
+        )
+
+    def itself(one: DataFrame, other: DataFrame) -> DataFrame:
+        return one.crossJoin(one.agg(F.max("j").alias("greatest"))).selectExpr("id", "greatest - j AS below")
+
+    for logic in (beside, below, itself):
+        check(spark, logic, few_digits(hostile(100, 24)), hostile(50, 25))
+        check(spark, logic, few_digits(hostile(100, 24)), hostile(0, 25))
+        check(spark, logic, hostile(0, 24), hostile(50, 25))
+
+
 def test_a_value_that_this_process_cannot_compute_is_computed_by_spark(spark_lake):
     events = fh.stream("direct.events", schema={"k": "long", "i": "int"}, keys="k")
     square = F.when(F.col("i") < 1_000, F.col("i") * F.col("i")).otherwise(0)
@@ -275,6 +360,19 @@ def test_literals_alone_are_as_many_rows_as_the_source(spark):
     check(spark, lambda one: one.where(F.lit(False)).select(F.lit(1).alias("one")), hostile(70, 16))
 
 
+CALLS_LEFT_TO_SPARK = _listed("""
+    max(x)|sum(cast(l as decimal(30,0)))|avg(m)|max(struct(i, s))|sort_array(collect_list(i))|count(i, s)
+    count(distinct i, s)|count(distinct x)|sum(1)|max(1)|sum(i) filter (where b)|bool_and(b)|sum(distinct i)
+    max_by(s, id)|count(distinct a)|sum(w)|max(s collate UTF8_LCASE)
+""")
+
+
+@pytest.mark.parametrize("text", CALLS_LEFT_TO_SPARK)
+def test_an_aggregate_that_engines_may_see_differently_is_left_to_spark(spark, text):
+    direct, _ = translated(spark, lambda one: one.groupBy("id").agg(F.expr(text).alias("value")), [hostile(1, 26)])
+    assert direct is None
+
+
 LEFT_TO_SPARK = _listed("""
     x > 1|x = x|x in (1.5)|coalesce(x, 0)|greatest(x, 1)|i / 2|m / n|i % 2|i div 2|upper(s)|concat(s, 'a')|length(s)
     cast(l as int)|cast(i as string)|cast(s as int)|cast(m as decimal(5,2))|cast(m as long)|cast(x as decimal(10,2))
@@ -294,9 +392,15 @@ def test_an_expression_that_engines_may_see_differently_is_left_to_spark(spark, 
 
 
 OTHER_PLANS: dict[str, Rows] = {
-    "aggregate": lambda one, other: one.groupBy("id").count(),
-    "distinct": lambda one, other: one.select("id").distinct(),
     "cross": lambda one, other: one.crossJoin(other).select(one.id),
+    "cross with groups": lambda one, other: one.crossJoin(other.groupBy("id").count()).select(one.id),
+    "left without equal columns": lambda one, other: one.join(other.agg(F.max("i")), F.lit(True), "left").select("id"),
+    "groups of floats": lambda one, other: one.groupBy("x").count(),
+    "distinct floats": lambda one, other: one.select("id", "x").distinct(),
+    "distinct lists": lambda one, other: one.select("a").distinct(),
+    "grouping sets": lambda one, other: one.rollup("id", "s").count(),
+    "first rows of groups": lambda one, other: one.dropDuplicates(["id"]).select("id", "s"),
+    "a window": lambda one, other: one.selectExpr("id", "count(*) OVER (PARTITION BY id)"),
     "unequal": lambda one, other: one.join(other, one.i < other.i).select(one.id),
     "null-safe": lambda one, other: one.join(other, one.id.eqNullSafe(other.id)).select(one.id),
     "floats": lambda one, other: one.join(other, one.x == other.x).select(one.id),

@@ -14,12 +14,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
+from foldhouse.refresh.rows import evaluate
 
 pytestmark = pytest.mark.spark
 
@@ -137,7 +139,9 @@ def test_a_day_that_is_replaced_counts_its_removed_rows_if_spark_evaluates(spark
 
 
 def beside_the_greatest(events: DataFrame) -> DataFrame:
-    return events.crossJoin(events.agg(F.max("n").alias("greatest"))).selectExpr("key", "greatest - n AS below")
+    """Of texts, which Spark makes: without these, no job of Spark is needed."""
+    below = events.crossJoin(events.agg(F.max("n").alias("greatest"))).selectExpr("key", "greatest - n AS below")
+    return below.select("key", F.concat(F.col("below").cast("string"), F.lit("0")).cast("long").alias("below"))
 
 
 def test_a_change_that_cannot_be_followed_evaluates_all_rows_once_and_not_as_they_were_too(
@@ -153,7 +157,7 @@ def test_a_change_that_cannot_be_followed_evaluates_all_rows_once_and_not_as_the
     numbers = some(DAYS[0], 0).to_pylist()
     below = {row["key"]: 0 for row in numbers}
     for row in numbers:
-        below[row["key"]] += 500 - row["n"]
+        below[row["key"]] += 10 * (500 - row["n"])
     assert {row["key"]: row["below"] for row in lake.to_arrow(table).to_pylist()} == below
 
 
@@ -198,9 +202,11 @@ SPLIT = fh.table(
 
 
 @pytest.mark.parametrize("most", [50, 1000])
-def test_rows_are_counted_before_spark_hands_them_over_if_one_may_become_several(
-    spark_lake: OpenLake, caplog: pytest.LogCaptureFixture, most: int
+def test_rows_that_become_too_many_are_not_handed_over(
+    spark_lake: OpenLake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
+    """They are not counted before either: that would be a second job, which evaluates everything."""
+    monkeypatch.setattr(type(spark_lake("other").spark.range(1)), "count", lambda rows: pytest.fail("rows are counted"))
     lake = spark_lake(tuning=fh.Tuning(passed_rows=0, passed_share=0, collected_rows=most))
     caplog.set_level("INFO")
     batches = [some(day, 0) for day in DAYS[:2]]
@@ -211,3 +217,141 @@ def test_rows_are_counted_before_spark_hands_them_over_if_one_may_become_several
         parts.update((row["key"], part) for row in batch.to_pylist() for part in range(1, row["n"] % 3 + 2))
         assert {(row["who"], row["part"]): row["rows"] for row in lake.to_arrow(SPLIT).to_pylist()} == parts
     assert ("Spark's tasks fold its rows" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
+
+
+@pytest.mark.parametrize("rows_a_key", [0, 16])
+@pytest.mark.parametrize("in_process_rows", [200_000, 0])
+def test_rows_are_added_up_by_spark_or_here_and_the_table_is_the_same(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, rows_a_key: int, in_process_rows: int
+) -> None:
+    """Of 183 rows of 23 keys, and three without a key; with `in_process_rows=0`, Spark's tasks fold them."""
+    handed: list[int] = []
+    hand_over = evaluate.handed_over
+
+    def handed_over(*given: Any) -> pl.DataFrame:
+        rows = hand_over(*given)
+        handed.append(rows.height)
+        return rows
+
+    monkeypatch.setattr(evaluate, "handed_over", handed_over)
+    tuning = fh.Tuning(passed_rows=0, passed_share=0, summed_rows_a_key=rows_a_key, in_process_rows=in_process_rows)
+    lake = spark_lake(tuning=tuning)
+    for day in DAYS[:2]:
+        lake.append(events, some(day, 0))
+    lake.refresh(HASHED)
+    handed.clear()
+    lake.tuning = replace(tuning, full_recompute_share=0, full_recompute_least_rows=0)
+    lake.append(events, some(DAYS[2], 0))
+    lake.append(events, pa.table({"day": [DAYS[2]] * 3, "key": pa.array([None] * 3, pa.int64()), "n": [1, 2, None]}))
+    done = lake.refresh(HASHED)
+    assert (done.full_recompute, done.null_key_rows, done.rows) == (True, 3, 23)
+    assert handed == ([] if not in_process_rows else [24] if rows_a_key == 0 else [183])
+    assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
+    assert lake.verify(HASHED).wrong == 0
+    lake.tuning = fh.Tuning()
+    lake.append(events, pa.table({"day": [DAYS[3]] * 2, "key": pa.array([None, 1], pa.int64()), "n": [5, 7]}))
+    assert lake.refresh(HASHED).null_key_rows == 1
+    assert lake.verify(HASHED).wrong == 0
+
+
+PARTS = fh.table(
+    "t.parts",
+    source=events,
+    rows=lambda events: events.groupBy("key", "day").agg(
+        F.max("n").alias("n"), F.max(F.regexp_replace(F.col("n").cast("string"), "[0-4]", "x")).alias("word")
+    ),
+    keys="key",
+    fold=fh.fold(most=fh.maximum("n"), word=fh.maximum("word")),
+)
+
+
+def greatest(batches: list[pa.Table]) -> dict[int, int]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return {row["key"]: max(one["n"] for one in rows if one["key"] == row["key"]) for row in rows}
+
+
+def test_groups_that_lose_their_extremes_are_computed_again_at_once(spark_lake: OpenLake) -> None:
+    """Following the change would be one job of Spark for the removed groups, and a second for the keys of them."""
+    lake = spark_lake()
+    for day in DAYS:
+        lake.append(events, some(day, 0))
+    lake.refresh(PARTS)
+    lake.replace(events, some(DAYS[1], 0, 0), partitions=[DAYS[1]])
+    done = lake.refresh(PARTS)
+    assert (done.full_recompute, done.rows_recomputed) == (True, 0)
+    left = [some(day, 0) for day in DAYS if day != DAYS[1]]
+    assert {row["key"]: row["most"] for row in lake.to_arrow(PARTS).to_pylist()} == greatest(left)
+    lake.append(events, pa.table({"day": [DAYS[0]], "key": [1], "n": [1000]}))
+    assert not lake.refresh(PARTS).full_recompute, "one group gets a greater number"
+
+
+IN_GROUPS = fh.table(
+    "t.in_groups",
+    source=events,
+    rows=lambda events: events.groupBy("key", "day").agg(F.sum("n").alias("n")),
+    keys="key",
+    fold=fh.fold(most=fh.maximum("n"), days=fh.count()),
+)
+
+
+@pytest.mark.classic  # a Connect server prints no aggregates, so that Spark evaluates them there
+def test_groups_of_exact_aggregates_need_no_job_of_spark(spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = spark_lake()
+    batches = [some(day, 0) for day in DAYS]
+    lake.append(events, batches[0])
+    lake.refresh(IN_GROUPS)
+    monkeypatch.setattr(type(lake.spark.range(1)), "toArrow", lambda rows: pytest.fail("Spark evaluates"))
+    for batch in batches[1:]:
+        lake.append(events, batch)
+        lake.refresh(IN_GROUPS)
+    lake.replace(events, some(DAYS[0], 0, 0), partitions=[DAYS[0]])
+    lake.refresh(IN_GROUPS)
+    sums: dict[int, dict[date, int]] = defaultdict(lambda: defaultdict(int))
+    for batch in batches[1:]:
+        for row in batch.to_pylist():
+            sums[row["key"]][row["day"]] += row["n"]
+    assert {row["key"]: (row["most"], row["days"]) for row in lake.to_arrow(IN_GROUPS).to_pylist()} == {
+        key: (max(days.values()), len(days)) for key, days in sums.items()
+    }
+
+
+@pytest.mark.classic
+def test_groups_that_are_taken_back_count_what_is_read_again(spark_lake: OpenLake) -> None:
+    """A total subtracts the groups; a maximum may need all rows of their keys."""
+    lake = spark_lake(tuning=fh.Tuning(full_recompute_least_rows=10))
+    sums = replace(IN_GROUPS, name="t.sums", fold=fh.fold(n=fh.total("n"), days=fh.count()))
+    for day in DAYS[:3]:
+        lake.append(events, some(day, 0))
+    before = lake.head(events)
+    lake.append(events, some(DAYS[3], 0))
+    for table in (IN_GROUPS, sums):
+        lake.refresh(table)
+    lake.rollback(events, to=before.id)
+    assert [lake.refresh(table).full_recompute for table in (IN_GROUPS, sums)] == [True, False]
+    for table in (IN_GROUPS, sums):
+        assert lake.verify(table).wrong == 0
+    lake.append(events, some(DAYS[3], 0, 2))
+    lake.rollback(events, to=before.id)
+    assert not lake.refresh(IN_GROUPS).full_recompute, "nothing was lost since"
+
+
+EVERYBODY = fh.table(
+    "t.everybody",
+    source=events,
+    rows=lambda events: events.select(F.lit("all").alias("who")),
+    keys="who",
+    fold=fh.fold(rows=fh.count()),
+)
+"""No value of a column counts here, but the number of rows does."""
+
+
+@pytest.mark.parametrize("tuning", [fh.Tuning(), fh.Tuning(direct_rows=0), READ_BY_SPARK])
+def test_rows_of_which_no_column_is_used_are_counted(spark_lake: OpenLake, tuning: fh.Tuning) -> None:
+    lake = spark_lake(tuning=tuning)
+    for count, day in enumerate(DAYS[:3], 1):
+        lake.append(events, some(day, 0))
+        lake.refresh(EVERYBODY)
+        assert lake.to_arrow(EVERYBODY).to_pylist() == [{"who": "all", "rows": 60 * count}]
+    lake.replace(events, some(DAYS[0], 0, 7), partitions=[DAYS[0]])
+    lake.refresh(EVERYBODY)
+    assert lake.to_arrow(EVERYBODY).to_pylist() == [{"who": "all", "rows": 127}]

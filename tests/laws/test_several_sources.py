@@ -33,6 +33,9 @@ MODES = {
     "computed again in full by Spark, which reads the files": fh.Tuning(
         direct_rows=0, passed_rows=0, passed_share=0, **FULLY
     ),
+    "computed again in full, added up by Spark": fh.Tuning(
+        direct_rows=0, passed_rows=0, passed_share=0, summed_rows_a_key=0, **FULLY
+    ),
     "in Spark's tasks": fh.Tuning(in_process_rows=-1),
     "computed again in full": fh.Tuning(**FULLY),
     "computed again in full in Spark's tasks": fh.Tuning(in_process_rows=-1, **FULLY),

@@ -1,8 +1,9 @@
 """Direct logic: an analysed plan that this process evaluates itself, with Polars, instead of starting a Spark job.
 
 A job costs some tenths of a second, however few rows it has; most windows are small. Only plans of projections,
-filters, unions and joins are translated, and only if their expressions are; see `foldhouse.logic.expressions`. Spark
-evaluates any other plan, and any window for which an evaluation here fails.
+filters, unions, joins and groups are translated, and only if their expressions are; see
+`foldhouse.logic.expressions` and `foldhouse.logic.direct_groups`. Spark evaluates any other plan, and any window for
+which an evaluation here fails.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.columns import join_type
+from foldhouse.logic.direct_groups import groups_of
 from foldhouse.logic.expressions import Columns, Typed, UnknownLogic, arrow_type, condition, translated
 from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Expression, Node
@@ -24,6 +26,7 @@ _SAME_ROWS = words("SubqueryAlias View ResolvedHint Repartition RepartitionByExp
 """Nodes that change no row; the order of rows means nothing to a fold."""
 _JOINS: dict[str, How] = {
     "Inner": "inner",
+    "Cross": "inner",
     "LeftOuter": "left",
     "RightOuter": "right",
     "FullOuter": "full",
@@ -56,10 +59,11 @@ class Direct:
 
 @dataclass(frozen=True, eq=False)
 class _Relation:
-    """A translated node: how its rows are made, and its columns."""
+    """A translated node: how its rows are made, its columns, and whether it has one row, whatever its input."""
 
     evaluate: Callable[[Sequence[pl.DataFrame]], pl.DataFrame]
     columns: Columns
+    is_one_row: bool = False
 
     @property
     def ids(self) -> list[int]:
@@ -123,6 +127,10 @@ def _relation(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Rela
         return _joined(node, *children)
     if node.kind == "Union":
         return _stacked(node, children)
+    if node.kind == "Aggregate":
+        return _grouped(node, children[0])
+    if node.kind in ("Distinct", "Deduplicate"):
+        return _distinct(node, children[0])
     raise UnknownLogic(node.kind)
 
 
@@ -150,7 +158,24 @@ def _projected(node: Node, child: _Relation) -> _Relation:
         raise UnknownLogic("a column that is selected twice, or has no type")
     made = [typed.made.alias(_name(number)) for number, typed in listed if number is not None]
     # Not `select` alone: of literals only, it returns one row for any number of rows.
-    return _Relation(lambda given: child.evaluate(given).with_columns(made).select(map(_name, columns)), columns)
+    evaluate = lambda given: child.evaluate(given).with_columns(made).select(map(_name, columns))  # noqa: E731
+    return _Relation(evaluate, columns, child.is_one_row)
+
+
+def _grouped(node: Node, child: _Relation) -> _Relation:
+    groups = groups_of(node, child.columns)
+    columns = {number: _read(number, typed.type) for number, typed in groups.outputs.items()}
+    made = [typed.made.alias(_name(number)) for number, typed in groups.outputs.items()]
+    evaluate = lambda given: groups.of(child.evaluate(given)).with_columns(made).select(map(_name, columns))  # noqa: E731
+    return _Relation(evaluate, columns, not groups.keys)
+
+
+def _distinct(node: Node, child: _Relation) -> _Relation:
+    if node.kind == "Deduplicate" and {one.id for one in node.of("keys")} != set(child.ids):
+        raise UnknownLogic("the first row of each key")
+    for typed in child.columns.values():
+        arrow_type(typed.type)
+    return _Relation(lambda given: child.evaluate(given).unique(), child.columns)
 
 
 def _filtered(child: _Relation, wanted: Sequence[pl.Expr]) -> _Relation:
@@ -182,7 +207,7 @@ def _joined(node: Node, left: _Relation, right: _Relation) -> _Relation:
     parts = [part for one in node.of("condition") for part in _conjuncts(one)]
     pairs = [pair for part in parts if (pair := _equated(part, left, right)) is not None]
     others = [part for part in parts if _equated(part, left, right) is None]
-    if not pairs:
+    if not pairs and not (how == "inner" and (left.is_one_row or right.is_one_row)):
         raise UnknownLogic("a join without equal columns")
     right, others = _before_join(how, right, others)
     if others and how != "inner":
@@ -230,6 +255,8 @@ def _equated(part: Expression, left: _Relation, right: _Relation) -> tuple[pl.Ex
 
 def _join(left: pl.DataFrame, right: pl.DataFrame, pairs: Sequence[tuple[pl.Expr, pl.Expr]], how: How) -> pl.DataFrame:
     """Join two frames; what is compared becomes columns of its own, because Polars drops some columns it joins on."""
+    if not pairs:
+        return left.join(right, how="cross")
     ours = [f"left{place}" for place in range(len(pairs))]
     theirs = [f"right{place}" for place in range(len(pairs))]
     left = left.with_columns(one.alias(name) for name, (one, _) in zip(ours, pairs, strict=True))

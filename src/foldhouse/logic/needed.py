@@ -19,13 +19,16 @@ def needed_columns(plan: Node, inputs: Sequence[Sequence[str]]) -> tuple[tuple[s
         inputs: per source, its columns.
 
     Returns:
-        Columns of `inputs`, in their order. All of them, if a part of the plan is not understood.
+        Columns of `inputs`, in their order. All of them, if a part of the plan is not understood. The first one, if
+        only the number of rows matters: rows without a column could not be counted.
     """
     found: list[set[str]] = [set() for _ in inputs]
     outputs = outputs_of(plan)
     if outputs is None or not _collect(plan, set(outputs), found):
         return tuple(tuple(names) for names in inputs)
-    return tuple(tuple(name for name in names if name in some) for names, some in zip(inputs, found, strict=True))
+    return tuple(
+        tuple(name for name in names if name in (some or names[:1])) for names, some in zip(inputs, found, strict=True)
+    )
 
 
 def _collect(node: Node, wanted: set[int], found: list[set[str]]) -> bool:
@@ -38,6 +41,15 @@ def _collect(node: Node, wanted: set[int], found: list[set[str]]) -> bool:
     if node.kind == "Project":
         listed = [one for one in node.of("projectList") if one.id in wanted]
         return _collect(node.children[0], _references(listed), found)
+    if node.kind == "Aggregate":  # rows are grouped by all its groups, whether they are wanted or not
+        listed = [
+            *node.of("groupingExpressions"),
+            *(one for one in node.of("aggregateExpressions") if one.id in wanted),
+        ]
+        return _collect(node.children[0], _references(listed), found)
+    if node.kind in ("Distinct", "Deduplicate"):
+        outputs = outputs_of(node)
+        return outputs is not None and _collect(node.children[0], set(outputs), found)
     if node.kind in ("Filter", "Join"):
         wanted = wanted | _references(node.of("condition"))
         return all(_collect(child, wanted, found) for child in node.children)

@@ -10,7 +10,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from foldhouse.heads.head import Head
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
-from foldhouse.refresh.again import rows_lost, rows_read_again
+from foldhouse.refresh.again import rows_lost, rows_read_again, rows_taken_back
 from foldhouse.refresh.rows.evaluate import needs_spark
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import rows_to_evaluate
@@ -99,10 +99,12 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     present = [one for one in work.evaluations if one.weight > 0]
     needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
     rows = _chosen_at_least(logic, needed)
-    if rows <= most:  # with more, the table is computed again anyway, and nothing has to be read to see it
+    lost = max(lost, rows_taken_back(logic, needed))
+    is_read_again = lost > tuning.full_recompute_lost_share * present_rows
+    again = rows_read_again(logic, lost, present_rows, table) if is_read_again else 0
+    if rows + again <= most:  # with more, the table is computed again anyway, and nothing has to be read to see it
         rows = rows_to_evaluate(logic, needed, min(picked, int(most)))
-    if lost > tuning.full_recompute_lost_share * present_rows:
-        rows += rows_read_again(logic, lost, present_rows, table)
+    rows += again
     if rows <= least:
         return work
     if any(any(one.choices) for one in needed):

@@ -41,6 +41,9 @@ class Tuning:
     """So does it with rows that are picked by their keys, if they are a larger share of the rows of their files."""
     spilled_rows_factor: int = 500
     """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
+    summed_rows_a_key: int = 16
+    """If a table is computed again and has so many source rows a key, Spark adds them up before it hands them over.
+    With fewer, its shuffle costs as much as the rows. With 0, it always does so."""
     picked_rows_share: float = 0.004
     """Reading a row's key to see that it is not wanted costs this share of folding it."""
     evaluated_rows: int = 1_000_000
@@ -186,6 +189,7 @@ _BOUNDS = {
     "plain_rows_factor": (0, _MOST),
     "collected_rows": (0, _MOST),
     "passed_rows": (0, _MOST),
+    "summed_rows_a_key": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),

@@ -137,7 +137,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
 
     Args:
         job: the job of the table.
-        rows: signed rows with their `__bucket`, or partial sums of them; see `partial_sums`.
+        rows: signed rows with their `__bucket`, or partial sums of them (see `partial_sums`), or their deltas.
         recomputed: all source rows of the keys that were unresolved, with their `__bucket`; see `combine`.
 
     Returns:
@@ -238,8 +238,7 @@ def _combined(
         assert kept is not None
         if kept.is_empty() and not job.is_full_recompute:
             continue
-        is_summed = SIGNED in own.columns
-        sums = added_up(job.plan, own) if is_summed else summed(job.plan, own.select(job.plan.delta_schema.names))
+        sums = _sums(job.plan, own)
         if job.is_full_recompute:
             state = _whole_state(job, stored, first)
             state = state if pieces == 1 else state.filter(_piece(job.plan, pieces) == number)
@@ -251,6 +250,13 @@ def _combined(
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
+
+
+def _sums(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the deltas of signed rows, of partial sums of them, or deltas as they are; see `read_sums`."""
+    if SIGNED in rows.columns:
+        return added_up(plan, rows)
+    return summed(plan, rows.select(plan.delta_schema.names)) if WEIGHT in rows.columns else rows.drop(BUCKET)
 
 
 def _by_name(places: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -331,7 +337,7 @@ def _others(
 
 
 def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
-    weight = int(rows[SUMMED if SIGNED in rows.columns else WEIGHT].sum())
+    weight = int(rows[WEIGHT if WEIGHT in rows.columns else SUMMED].sum())
     if bucket == NULL_KEY:
         return BucketResult(NULL_KEY, null_key_rows=weight)
     return BucketResult(NULL_SEQUENCE, null_sequence_rows=weight)

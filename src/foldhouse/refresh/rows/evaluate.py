@@ -13,30 +13,20 @@ from collections.abc import Sequence
 
 import polars as pl
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from foldhouse.errors import Unsupported
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, arguments_of, polars_type, sequence_column
 from foldhouse.logic.compiled import Compiled
+from foldhouse.refresh.rows.handed_over import handed_over
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
 from foldhouse.refresh.rows.read import events_here, rows_to_evaluate
-from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.refresh.rows.sums import are_collated, can_be_summed, read_sums, summed_on_spark
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
 
 _LOG = logging.getLogger("foldhouse")
-
-_MOST_COLLECTED = "spark.driver.maxResultSize"
-"""The setting that Spark names if evaluated rows are too many for it to hand over."""
-
-
-class TooMuchToCollect(Unsupported):
-    """`rows` makes more rows than Spark hands over to this process; its tasks have to fold them."""
-
 
 _Given = tuple[Evaluation, list[pl.DataFrame]]
 """An evaluation, and per source the rows that it reads."""
@@ -106,13 +96,40 @@ def _is_picked_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> bool
     return rows > max(logic.tuning.passed_rows, logic.tuning.passed_share * files)
 
 
+def sums_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame | None:
+    """Return the deltas of evaluations by key, if Spark adds them up before it hands them over; otherwise `None`.
+
+    It does so if it evaluates added rows alone, over files that it reads itself, and the fold allows it.
+    """
+    is_addition = all(one.weight > 0 for one in evaluations)
+    if not (is_addition and can_be_summed(logic.plan) and is_collected(logic, evaluations)):
+        return None
+    known = _with_rows(logic, evaluations)
+    if not known:
+        return None
+    rows = functools.reduce(DataFrame.unionByName, evaluated_on_spark(logic, known))
+    if are_collated(rows):
+        return None
+    return read_sums(logic.plan, handed_over(logic, summed_on_spark(logic.plan, rows), rows_given(known)))
+
+
+def _with_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluations that may give rows: logic of a known shape makes none from none."""
+    return [one for one in evaluations if any(one.pieces) or not logic.compiled.shape.is_known]
+
+
+def rows_given(evaluations: Sequence[Evaluation]) -> int:
+    """Return the rows of the files that evaluations read."""
+    return sum(piece.file.rows for one in evaluations for pieces in one.pieces for piece in pieces)
+
+
 def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None) -> list[pl.DataFrame]:
-    known = [one for one in evaluations if any(one.pieces) or not logic.compiled.shape.is_known]
+    known = _with_rows(logic, evaluations)
     frames = evaluated_on_spark(logic, known)
     if wanted is not None and wanted.height <= logic.tuning.task_rows:
         keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
         frames = [rows.join(keys, logic.plan.key_names, "left_semi").select(rows.columns) for rows in frames]
-    return _collected(logic, frames, sum(piece.file.rows for one in known for pieces in one.pieces for piece in pieces))
+    return _collected(logic, frames, rows_given(known))
 
 
 def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:
@@ -154,32 +171,11 @@ def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
 
 
 def _collected(logic: Logic, frames: Sequence[DataFrame], given_rows: int) -> list[pl.DataFrame]:
-    """Return the rows of frames that evaluate so many rows of the sources.
-
-    Raises:
-        TooMuchToCollect: the rows would not fit into the memory of Spark's process, which keeps them all.
-    """
+    """Return the rows of frames that evaluate so many rows of the sources; see `handed_over`."""
     if not frames:
         return []
-    name, most = logic.compiled.table.name, logic.tuning.collected_rows
-    with translating_spark_errors(name):
-        # Rows in Arrow's form are not counted against `spark.driver.maxResultSize` before they fill the memory.
-        if logic.compiled.may_multiply and given_rows > logic.tuning.passed_rows:
-            made = sum(frame.count() for frame in frames)
-            if made > most:
-                raise TooMuchToCollect(
-                    f"{name}: `rows` makes {made:,} rows of {given_rows:,} in a window, and at most {most:,} fit into "
-                    "this process"
-                )
-        try:
-            projected = pl.from_arrow(functools.reduce(DataFrame.unionByName, frames).toArrow())
-        except (PySparkException, Py4JError) as failure:
-            if _MOST_COLLECTED in str(failure):
-                said = f"{name}: `rows` makes more rows than Spark hands over; set {_MOST_COLLECTED} higher"
-                raise TooMuchToCollect(said) from failure
-            raise
-    assert isinstance(projected, pl.DataFrame)
-    return [projected.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
+    rows = handed_over(logic, functools.reduce(DataFrame.unionByName, frames), given_rows)
+    return [rows.cast(dict(empty_rows(logic.plan).schema))]  # type: ignore[arg-type]
 
 
 def _weight(weight: int) -> pl.Expr:

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from foldhouse.errors import InvalidData
+from foldhouse.kernel.combine import summed
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
-from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, with_bucket
-from foldhouse.refresh.rows.evaluate import evaluated_here
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, NULL_KEY, with_bucket
+from foldhouse.refresh.rows.evaluate import evaluated_here, needs_spark, rows_given, sums_here
 from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.storage.threads import in_threads
 
 
@@ -67,6 +69,8 @@ def fold_in_process(run: Run) -> list[BucketResult]:
         full = recomputed_here(run, run.recompute)
         with naming(run.name):
             return folded_here(run.job, full.drop(KEY_ONLY).clear(), full)
+    if run.recompute is None and needs_spark(run.logic) and can_be_summed(run.plan):
+        return _fold_sums(run)
     rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
     recomputed = None
     if run.recompute is not None:
@@ -74,6 +78,31 @@ def fold_in_process(run: Run) -> list[BucketResult]:
         rows, recomputed = rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted)
     with naming(run.name):
         return folded_here(run.job, rows, recomputed)
+
+
+def _fold_sums(run: Run) -> list[BucketResult]:
+    """Add up the rows that Spark evaluates, or have Spark do so, before they are divided among buckets.
+
+    Dividing keys costs less than dividing all of their rows.
+    """
+    plan, left_out = run.plan, []
+    sums = sums_here(run.logic, run.evaluations) if _adds_up_on_spark(run) else None
+    with naming(run.name):
+        if sums is None:
+            rows = evaluated_here(run.logic, run.evaluations)
+            has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
+            without = rows.filter(~has_key)
+            left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
+            sums = summed(plan, rows.filter(has_key) if left_out else rows)
+        return [*left_out, *folded_here(run.job, with_bucket(run.job.layout, plan, sums))]
+
+
+def _adds_up_on_spark(run: Run) -> bool:
+    """Whether keys have so many rows that Spark's shuffle of their sums costs less than handing over all rows."""
+    if not run.job.is_full_recompute:
+        return False
+    stored = sum(one.file.rows for slices in run.job.slices.values() for one in slices)
+    return rows_given(run.evaluations) >= run.job.tuning.summed_rows_a_key * stored
 
 
 @contextlib.contextmanager
@@ -92,7 +121,7 @@ def folded_here(
 
     Args:
         job: the job of the table.
-        rows: signed rows.
+        rows: signed rows, or their deltas.
         recomputed: all rows of the keys that were unresolved; see `recomputed_here`.
         at_once: the number of threads; one for each core by default.
 

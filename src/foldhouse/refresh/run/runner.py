@@ -10,7 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from foldhouse.refresh.bucket.fold import BucketResult
-from foldhouse.refresh.rows.evaluate import TooMuchToCollect, has_choices, is_collected
+from foldhouse.refresh.rows.evaluate import has_choices, is_collected
+from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import can_be_picked
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process

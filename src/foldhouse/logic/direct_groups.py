@@ -1,0 +1,143 @@
+"""Groups of direct logic: `GROUP BY`, aggregates and `DISTINCT` as Polars expressions.
+
+Only aggregates whose value no order of the rows can change are translated: counts, exact sums, the least and the
+greatest. A sum is added up in more digits than its type has. If the sum does not fit its type, the evaluation fails,
+and Spark decides whether that is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from foldhouse.kernel.plan import polars_type
+from foldhouse.logic.expressions import Columns, Typed, UnknownLogic, arrow_type, translated
+from foldhouse.logic.plan import Expression, Node
+
+_FIRST_GROUP, _FIRST_CALL = -1_000, -1_000_000
+"""Stand for the numbers of columns that are grouped by, and of aggregates: Spark numbers none below zero."""
+_MOST_DIGITS, _MORE_DIGITS = 38, 10
+"""A sum of decimals has so many digits more than its values: no ten billion of them overflow it."""
+# Matches the type as Spark prints it, without a blank.
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_INTEGERS = ("byte", "short", "integer", "long")
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """An aggregate as expressions over the columns of its input.
+
+    Args:
+        given: the columns to group by and the arguments of the aggregates, computed before.
+        keys: the names of the columns to group by; one group of all rows if there are none.
+        calls: the aggregates.
+        outputs: Spark's number of an output column -> the column, over keys and aggregates.
+    """
+
+    given: Sequence[pl.Expr] = field(repr=False)
+    keys: Sequence[str]
+    calls: Sequence[pl.Expr] = field(repr=False)
+    outputs: dict[int, Typed]
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return a row for each group, with keys and aggregates."""
+        rows = rows.with_columns(self.given)
+        if not self.keys:
+            return rows.select(self.calls) if self.calls else pl.select(pl.lit(0))  # one row, even of no rows
+        return rows.group_by(self.keys).agg(self.calls)
+
+
+def groups_of(node: Node, columns: Columns) -> Groups:
+    """Translate an `Aggregate` over the columns of its input.
+
+    Raises:
+        UnknownLogic: a part of it is not known to give the same values in Polars.
+    """
+    groups = node.of("groupingExpressions")
+    keys = {_FIRST_GROUP - place: translated(one, columns) for place, one in enumerate(groups)}
+    for typed in keys.values():
+        arrow_type(typed.type)
+    found: list[Expression] = []
+    listed = [(one.id, _over_groups(one, groups, found)) for one in node.of("aggregateExpressions")]
+    calls = {_FIRST_CALL - place: _call(one, _name(_FIRST_CALL - place), columns) for place, one in enumerate(found)}
+    there = {number: Typed(pl.col(_name(number)), typed.type) for number, typed in keys.items()}
+    there |= {number: one.after for number, one in calls.items()}
+    outputs = {number: translated(one, there) for number, one in listed if number is not None}
+    if len(outputs) != len(listed) or any(one.type == "void" for one in outputs.values()):
+        raise UnknownLogic("a column that is selected twice, or has no type")
+    given = [typed.made.alias(_name(number)) for number, typed in keys.items()]
+    given += [one.argument.alias(_name(number)) for number, one in calls.items() if one.argument is not None]
+    return Groups(given, list(map(_name, keys)), [one.made for one in calls.values()], outputs)
+
+
+def _name(number: int) -> str:
+    return f"g{-number}"
+
+
+def _over_groups(one: Expression, groups: Sequence[Expression], found: list[Expression]) -> Expression:
+    """Replace what is grouped by, and each aggregate, by a column; add the aggregates to `found`."""
+    for place, group in enumerate(groups):
+        if one == group or (one.kind == group.kind == "AttributeReference" and one.id == group.id):
+            return Expression("AttributeReference", id=_FIRST_GROUP - place)
+    if one.kind == "AggregateExpression":
+        found.append(one)
+        return Expression("AttributeReference", id=_FIRST_CALL - len(found) + 1)
+    return replace(one, children=tuple(_over_groups(child, groups, found) for child in one.children))
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One aggregate: its argument, the aggregate over the column of that, and the value over the column of this."""
+
+    argument: pl.Expr | None
+    made: pl.Expr
+    after: Typed
+
+
+def _call(one: Expression, name: str, columns: Columns) -> _Call:
+    function, *condition = one.children
+    is_distinct = one.facts.get("isDistinct")
+    if condition or is_distinct not in (True, False) or len(function.children) != 1:
+        raise UnknownLogic(f"{function.kind} with a filter, or of several columns")
+    (given,) = function.children
+    column, value = pl.col(name), translated(given, columns)
+    if function.kind == "Count":
+        return _count(name, value, is_distinct=is_distinct)
+    if not given.references:
+        raise UnknownLogic(f"{function.kind} of a literal")
+    arrow_type(value.type)
+    if function.kind in ("Max", "Min"):
+        made = column.max() if function.kind == "Max" else column.min()
+        return _Call(value.made, made, Typed(column, value.type))
+    if function.kind != "Sum" or is_distinct:
+        raise UnknownLogic(function.kind)
+    kind = _total_type(value.type)
+    wide = value.made.cast(pl.Int128) if kind == "long" else value.made.cast(polars_type(arrow_type(kind)))
+    # Of no values, a sum is null.
+    made = pl.when(column.count() > 0).then(column.sum())
+    return _Call(wide, made.alias(name), Typed(column.cast(polars_type(arrow_type(kind))), kind))
+
+
+def _count(name: str, value: Typed, *, is_distinct: bool) -> _Call:
+    column = pl.col(name)
+    if value.constant is not None:  # of null, Spark counts nothing
+        if is_distinct or not value.constant.is_valid:
+            raise UnknownLogic("a count of a literal")
+        return _Call(None, pl.len().cast(pl.Int64).alias(name), Typed(column, "long"))
+    if is_distinct:
+        arrow_type(value.type)
+        return _Call(value.made, column.drop_nulls().n_unique().cast(pl.Int64), Typed(column, "long"))
+    return _Call(value.made.is_not_null(), column.sum().cast(pl.Int64), Typed(column, "long"))
+
+
+def _total_type(kind: str) -> str:
+    """Return the type of a sum, as Spark's."""
+    if kind in _INTEGERS:
+        return "long"
+    found = _DECIMAL.fullmatch(kind)
+    if found is None or int(found[1]) + _MORE_DIGITS > _MOST_DIGITS:
+        raise UnknownLogic(f"a sum of {kind}")
+    return f"decimal({int(found[1]) + _MORE_DIGITS},{found[2]})"
