@@ -159,7 +159,8 @@ def rebuild_and_publish(world: World) -> None:
 
 
 def tag_and_untag(world: World) -> None:
-    world.lake.tag(world.events, "closed", at=world.lake.history(world.events)[-1].id)
+    if "open" not in world.lake.load(world.events).metadata.refs:  # else it may be moved already
+        world.lake.tag(world.events, "closed", at=world.lake.history(world.events)[-1].id)
     world.lake.tag(world.events, "open")
     if "open" in world.lake.load(world.events).metadata.refs:
         world.lake.tag(world.events, "closed", move=True)

@@ -113,6 +113,8 @@ def _done(proxy: HttpProxy, way: str, nth: int, name: str, world: World) -> Liar
     assert liar.told
     if REFUSED.get(way) == 503:
         assert isinstance(failed, fh.StorageError), way
+    elif way in REFUSED and name == "rollback":  # it is never sent again onto another head than the one that was seen
+        assert isinstance(failed, fh.CommitConflict), failed
     elif not liar.held:
         assert failed is None, (way, failed)
     if way == LATE:
