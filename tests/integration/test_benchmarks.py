@@ -382,7 +382,15 @@ def test_a_suite_that_fails_does_not_stop_the_next_and_fails_the_command(
 
 
 def figure(contender: str, **more: object) -> dict[str, object]:
-    load = {"start_seconds": 1.0, "seconds": 4.0, "peak_bytes": 2**30, "files": 16, "bytes": 5e6, "read_seconds": 0.3}
+    load = {
+        "start_seconds": 1.0,
+        "seconds": 4.0,
+        "peak_bytes": 2**30,
+        "again_seconds": 3.5,
+        "files": 16,
+        "bytes": 5e6,
+        "read_seconds": 0.3,
+    }
     case = dataclasses.asdict(apply.Case("latest", "uniform", 5_000_000, 1_000))
     told = {"seconds": 0.5, "cold_seconds": 2.0, "peak_bytes": 2**29, "files": 3, "bytes": 1e6}
     return {
@@ -412,7 +420,7 @@ def test_a_case_shows_warm_and_cold_reading_the_changelog_and_the_first_load(tmp
         lines = [line.replace("│", "|") for line in told.splitlines()]
         cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
         assert ["deltalake", "1.00", "2.00", "2.0", "0.50", "3", "1.00", "0.25", "0.35"] in cells
-        assert ["deltalake", "1.0", "4.00", "1.00", "1.00", "16", "5.0", "0.30"] in cells
+        assert ["deltalake", "1.0", "4.00", "1.00", "3.50", "1.00", "16", "5.0", "0.30"] in cells
         assert "changelog of the last batch, foldhouse: 2.60 s the first time, 1.60 s again, 185,372 rows" in told
     assert "polars was left out: no registry" in shown
 

@@ -234,7 +234,7 @@ def test_rows_are_added_up_by_spark_or_here_and_the_table_is_the_same(
         return rows
 
     monkeypatch.setattr(evaluate, "handed_over", handed_over)
-    tuning = fh.Tuning(passed_rows=0, passed_share=0, summed_rows_a_key=rows_a_key, in_process_rows=in_process_rows)
+    tuning = fh.Tuning(passed_rows=0, passed_share=0, summed_key_rows=rows_a_key, in_process_rows=in_process_rows)
     lake = spark_lake(tuning=tuning)
     for day in DAYS[:2]:
         lake.append(events, some(day, 0))

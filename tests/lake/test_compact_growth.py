@@ -77,7 +77,7 @@ def test_rows_that_are_read_and_written_in_parts_are_the_same(lake: fh.Lake, at_
     added = write_position_deletes(layout, Partition(worn.partition), [(worn.path, np.array(gone))])
     commit(lake.catalog, iceberg, FileChanges([added], operation=Operation.DELETE), {})
     before = held(lake)
-    lake.tuning = fh.Tuning(compacted_rows_at_once=at_once)
+    lake.tuning = fh.Tuning(compacted_part_rows=at_once)
     done = lake.compact(numbers)
     assert done.committed
     assert held(lake) == before
@@ -96,7 +96,7 @@ def test_no_more_rows_are_in_memory_than_the_tuning_says(lake: fh.Lake, monkeypa
             yield rows
 
     monkeypatch.setattr("foldhouse.upkeep.compact.read_in_parts", read)
-    lake.tuning = fh.Tuning(compacted_rows_at_once=70_000)
+    lake.tuning = fh.Tuning(compacted_part_rows=70_000)
     done = lake.compact(numbers)
     assert (done.rows_written, sum(parts)) == (1_200_000, 1_200_000)
     assert max(parts) <= 70_000  # a row group has 65,536

@@ -77,7 +77,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0
         if seed % 4 == 2:
-            forced |= {**FULLY, "summed_rows_a_key": (0, 16)[seed // 4 % 2]}
+            forced |= {**FULLY, "summed_key_rows": (0, 16)[seed // 4 % 2]}
             name += ", computed again in full"
         for lake in lakes:
             lake.tuning = replace(lake.tuning, **forced)

@@ -34,7 +34,7 @@ MODES = {
         direct_rows=0, passed_rows=0, passed_share=0, **FULLY
     ),
     "computed again in full, added up by Spark": fh.Tuning(
-        direct_rows=0, passed_rows=0, passed_share=0, summed_rows_a_key=0, **FULLY
+        direct_rows=0, passed_rows=0, passed_share=0, summed_key_rows=0, **FULLY
     ),
     "in Spark's tasks": fh.Tuning(in_process_rows=-1),
     "computed again in full": fh.Tuning(**FULLY),

@@ -1,6 +1,6 @@
 """The Dagster instance that foldhouse ships: two runs, one per table, one of a backfill, live runs first."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
@@ -63,8 +63,8 @@ def test_a_backfill_is_one_run_or_runs_of_so_many_days_between_which_others_go_f
 def test_a_schedule_of_a_project_has_the_priority_of_live_runs():
     from definitions import defs
 
-    schedule = defs.resolve_schedule_def("retail_daily")
-    when = datetime.fromisoformat("2011-03-04T06:00:00+00:00")
+    schedule = defs.resolve_schedule_def("shop_daily")
+    when = datetime.now(UTC).replace(hour=6, minute=0, second=0, microsecond=0)
     context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
     [request] = schedule.evaluate_tick(context).run_requests
     assert request.tags["dagster/priority"] == "1"

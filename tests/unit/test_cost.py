@@ -65,7 +65,7 @@ def test_files_that_wear_alike_are_not_written_anew_by_the_same_refresh() -> Non
 
 
 def test_a_file_is_merged_with_smaller_ones_only_if_it_is_not_much_larger() -> None:
-    tuning = fh.Tuning(compacted_growth=2)
+    tuning = fh.Tuning(compacted_growth_factor=2)
     assert merged_together([100, 3, 3, 3, 3], tuning) == [1, 2, 3, 4]
     assert merged_together([20, 3, 3, 3, 3], tuning) == [0, 1, 2, 3, 4]
     assert merged_together([100, 1, 100, 100], tuning) == [0, 1, 2, 3]  # one small file hides no equal ones

@@ -347,11 +347,15 @@ def test_only_columns_that_can_change_a_row_are_needed() -> None:
     assert needed(project(K, below=stacked), [names, names]) == (("k",), ("n",))
 
 
+def test_groups_need_what_they_are_grouped_by_and_a_source_without_a_column_its_first_one() -> None:
+    names = ["k", "n", "t"]
+    for tree, columns in ((node("Distinct", project(K, N)), ("k", "n")), (aggregate([K]), ("k",))):
+        assert needed(project(K, below=tree), [names, names]) == (columns, ("k",))
+
+
 def test_where_a_plan_is_not_understood_all_columns_are_needed() -> None:
     names = ["k", "n", "t"]
     for tree in (
-        node("Distinct", project(K, N)),
-        aggregate([K]),
         window(LAG, [K], [T]),
         node("Union", project(K), project(column("k", 21, "string"), below=source(1, 20)), byName=True),
     ):

@@ -59,8 +59,9 @@ def _rows_of(iceberg: IcebergTable, snapshot_id: int | None, days: Iterable[date
     for spec_id in own:
         for found in live.of_partitions([((day - _EPOCH).days,) for day in rows], spec_id):
             rows[_day(found.file.partition)] += live_rows(layout, [found])
-    if own != live.spec_ids:
-        for day, number in _read(layout, column, [one for one in live.slices() if one.file.spec_id not in own]).items():
+    others = [] if own == live.spec_ids else [one for one in live.slices() if one.file.spec_id not in own]
+    if others := [*others, *(one for one in live.undated() if one.file.spec_id in own)]:
+        for day, number in _read(layout, column, others).items():
             if day in rows:
                 rows[day] += number
     return rows
@@ -75,7 +76,7 @@ def partition_days(iceberg: IcebergTable) -> list[date]:
     if column is None:
         return []
     live, layout = live_of(iceberg, iceberg.metadata.current_snapshot_id), Layout.of_head(iceberg)
-    found, others = set[date](), []
+    found, others = set[date](), live.undated()
     for one in live.slices():
         if live.day_fields.get(one.file.spec_id) != column:
             others.append(one)

@@ -22,6 +22,7 @@ from pyiceberg.types import DateType
 from foldhouse.errors import UnknownSnapshot, Unsupported
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.kept import forget_files
 from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
 
@@ -115,10 +116,18 @@ class Live:
             if self.day_fields.get(manifest.spec_id) != column_id or not manifest.ranges:
                 return True
             days = manifest.ranges[0]
-            # A null is no day, so a manifest with nothing but nulls has no row of any.
-            return days is None or (days.least is not None and overlaps(days.least, days.most))
+            # Another tool's file in the partition of no day may have rows of days; see `undated`.
+            return days is None or days.has_null or overlaps(days.least, days.most)
 
         return self._slices(None, [one for one in self.manifests if one.has_deletes or may_have(one)])
+
+    def undated(self) -> list[Slice]:
+        """Return the files that another tool added to the partition of no day; they may have rows of days.
+
+        The `add_files` of pyiceberg adds every file to that partition if the table keeps no statistics.
+        """
+        found = self.of_partitions([(None,)])
+        return [one for one in found if one.file.spec_id in self.day_fields and digest_in(one.file.path) is None]
 
     def _slices(self, wanted: Wanted | None, manifests: Sequence[ListedManifest]) -> list[Slice]:
         found: dict[str, Slice] = {}

@@ -26,8 +26,8 @@ def landed_days(iceberg: IcebergTable, days: Iterable[date]) -> LandedDays:
     covered = stream_coverage(iceberg)
     asked: Sequence[date] = sorted({day for day in days if day in covered})
     columns, live = day_fields(iceberg), live_of(iceberg, iceberg.metadata.current_snapshot_id)
-    if {columns.get(one) for one in live.spec_ids} - {columns.get(iceberg.spec().spec_id)}:
-        asked = ()  # files that are partitioned in another way may have events of any day
+    if {columns.get(one) for one in live.spec_ids} - {columns.get(iceberg.spec().spec_id)} or live.undated():
+        asked = ()  # files that are partitioned in another way, or in no day, may have events of any day
     held = held_by_day(iceberg, asked) if asked else {}
     states = {
         day: state_of(path for one in held.get(day, []) for path in (one.file.path, *one.deletes)) for day in asked

@@ -10,8 +10,9 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.evolve import partitioning
-from foldhouse.storage.live import live_of
-from foldhouse.storage.schema import day_spec
+from foldhouse.storage.live import live_of, pieces_of
+from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.schema import Layout, day_spec
 from foldhouse.values.definition import Stream
 
 
@@ -34,17 +35,29 @@ def check_files_are_by_day(stream: Stream, iceberg: IcebergTable) -> None:
     """Refuse a replacement of days among files that are partitioned in another way: they may have events of these days.
 
     Raises:
-        DefinitionError: such files are live, from before the partitioning changed.
+        DefinitionError: such files are live, from before the partitioning changed; or another tool added a file with
+            events of days to the partition of no day.
     """
     declared, specs = _declared(stream, iceberg), iceberg.specs()
-    used = live_of(iceberg, iceberg.metadata.current_snapshot_id).spec_ids
-    others = sorted(_text(found) for one in used if (found := partitioning(iceberg.schema(), specs[one])) != declared)
+    live = live_of(iceberg, iceberg.metadata.current_snapshot_id)
+    others = sorted(
+        _text(found) for one in live.spec_ids if (found := partitioning(iceberg.schema(), specs[one])) != declared
+    )
     if others:
         raise DefinitionError(
             f"{stream.name} has files that are {others[0]}, and is declared {_text(declared)}: the events of one day "
             "cannot be replaced, because these files may have some of them. Nothing was written. Rewrite the files in "
             "the declared partitions, or append only"
         )
+    name, layout = str(stream.partition_column), Layout.of_head(iceberg)
+    for piece in pieces_of(live.undated()):
+        if read_piece(layout, piece, [name])[name].null_count < piece.file.rows:
+            raise DefinitionError(
+                f"{stream.name} has the file {piece.file.path} in the partition of no day, with events of days: the "
+                "events of one day cannot be replaced, because this file may have some of them. Nothing was written. "
+                "Another tool added it while the table keeps no statistics (write.metadata.metrics.default); write its "
+                "rows into the partitions of their days"
+            )
 
 
 def _declared(stream: Stream, iceberg: IcebergTable) -> list[tuple[str | None, str]]:

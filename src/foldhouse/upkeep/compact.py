@@ -211,7 +211,7 @@ def _written(
         rows = _by_key(layout, pa.concat_tables(read_piece(layout, piece) for piece in pieces_of(group)))
         starts = range(0, live, rows_each)
         return tuple(write_data_file(layout, partition, rows.slice(start, rows_each)) for start in starts)
-    at_once = tuning.compacted_rows_at_once
+    at_once = tuning.compacted_part_rows
     parts = portions(
         (rows for piece in pieces_of(group) for rows in read_in_parts(layout, piece, at_once)),
         [min(at_once, size - start) for size in sizes for start in range(0, size, at_once)],

@@ -41,7 +41,7 @@ class Tuning:
     """So does it with rows that are picked by their keys, if they are a larger share of the rows of their files."""
     spilled_rows_factor: int = 500
     """So many times as many if they need not be in memory at once: 100 million take some minutes on two cores."""
-    summed_rows_a_key: int = 16
+    summed_key_rows: int = 16
     """If a table is computed again and has so many source rows a key, Spark adds them up before it hands them over.
     With fewer, its shuffle costs as much as the rows. With 0, it always does so."""
     picked_rows_share: float = 0.004
@@ -102,10 +102,10 @@ class Tuning:
     """The size of file that a compaction aims at, compressed, if the table has no property for it."""
     small_file_share: float = 0.75
     """A file of this share of that size is left alone: writing it again saves hardly anything."""
-    compacted_growth: float = 2
+    compacted_growth_factor: float = 2
     """A file of a stream is merged with smaller ones if it has up to so many times their bytes. So each merge leaves a
     file that is larger by half at least, and a row is written again some ten times in 2,000 compactions."""
-    compacted_rows_at_once: int = 512 * 1024
+    compacted_part_rows: int = 512 * 1024
     """A compaction of a stream has about so many rows in memory at once; it sorts the rows of a table as a whole."""
 
     # How much of a bucket is in memory at once
@@ -189,7 +189,7 @@ _BOUNDS = {
     "plain_rows_factor": (0, _MOST),
     "collected_rows": (0, _MOST),
     "passed_rows": (0, _MOST),
-    "summed_rows_a_key": (0, _MOST),
+    "summed_key_rows": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),

@@ -104,7 +104,7 @@ def merged_together(sizes: Sequence[int], tuning: Tuning) -> list[int]:
     order = sorted(range(len(sizes)), key=lambda place: sizes[place])
     count = together = 0
     for place, number in enumerate(order):
-        if sizes[number] <= tuning.compacted_growth * together:
+        if sizes[number] <= tuning.compacted_growth_factor * together:
             count = place + 1
         together += sizes[number]
     return sorted(order[:count])

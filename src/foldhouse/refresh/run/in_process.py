@@ -102,7 +102,7 @@ def _adds_up_on_spark(run: Run) -> bool:
     if not run.job.is_full_recompute:
         return False
     stored = sum(one.file.rows for slices in run.job.slices.values() for one in slices)
-    return rows_given(run.evaluations) >= run.job.tuning.summed_rows_a_key * stored
+    return rows_given(run.evaluations) >= run.job.tuning.summed_key_rows * stored
 
 
 @contextlib.contextmanager
