@@ -10,6 +10,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.live import day_fields, live_of
+from foldhouse.streams.partitioned import undated_with_days
 from foldhouse.streams.replace import held_by_day, proofs_text
 from foldhouse.streams.stored import stream_coverage
 from foldhouse.values.landed import LandedDays, state_of
@@ -21,13 +22,15 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
 def landed_days(iceberg: IcebergTable, days: Iterable[date]) -> LandedDays:
     """Return the states of some days at the head of a stream, and the proofs of all listed commits.
 
-    Only manifests are read, and none for no days. A day that the stream does not cover has no state.
+    Only manifests are read, and files that another tool put into the partition of no day; none for no days. A day that
+    the stream does not cover has no state.
     """
     covered = stream_coverage(iceberg)
     asked: Sequence[date] = sorted({day for day in days if day in covered})
     columns, live = day_fields(iceberg), live_of(iceberg, iceberg.metadata.current_snapshot_id)
-    if {columns.get(one) for one in live.spec_ids} - {columns.get(iceberg.spec().spec_id)} or live.undated():
-        asked = ()  # files that are partitioned in another way, or in no day, may have events of any day
+    strange = {columns.get(one) for one in live.spec_ids} - {columns.get(iceberg.spec().spec_id)}
+    if asked and (strange or undated_with_days(iceberg, live) is not None):
+        asked = ()  # files that are partitioned in another way may have events of any day
     held = held_by_day(iceberg, asked) if asked else {}
     states = {
         day: state_of(path for one in held.get(day, []) for path in (one.file.path, *one.deletes)) for day in asked

@@ -10,7 +10,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import DefinitionError
 from foldhouse.storage.evolve import partitioning
-from foldhouse.storage.live import live_of, pieces_of
+from foldhouse.storage.live import Live, live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout, day_spec
 from foldhouse.values.definition import Stream
@@ -49,15 +49,27 @@ def check_files_are_by_day(stream: Stream, iceberg: IcebergTable) -> None:
             "cannot be replaced, because these files may have some of them. Nothing was written. Rewrite the files in "
             "the declared partitions, or append only"
         )
-    name, layout = str(stream.partition_column), Layout.of_head(iceberg)
+    path = undated_with_days(iceberg, live)
+    if path is not None:
+        raise DefinitionError(
+            f"{stream.name} has the file {path} in the partition of no day, with events of days: the events of one day "
+            "cannot be replaced, because this file may have some of them. Nothing was written. Another tool added it "
+            "while the table keeps no statistics (write.metadata.metrics.default); write its rows into the partitions "
+            "of their days"
+        )
+
+
+def undated_with_days(iceberg: IcebergTable, live: Live) -> str | None:
+    """Return a file that another tool added to the partition of no day, but that has rows of days; see `Live.undated`.
+
+    Such files are read, but no others.
+    """
+    layout = Layout.of_head(iceberg)
     for piece in pieces_of(live.undated()):
-        if read_piece(layout, piece, [name])[name].null_count < piece.file.rows:
-            raise DefinitionError(
-                f"{stream.name} has the file {piece.file.path} in the partition of no day, with events of days: the "
-                "events of one day cannot be replaced, because this file may have some of them. Nothing was written. "
-                "Another tool added it while the table keeps no statistics (write.metadata.metrics.default); write its "
-                "rows into the partitions of their days"
-            )
+        name = layout.schema.find_column_name(live.day_fields[piece.file.spec_id])
+        if name is not None and read_piece(layout, piece, [name])[name].null_count < piece.file.rows:
+            return piece.file.path
+    return None
 
 
 def _declared(stream: Stream, iceberg: IcebergTable) -> list[tuple[str | None, str]]:
