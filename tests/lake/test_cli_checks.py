@@ -17,6 +17,7 @@ events = fh.stream("k.events", schema={"key": "string", "n": "long"}, keys="key"
 sums = fh.table("k.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
 aside = fh.table("k.aside", source=events, fold=fh.fold(n=fh.count()), checks=[fh.unique("n", severity="warn")])
 above = fh.table("k.above", source=sums, keys="n", fold=fh.fold(keys=fh.count()))
+others = fh.stream("k.others", schema={"key": "string"}, keys="key")
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def shop(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> fh.Lake:
 def call(tmp_path: Path, command: str, *words: str) -> Result:
     given = [command, *words, "--lake", str(tmp_path / "lake"), "--declared-in", "shop_of_checks"]
     return CliRunner(env={"FORCE_COLOR": None, "NO_COLOR": "1"}).invoke(main, given)
+
+
+@pytest.fixture
+def referring(shop: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> fh.Table:
+    """The only declared table: its check reads the stream `others`."""
+    table = fh.table("k.sums", source=events, fold=sums.fold, checks=[fh.references("key", others)])
+    monkeypatch.setattr(sys.modules["shop_of_checks"], "tables", [table])
+    return table
 
 
 def test_all_declared_tables_are_refreshed_in_the_order_of_their_sources(shop: fh.Lake, tmp_path: Path) -> None:
@@ -71,11 +80,8 @@ def test_a_table_that_fails_its_checks_holds_back_what_is_folded_from_it(shop: f
 
 
 def test_an_audit_says_which_snapshot_of_another_table_it_read(
-    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: fh.Lake, referring: fh.Table, tmp_path: Path
 ) -> None:
-    others = fh.stream("k.others", schema={"key": "string"}, keys="key")
-    referring = fh.table("k.sums", source=events, fold=sums.fold, checks=[fh.references("key", others)])
-    monkeypatch.setattr(sys.modules["shop_of_checks"], "tables", [referring])
     at = shop.append(others, [{"key": "a"}]).snapshot_id
     assert call(tmp_path, "refresh").exit_code == 0
     said = call(tmp_path, "audit", "k.sums")
@@ -85,11 +91,8 @@ def test_an_audit_says_which_snapshot_of_another_table_it_read(
 
 
 def test_show_and_history_say_which_snapshot_of_another_table_the_checks_of_a_commit_read(
-    shop: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: fh.Lake, referring: fh.Table, tmp_path: Path
 ) -> None:
-    others = fh.stream("k.others", schema={"key": "string"}, keys="key")
-    referring = fh.table("k.sums", source=events, fold=sums.fold, checks=[fh.references("key", others)])
-    monkeypatch.setattr(sys.modules["shop_of_checks"], "tables", [referring])
     first = shop.append(others, [{"key": "a"}]).snapshot_id
     assert call(tmp_path, "refresh").exit_code == 0
     head = shop.head(referring)

@@ -161,6 +161,17 @@ def lake(catalog: Catalog) -> Iterator[fh.Lake]:
     opened.close()
 
 
+@pytest.fixture(params=["REST and S3", "Postgres and S3"])
+def store(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HttpProxy]:
+    """A proxy in front of the store alone; the catalog `c` is configured to use it."""
+    given = servers.configuration(request.param, tmp_path)
+    with HttpProxy(given["s3.endpoint"]) as proxy:
+        configure(monkeypatch, "c", {**given, "s3.endpoint": proxy.address})
+        yield proxy
+
+
 class Proxies:
     """The proxies in front of the store and, for REST, of the catalog."""
 

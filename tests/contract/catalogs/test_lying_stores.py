@@ -13,11 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.catalogs.conftest import Servers, configure
 from contract.catalogs.test_requests import batch, events, expected, key, stored, totals
 from http_proxy import Answer, HttpProxy, Request
 
@@ -28,16 +26,6 @@ pytestmark = pytest.mark.heavy
 NOW: dict[str, Any] = {"older_than": timedelta(), "in_use": timedelta(), "keep_last": 1}
 _MOST_RUNS = 60
 only_rest = pytest.mark.parametrize("store", ["REST and S3"], indirect=True)
-
-
-@pytest.fixture(params=["REST and S3", "Postgres and S3"])
-def store(
-    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[HttpProxy]:
-    given = servers.configuration(request.param, tmp_path)
-    with HttpProxy(given["s3.endpoint"]) as proxy:
-        configure(monkeypatch, "c", {**given, "s3.endpoint": proxy.address})
-        yield proxy
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ after each operation, run again if it failed  ==  what the events say
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-from contract.catalogs.conftest import Servers, configure
 from contract.catalogs.test_lying_stores import NOW, assert_right, forget, rows_of, run_until_done
 from contract.catalogs.test_requests import batch, events, totals
 from http_proxy import Answer, HttpProxy, Request
@@ -35,16 +33,6 @@ WRITING: dict[str, Callable[[fh.Lake, int], object]] = {
     "tag": lambda lake, nth: lake.tag(events, "closed", move=True),
     "pause": lambda lake, nth: lake.pause(totals, reason="a look"),
 }
-
-
-@pytest.fixture(params=["REST and S3", "Postgres and S3"])
-def store(
-    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[HttpProxy]:
-    given = servers.configuration(request.param, tmp_path)
-    with HttpProxy(given["s3.endpoint"]) as proxy:
-        configure(monkeypatch, "c", {**given, "s3.endpoint": proxy.address})
-        yield proxy
 
 
 @dataclass
