@@ -54,8 +54,8 @@ def check_files_are_by_day(stream: Stream, iceberg: IcebergTable) -> None:
         raise DefinitionError(
             f"{stream.name} has the file {path} in the partition of no day, with events of days: the events of one day "
             "cannot be replaced, because this file may have some of them. Nothing was written. Another tool added it "
-            "while the table keeps no statistics (write.metadata.metrics.default); write its rows into the partitions "
-            "of their days"
+            "while the table keeps no bounds of columns (write.metadata.metrics.default); have it remove the file, set "
+            "the property to full, and add the file again"
         )
 
 
