@@ -92,28 +92,37 @@ def _or_full_recompute(workshop: Workshop, work: Work) -> Work:
     if rows_of_files(work.evaluations) + most_again <= least:
         return work
     whole = of_state(logic, [source.live for source in work.sources], work.coverage)
-    picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
+    if _costs_less(workshop, work, whole, least):
+        return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
+    return work
+
+
+def _costs_less(workshop: Workshop, work: Work, whole: Evaluation, least: int) -> bool:
+    """Whether a full recompute costs less than the work, which evaluates more than `least` rows.
+
+    As soon as the rows counted so far are too many, no more are read to count them.
+    """
+    logic, tuning = work.logic, workshop.tuning
     table = row_count(work.target.iceberg, work.target.iceberg.metadata.current_snapshot_id)
     present_rows = rows_of_files([whole])
-    most = tuning.full_recompute_share * (present_rows + table)
     present = [one for one in work.evaluations if one.weight > 0]
     needed = work.evaluations if keys_in_full(logic, work.evaluations) is None else present
-    rows = _chosen_at_least(logic, needed)
-    lost = max(lost, rows_taken_back(logic, needed))
+    is_chosen = any(any(one.choices) for one in needed)
+    each = tuning.chosen_by_spark_factor if is_chosen and needs_spark(logic) else 1
+    most = tuning.full_recompute_share * (present_rows + table) / each
+    lost = max(rows_lost(logic, work.evaluations), rows_taken_back(logic, needed))
     is_read_again = lost > tuning.full_recompute_lost_share * present_rows
     again = rows_read_again(logic, lost, present_rows, table) if is_read_again else 0
-    if rows + again <= most:  # with more, the table is computed again anyway, and nothing has to be read to see it
-        rows = rows_to_evaluate(logic, needed, min(picked, int(most)))
-    rows += again
-    if rows <= least:
-        return work
-    if any(any(one.choices) for one in needed):
-        is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark
-        in_process = tuning.chosen_by_spark_factor if needs_spark(logic) else 1
-        rows *= tuning.chosen_in_tasks_factor if is_in_tasks else in_process
+    rows = _chosen_at_least(logic, needed) + again
     if rows <= most:
-        return work
-    return replace(work, evaluations=[whole], found=Head(), is_full_recompute=True)
+        picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
+        rows = rows_to_evaluate(logic, needed, min(picked, int(most))) + again
+    if rows <= least:
+        return False
+    if rows <= most and is_chosen:
+        is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark
+        rows *= max(1, tuning.chosen_in_tasks_factor // each) if is_in_tasks else 1
+    return rows > most
 
 
 def _chosen_at_least(logic: Logic, evaluations: Sequence[Evaluation]) -> int:

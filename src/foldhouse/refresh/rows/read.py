@@ -20,6 +20,8 @@ from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 
 _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
+_SAMPLED = 8  # of so many files, one is read first, if there are at least twice as many
+_CLEARLY = 2  # a sample of files decides if its share of selected rows makes so many times too many
 
 
 def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[Piece]:
@@ -81,6 +83,7 @@ def rows_to_evaluate(logic: Logic, evaluations: Sequence[Evaluation], most: int)
         logic: the logic of the table.
         evaluations: with choices or without.
         most: the number of selected rows up to which they are counted; of more, a part is read, and its share counts.
+            Files from all over are read first, because they may show that there are clearly more.
     """
     rows = 0
     for one in evaluations:
@@ -104,18 +107,27 @@ def _rows_selected(logic: Logic, evaluation: Evaluation, place: int, most: int) 
     if label not in logic.selected:
         choices = evaluation.choices[place]
         pieces = admitted(logic, place, evaluation.pieces[place], choices)
-        looked = found = 0
-        for some in _at_once(pieces):
+        whole = sum(piece.file.rows for piece in pieces)
+        looked = found = estimate = 0
+        for some in _from_all_over(pieces):
             frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
             looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
-            if found > most:
+            estimate = found * whole // looked if looked else 0
+            if found > most or estimate > _CLEARLY * most:
                 logic.forget_picked()
                 break
-        share = found / looked if looked else 0
-        estimate = found if found <= most else int(share * sum(piece.file.rows for piece in pieces))
-        logic.selected[label] = (evaluation, estimate, found <= most)
+        logic.selected[label] = (evaluation, estimate, looked == whole and found <= most)
     _, rows, are_read = logic.selected[label]
     return rows, are_read
+
+
+def _from_all_over(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """Yield pieces to read at once: first a sample from all over, then the others in their order."""
+    if len(pieces) < 2 * _SAMPLED:
+        yield from _at_once(pieces)
+        return
+    yield pieces[::_SAMPLED]
+    yield from _at_once([piece for place, piece in enumerate(pieces) if place % _SAMPLED])
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
