@@ -1,4 +1,4 @@
-"""The Dagster instance that foldhouse ships: two runs, one per table, one of a backfill, live runs first."""
+"""The Dagster instance that foldhouse ships: three runs, one per table, two of backfills, live runs first."""
 
 from datetime import UTC, datetime
 
@@ -26,8 +26,8 @@ def test_an_instance_loads_it_and_says_what_it_says(shipped, tmp_path):
         assert not instance.telemetry_enabled
         assert not instance.nux_enabled
         queue = instance.get_concurrency_config()
-        assert queue.run_queue_config.max_concurrent_runs == 2
-        assert list(queue.run_queue_config.tag_concurrency_limits) == [{"key": "dagster/backfill", "limit": 1}]
+        assert queue.run_queue_config.max_concurrent_runs == 3
+        assert list(queue.run_queue_config.tag_concurrency_limits) == [{"key": "dagster/backfill", "limit": 2}]
         assert (queue.pool_config.default_pool_limit, queue.pool_config.pool_granularity.value) == (1, "run")
         assert (instance.run_retries_enabled, instance.run_retries_max_retries) == (True, 1)
         assert not instance.run_retries_retry_on_asset_or_op_failure

@@ -65,16 +65,17 @@ telemetry:
   enabled: false
 nux:
   enabled: false
-# At most two runs at a time, because each may start a Spark session. At most one of them is a run of a backfill, so
-# that new data never wait for a long backfill; of queued runs, the highest `dagster/priority` starts first.
+# At most three runs at a time, because each may start a Spark session. At most two of them are runs of backfills, so
+# that new data never wait for a long backfill; of queued runs, the highest `dagster/priority` starts first. A backfill
+# of tables with days and of tables without has a run for each kind, and both may run side by side.
 # Each table and stream has a pool of its name, and one run at a time writes it.
 # Dagster refuses a file with both `concurrency` and `run_queue`.
 concurrency:
   runs:
-    max_concurrent_runs: 2
+    max_concurrent_runs: 3
     tag_concurrency_limits:
       - key: dagster/backfill
-        limit: 1
+        limit: 2
   pools:
     default_limit: 1
     granularity: run
