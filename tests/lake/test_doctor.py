@@ -32,7 +32,19 @@ def test_a_lake_in_order_has_nothing_to_do(lake: fh.Lake, tmp_path: Path) -> Non
     found = findings(tmp_path / "lake")
     assert found["h.sums"] == [("ok", "table, 1 rows", "")]
     assert {name: states[0][0] for name, states in found.items() if name not in ("disk", "dagster")} == dict.fromkeys(
-        ["Python", "Java", "pyspark", "pyiceberg", "pyarrow", "polars", "permissions", "catalog", "h.events", "h.sums"],
+        [
+            "Python",
+            "Java",
+            "Spark's start",
+            "pyspark",
+            "pyiceberg",
+            "pyarrow",
+            "polars",
+            "permissions",
+            "catalog",
+            "h.events",
+            "h.sums",
+        ],
         "ok",
     )
 

@@ -19,6 +19,7 @@ from foldhouse.cli.lakes import catalog_given, lake_option
 from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
+from foldhouse.spark.class_archive import archive_file, archive_options
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.storage.configuration import check_is_folder
@@ -78,6 +79,8 @@ def _programs() -> Iterator[Finding]:
         yield Finding("Java", "fail", f"{program} is version {number or 'unknown'}", way)
     else:
         yield Finding("Java", "ok", f"{number}, {program}")
+        found = f"with the archive {archive_file()}" if archive_options() else "`foldhouse warm` would make it faster"
+        yield Finding("Spark's start", "ok", found)
     for name in _PACKAGES:
         try:
             yield Finding(name, "ok", importlib.metadata.version(name))

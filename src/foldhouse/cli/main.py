@@ -53,6 +53,7 @@ SUBCOMMANDS = {
         "doctor",
         "Look at what tables need to work: Python, Java, Spark, the catalog, the disk, the clock, leftover files.",
     ),
+    "warm": ("warm", "Make Spark start faster on this machine, by an archive of the Java classes that it loads."),
     "register": ("upkeep", "Have the catalog know the tables of the warehouse again."),
 }
 """Subcommand -> its module and its line of help, in the order of the help; a module is imported to run its commands."""

@@ -75,6 +75,22 @@ def how_java_ended(within_seconds: float = _ENDS_WITHIN_SECONDS) -> str:
     return f"Spark's Java process {_reason(process.returncode)}; the last lines of its log: {last_of_its_log()}"
 
 
+def end_java(within_seconds: float) -> int:
+    """End the Java process of this process, after its session was stopped, and return its exit code.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time.
+    """
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    assert gateway is not None
+    assert isinstance(process, subprocess.Popen)
+    gateway.shutdown()
+    assert process.stdin is not None
+    process.stdin.close()  # its signal to end
+    return process.wait(within_seconds)
+
+
 def _reason(code: int) -> str:
     if code == -signal.SIGKILL:
         return "was killed (SIGKILL), most often because the memory of the machine ran out"

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.spark.alive import answers, with_few_retries
+from foldhouse.spark.class_archive import archive_options, drop_archive
 from foldhouse.spark.executors import equip
 from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log
 
@@ -124,7 +125,7 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
-    java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem"]
+    java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem", *archive_options()]
     driver = {
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
@@ -136,6 +137,8 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
         with java_speaks_to_its_log():
             return builder.getOrCreate()
     except Exception as failure:
+        if drop_archive():
+            return _started(master, ours, settings)
         reason = (str(failure).splitlines() or ["no message"])[0]
         where = "" if master.startswith("local") else f", with the master {master}"
         raise CannotStart(

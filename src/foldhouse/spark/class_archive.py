@@ -1,0 +1,75 @@
+"""An archive of the Java classes that Spark loads, with which its Java process starts in less time.
+
+    ~/.cache/foldhouse/spark-4.3.0-1f0c7a2be9d04c55.jsa     about 180 MB; the folder is 0700, the file 0600
+
+Java calls it a dynamic archive of class data sharing: it maps the classes, and does not read, verify and link each of
+them again. It compares the archive with its checksums, with its own version and with Spark's jars, and does without an
+archive that does not fit. An archive is code, so one that another user could have written is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pyspark
+
+_QUIET = ["-Xlog:disable", "-Xlog:all=warning:stderr"]  # Java warns of an archive that does not fit on standard output
+_ROOT = 0
+_recorded_to: list[Path] = []
+
+
+def archive_file() -> Path | None:
+    """Return where the archive of this machine's Java and of this Spark is kept; `None` without Java.
+
+    The folder is `$XDG_CACHE_HOME/foldhouse`, by default `~/.cache/foldhouse`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        return None
+    java = Path(found).resolve()
+    release = java.parent.parent / "release"
+    spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
+    known = [str(java), release.read_text(errors="replace") if release.is_file() else "", str(spark)]
+    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foldhouse"
+    return folder / f"spark-{pyspark.__version__}-{digest}.jsa"
+
+
+def record_to(file: Path) -> None:
+    """Have the Java process that this process starts write an archive when it ends."""
+    _recorded_to.append(file)
+
+
+def archive_options() -> list[str]:
+    """Return Java's options to use the archive, or to write one; none if there is none that this user alone writes."""
+    if _recorded_to:
+        return [f"-XX:ArchiveClassesAtExit={_recorded_to[-1]}", *_QUIET]
+    file = archive_file()
+    if file is None or not (_is_own(file.parent, stat.S_IFDIR) and _is_own(file, stat.S_IFREG)):
+        return []
+    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-XX:+VerifySharedSpaces", *_QUIET]
+
+
+def drop_archive() -> bool:
+    """Remove the archive, because Java did not start with it; return whether one was in use."""
+    if not archive_options() or _recorded_to:
+        return False
+    file = archive_file()
+    assert file is not None
+    file.unlink(missing_ok=True)
+    return True
+
+
+def _is_own(path: Path, kind: int) -> bool:
+    """Whether a path, not a link, is of this user or of root, and nobody else can write to it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    is_kind = stat.S_IFMT(found.st_mode) == kind
+    return is_kind and found.st_uid in (_ROOT, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,74 @@
+"""Which archive of Java's classes is used: only one that nobody else could have written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from foldhouse.spark import class_archive
+from foldhouse.spark.class_archive import archive_file, archive_options, drop_archive
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive where it is looked for, of a Java that is not there."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = archive_file()
+    assert file is not None
+    file.parent.mkdir(mode=0o700, parents=True)
+    file.write_bytes(b"classes")
+    file.chmod(0o600)
+    return file
+
+
+def test_an_archive_of_this_user_is_used_and_its_checksums_are_compared(archive: Path) -> None:
+    assert f"-XX:SharedArchiveFile={archive}" in archive_options()
+    assert "-XX:+VerifySharedSpaces" in archive_options()
+
+
+def test_without_an_archive_or_java_there_are_no_options(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.unlink()
+    assert archive_options() == []
+    monkeypatch.setenv("JAVA_HOME", str(archive.parent))
+    assert archive_file() is None
+    assert archive_options() == []
+
+
+@pytest.mark.parametrize("where", ["file", "folder"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_one_that_others_can_write_is_not_used(archive: Path, where: str, mode: int) -> None:
+    shared = archive if where == "file" else archive.parent
+    shared.chmod(shared.stat().st_mode | mode)
+    assert archive_options() == []
+
+
+def test_one_of_another_user_is_not_used(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive.os, "geteuid", lambda: os.stat(archive).st_uid + 1)
+    monkeypatch.setattr(class_archive, "_ROOT", -1)
+    assert archive_options() == []
+
+
+def test_a_link_is_not_used(archive: Path) -> None:
+    archive.rename(archive.with_suffix(".moved"))
+    archive.symlink_to(archive.with_suffix(".moved"))
+    assert archive_options() == []
+
+
+def test_another_java_and_an_update_of_java_have_an_archive_of_their_own(archive: Path) -> None:
+    release = Path(os.environ["JAVA_HOME"]) / "release"
+    release.write_text('JAVA_VERSION="17.0.16"\n')
+    assert archive_file() != archive
+    assert archive_options() == []
+
+
+def test_one_that_java_did_not_start_with_is_removed(archive: Path) -> None:
+    assert drop_archive()
+    assert not archive.exists()
+    assert not drop_archive()
