@@ -25,6 +25,8 @@ RUN = [heading for heading, blocks in SECTIONS.items() if blocks]
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """An empty folder to work in; modules that are imported from it are forgotten afterwards."""
+    for name in ("FOLDHOUSE_LAKE", "FOLDHOUSE_CATALOG"):  # `foldhouse backfill` sets them in this process
+        monkeypatch.setenv(name, "")  # so that they are as before afterwards
     for name in [name for name in os.environ if name.startswith(("FOLDHOUSE_", "DAGSTER_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -66,5 +66,7 @@ def test_a_schedule_of_a_project_has_the_priority_of_live_runs():
     schedule = defs.resolve_schedule_def("shop_daily")
     when = datetime.now(UTC).replace(hour=6, minute=0, second=0, microsecond=0)
     context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    [request] = schedule.evaluate_tick(context).run_requests
+    told = schedule.evaluate_tick(context)
+    assert told.run_requests, told.skip_message
+    [request] = told.run_requests
     assert request.tags["dagster/priority"] == "1"
