@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import date
 
@@ -19,6 +20,7 @@ from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.races import until_won
 from foldhouse.storage.restore import roll_back
 from foldhouse.streams import append as streams
+from foldhouse.streams.added import add_files
 from foldhouse.streams.evolution import evolve
 from foldhouse.streams.replace import replace_partitions
 from foldhouse.values.definition import Source, Stream, Table
@@ -51,6 +53,26 @@ class Writing(OpenLake):
         """
         given = events if is_spark(events) else as_arrow("append: events", events, dict(stream.schema))
         return streams.append(self.catalog, stream, given, batch_id, self.run_id, self.tuning)
+
+    @told
+    def add_files(self, stream: Stream, files: Iterable[str | os.PathLike[str]]) -> Appended:
+        """Add Parquet files to a stream as they are, in one commit; their rows are not written again.
+
+        The files stay where they are, and are never deleted; nobody may change, move or delete them. A file that the
+        stream has is not added again. After its rows were compacted or removed, the stream no longer has the file, and
+        adding it adds its events again.
+
+        Args:
+            stream: the declaration. If it has days, each file has events of one day.
+            files: paths on this machine, or addresses in the store of the catalog. Their columns have the names and
+                the types of the stream's, and no field ids.
+
+        Raises:
+            InvalidData: a file cannot be read, or does not fit the stream; nothing was added.
+            InvalidCall: a file is named twice, or is in the warehouse; nothing was added.
+            DefinitionError: see `append`.
+        """
+        return add_files(self.catalog, stream, files, self.run_id)
 
     @told
     def replace(

@@ -147,12 +147,39 @@ def _write(
     name = f"{kind}{sealed(seal, ending)}.parquet"
     path = layout.places.new_data_location(f"{folder}/{name}" if folder else name)
     write_whole(layout.io, path, contents)
+    return _described(layout, schema_json, partition, content, path, contents.size, footer)
+
+
+def described_file(
+    layout: Layout, partition: Partition, path: str, size_bytes: int, footer: pq.FileMetaData
+) -> DataFile:
+    """Describe a data file that is there already, for the commit.
+
+    Args:
+        layout: of the table the file is for.
+        partition: the partition all of its rows belong to; it is not checked here.
+        path: of the file.
+        size_bytes: of the file.
+        footer: of the file; its columns have the names of the table's.
+    """
+    return _described(layout, layout.schema_json, partition, DataFileContent.DATA, path, size_bytes, footer)
+
+
+def _described(
+    layout: Layout,
+    schema_json: str,
+    partition: Partition,
+    content: DataFileContent,
+    path: str,
+    size_bytes: int,
+    footer: pq.FileMetaData,
+) -> DataFile:
     described = DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=Record(*partition.values),
-        file_size_in_bytes=contents.size,
+        file_size_in_bytes=size_bytes,
         sort_order_id=None,
         spec_id=layout.spec.spec_id,
         equality_ids=None,

@@ -12,7 +12,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import TableProperties
-from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json, update_mapping
+from pyiceberg.table.name_mapping import (
+    MappedField,
+    NameMapping,
+    create_mapping_from_schema,
+    parse_mapping_from_json,
+    update_mapping,
+)
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
@@ -52,6 +58,27 @@ def mapped(iceberg: IcebergTable, schema: Schema) -> tuple[TableUpdate, ...]:
     if moved:
         _check_unused(iceberg, moved)
     return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: after.model_dump_json()}),)
+
+
+def mapping_of(iceberg: IcebergTable) -> tuple[TableUpdate, ...]:
+    """Return the update by which a table gets a name mapping of its columns; none if it has one.
+
+    Raises:
+        DefinitionError: it has one, by which a name stands for another column than the one that has it.
+    """
+    text, ids = iceberg.properties.get(TableProperties.DEFAULT_NAME_MAPPING), numbers(iceberg.schema())
+    if text is None:
+        made = create_mapping_from_schema(iceberg.schema())
+        return (SetPropertiesUpdate(updates={TableProperties.DEFAULT_NAME_MAPPING: made.model_dump_json()}),)
+    known = _ids(parse_mapping_from_json(text))
+    wrong = [name for name, number in ids.items() if known.get(name) != number]
+    if wrong:
+        raise DefinitionError(
+            f"{'.'.join(iceberg.name())} has a property {TableProperties.DEFAULT_NAME_MAPPING} that does not lead from "
+            f"{', '.join(wrong)} to the column of that name, so files without field ids would be read wrongly; append "
+            "their rows instead, or correct the property"
+        )
+    return ()
 
 
 def numbers(schema: Schema) -> dict[str, int]:

@@ -99,6 +99,13 @@ def statistics_of(schema_json: str, properties: tuple[tuple[str, str], ...], foo
         ) from failure
 
 
+def unknown_paths(schema_json: str, properties: tuple[tuple[str, str], ...], footer: pq.FileMetaData) -> list[str]:
+    """Return the paths in a footer that Iceberg does not know, such as `tags.list.item` for `tags.list.element`."""
+    _, mapping = _plan(schema_json, properties)
+    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
+    return [path for path in paths if path not in mapping]
+
+
 def _statistics(schema_json: str, properties: tuple[tuple[str, str], ...], footer: pq.FileMetaData) -> dict[str, Any]:
     # With several row groups, bounds are compared: pyiceberg does that, and such a file is not small.
     if footer.num_row_groups == 1 and (columns := _columns(schema_json, properties)) is not None:
