@@ -1,5 +1,6 @@
 """Components: a landing folder and tables declared in `defs.yaml`, loaded as Dagster loads a defs folder."""
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from foldhouse.dagster import LakeFolder
 from foldhouse.dagster.components import FoldComponent, LandingComponent
 from foldhouse.dagster.components.calls import called, fold_of
 
+DAYS_SENSOR = importlib.import_module("foldhouse.dagster.days_sensor")
 ORDERS = """\
     type: foldhouse.dagster.components.LandingComponent
     attributes:
@@ -133,14 +135,36 @@ def test_a_run_lands_the_files_and_folds_both_tables(shop):
     opened.close()
 
 
-def test_the_sensor_and_the_job_of_a_folder_are_there_and_the_sensor_is_off(shop):
-    defs = shop.load()
-    [sensor] = defs.sensors or []
-    assert (sensor.name, sensor.job_name, sensor.default_status) == (
-        "landing_shop_orders",
-        "land_shop_orders",
-        dg.DefaultSensorStatus.STOPPED,
-    )
+def test_a_folder_has_a_job_a_sensor_for_it_that_is_off_and_one_for_its_days_that_is_on(shop):
+    sensors = {one.name: one for one in shop.load().sensors or []}
+    assert sensors.keys() == {"landing_shop_orders", "days_shop_orders"}
+    landing, days = sensors["landing_shop_orders"], sensors["days_shop_orders"]
+    assert (landing.job_name, landing.default_status) == ("land_shop_orders", dg.DefaultSensorStatus.STOPPED)
+    assert (days.targets, days.default_status) == ([], dg.DefaultSensorStatus.RUNNING)
+
+
+def test_the_page_is_asked_to_load_an_older_file_of_one_folder_by_the_sensor_of_this_folder_alone(shop, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(DAYS_SENSOR, "reload_page", lambda: asked.append("reload") or True)
+    shop.write("returns", ORDERS.replace("shop.orders", "shop.returns").replace("folder: landing", "folder: returned"))
+    repository = shop.load().get_repository_def()
+    looks = {name: repository.get_sensor_def(f"days_shop_{name}") for name in ("orders", "returns")}
+
+    def tick(name: str, cursor: str | None = None) -> tuple[str, str | None]:
+        with dg.build_sensor_context(cursor=cursor) as context:
+            done = looks[name].evaluate_tick(context)
+        return done.skip_message, done.cursor
+
+    assert tick("orders")[0] == "no days changed of the files of shop.orders"
+    file = shop.folder / "landing" / "2024-03-01.csv"
+    file.write_text("Placed,Country,Amount\n2024-03-01,FR,1\n")
+    assert tick("returns")[0] == "no days changed of the files of shop.returns"
+    said, cursor = tick("orders")
+    assert said == "the days of the files of shop.orders now go from 2024-03-01 to 2024-03-06; the page loads them"
+    assert asked == ["reload"]
+    assert tick("orders", cursor)[0] == "no days changed of the files of shop.orders"
+    revenue = shop.load().resolve_asset_graph().get(dg.AssetKey(["shop", "revenue"]))
+    assert revenue.partitions_def.get_partition_keys()[0] == "2024-03-01"
 
 
 @pytest.mark.parametrize(

@@ -200,16 +200,16 @@ def test_the_page_is_asked_to_load_days_that_came_since_and_only_then(lake, here
     append(lake, date(2024, 3, 1))
     said, cursor = tick(None)
     assert (said, cursor) == (
-        "f.events has the days from 2024-03-01 to 2024-03-09; the page could not be asked to load them",
+        "the days of f.events now go from 2024-03-01 to 2024-03-09; the page could not be asked to load them",
         None,
     )
     said, cursor = tick(cursor)
-    assert said == "f.events has the days from 2024-03-01 to 2024-03-09; the page loads them"
+    assert said == "the days of f.events now go from 2024-03-01 to 2024-03-09; the page loads them"
     assert tick(cursor) == ("no days changed of f.events", None)
     today = datetime.now(UTC).date()
     append(lake, today)
     said, cursor = tick(cursor)
-    assert said == "f.events has the days from 2024-03-01 on; the page loads them"
+    assert said == "the days of f.events now go from 2024-03-01 on; the page loads them"
     append(lake, today - DAY)
     assert tick(cursor)[0] == "no days changed of f.events"
     assert len(told) == 3

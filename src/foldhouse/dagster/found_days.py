@@ -64,7 +64,7 @@ def found_days(
         of_stream = _of_lake([stream], lake or LakeFolder()) if stream is not None else []
         return days_between([*_of_files(folder, format), *of_stream], today)
 
-    return _found(f"the files of {stream.name}" if stream is not None else f"the files in {folder}", find, today)
+    return _found(files_of(stream) if stream is not None else f"the files in {folder}", find, today)
 
 
 def stream_days(
@@ -136,10 +136,19 @@ def are_found(days: dg.DailyPartitionsDefinition) -> bool:
     return any(days == found for _, found in _findings.values())
 
 
-def found_again() -> Mapping[str, str]:
-    """Look for the same days again."""
+def files_of(stream: Stream) -> str:
+    """Return what the days are of that `found_days` returns for the files of a stream."""
+    return f"the files of {stream.name}"
+
+
+def found_again(only: str | None = None) -> Mapping[str, str]:
+    """Look for the same days again.
+
+    Args:
+        only: look for the days of this alone.
+    """
     today = datetime.now(UTC).date()
-    return {name: _range_text(find(today)) for name, (find, _) in _findings.items()}
+    return {name: _range_text(find(today)) for name, (find, _) in _findings.items() if only in (None, name)}
 
 
 def _found(name: str, find: Finding, today: date | None) -> dg.DailyPartitionsDefinition:

@@ -1,4 +1,4 @@
-"""The component of a landing folder: its stream, quarantine, job and sensor from a few lines of a `defs.yaml`."""
+"""The component of a landing folder: its stream, quarantine, job and sensors from a few lines of a `defs.yaml`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from foldhouse import stream as declare_stream
 from foldhouse.dagster.components.declared import located, of_type
+from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.sensor import landing_sensor
@@ -53,8 +54,9 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
             - {source: Placed, name: placed, type: date, required: true}
             - {source: Amount, name: amount, type: "decimal(12,2)", required: true}
 
-    Bad lines go to the stream `<stream>_quarantine`. Its days follow the files. Its sensor is off until it is switched
-    on. Its assets need a resource `lake`.
+    Bad lines go to the stream `<stream>_quarantine`. Its days follow the files: the sensor `days_<stream>` has the page
+    show those that came since it was loaded. The sensor `landing_<stream>` lands new and changed files; it is off until
+    it is switched on. Its assets need a resource `lake`.
     """
 
     stream: Annotated[str, Field(description="The name, namespace first; also the asset's key.")]
@@ -100,7 +102,7 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
         return found_days(self._folder(context), self.format, stream=self.declared(context))
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the two assets, the job that lands them, its sensor, and the folder as a resource."""
+        """Return the two assets, the job that lands them, its sensors, and the folder as a resource."""
         with located(context.path):
             stream, days, name = self.declared(context), self.days(context), "_".join(self.stream.split("."))
         quarantine = declare_stream(f"{self.stream}_quarantine", schema=QUARANTINE_TYPES, partition_by="day")
@@ -123,7 +125,8 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
             reloads_page=True,
         )
         folder = dg.ResourceDefinition.hardcoded_resource(self._folder(context))
-        return dg.Definitions(assets=[asset], jobs=[land], sensors=[sensor], resources={key: folder})
+        sensors = [sensor, days_sensor(f"days_{name}", landed_in=stream)]
+        return dg.Definitions(assets=[asset], jobs=[land], sensors=sensors, resources={key: folder})
 
     def _folder(self, context: dg.ComponentLoadContext) -> _Folder:
         return _Folder(self.folder if is_address(self.folder) else context.project_root / self.folder)
