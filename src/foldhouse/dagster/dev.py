@@ -11,6 +11,7 @@ from types import FrameType
 
 from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
 from foldhouse.dagster.foreground import home_of, instance_of
+from foldhouse.dagster.records import almost_full
 from foldhouse.dagster.reload import PAGE
 from foldhouse.dagster.webserver import ALLOWED
 from foldhouse.errors import CannotStart, InvalidCall
@@ -63,7 +64,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
         try:
             for name, command in commands.items():
                 started[name] = subprocess.Popen([sys.executable, "-m", *command], cwd=folder, env=environment)
-            _wait(started)
+            _wait(started, home)
         finally:
             _stop(list(started.values()))
 
@@ -74,11 +75,20 @@ def _create_databases(home: Path) -> None:
         pass
 
 
-def _wait(started: dict[str, "subprocess.Popen[bytes]"]) -> None:
+def _wait(started: dict[str, "subprocess.Popen[bytes]"], home: Path) -> None:
+    """Wait until one ends; say once, each time, that the disk of the records fills up, which SQLite names nowhere."""
+    is_told = False
     while True:
+        warning = almost_full(home)
+        if warning is not None and not is_told:
+            print(f"warning: {warning}", file=sys.stderr, flush=True)
+        is_told = warning is not None
         for name, process in started.items():
             if process.poll() is not None:
-                raise CannotStart(f"{name} of Dagster ended by itself, with {process.returncode}; its log is above")
+                why = "" if warning is None else f"; {warning}"
+                raise CannotStart(
+                    f"{name} of Dagster ended by itself, with {process.returncode}; its log is above{why}"
+                )
         time.sleep(_LOOK_SECONDS)
 
 

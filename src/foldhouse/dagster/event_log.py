@@ -6,6 +6,7 @@ tables has 4,000 events, which then take longer than folding it. This storage ke
 of events in one transaction. Files and tables are those of Dagster's storage: either can read what the other wrote.
 
 A crash of the process loses nothing. A power cut may lose the last events, but nothing in the lake depends on them.
+An error of a full disk names the folder and the disk.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -30,6 +32,8 @@ from dagster._serdes import ConfigurableClassData
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import StaticPool
+
+from foldhouse.dagster.records import naming_the_disk
 
 _ONE_MILLISECOND = 0.001
 _LISTED = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
@@ -55,7 +59,9 @@ class EventLog(SqliteEventLogStorage):
         self._columns: dict[str, bool] = {}
         self._scratch: TemporaryDirectory[str] | None = None
         self._own = threading.local()  # `kept`: the events that this thread stores later, together
-        super().__init__(base_dir or self._default_folder(), inst_data)
+        folder = base_dir or self._default_folder()
+        with naming_the_disk(Path(folder)):
+            super().__init__(folder, inst_data)
 
     def _default_folder(self) -> str:
         home = os.environ.get("DAGSTER_HOME")
@@ -77,7 +83,12 @@ class EventLog(SqliteEventLogStorage):
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        with self._db_lock, self._engine(shard).connect() as connection, connection.begin():
+        with (
+            naming_the_disk(Path(self._base_dir)),
+            self._db_lock,
+            self._engine(shard).connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     def _engine(self, shard: str) -> Engine:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import date
 from graphlib import TopologicalSorter
@@ -21,6 +21,7 @@ from yaml import YAMLError
 from foldhouse.calls.declared import failed_import, place_of
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
+from foldhouse.dagster.records import naming_the_disk
 from foldhouse.dagster.report import OnPartition, listening
 from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
 
@@ -79,6 +80,7 @@ def run_in_foreground(
     started = time.monotonic()
     with ExitStack() as stack:
         home = home_of(folder)
+        stack.enter_context(naming_the_disk(home) if home else nullcontext())
         instance = stack.enter_context(instance_of(home))
         stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
