@@ -80,6 +80,7 @@ def test_the_run_and_its_days_are_on_record_for_the_page(location):
         recorded = instance.get_run_by_id(run.run_id)
         assert recorded.status == dg.DagsterRunStatus.SUCCESS
         assert recorded.tags[".dagster/repository"] == "__repository__@shop"  # else the page does not list it
+        assert recorded.tags["foldhouse/days"] == "2024-03-04..2024-03-06"
 
 
 def test_dagster_home_wins_over_the_folder(location, tmp_path, monkeypatch):

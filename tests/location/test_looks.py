@@ -108,6 +108,52 @@ def test_a_whole_table_shows_its_history_and_what_it_corrected(lake):
     ]
 
 
+def corrected(told: dict) -> list[tuple[str, ...]]:
+    return [tuple(one.data.values()) for one in told["corrected"].records]
+
+
+def test_rows_of_a_day_have_no_day_in_their_key_and_rows_that_are_not_shown_are_counted(lake):
+    by_id = fh.table("p.by_id", source=events, keys=["at", "id"], partition_by="at", fold=fh.fold(n=fh.total("amount")))
+    for _ in range(2):
+        add(lake, *((number, SECRET, day, 10 + number) for day in (0, 1, 2) for number in range(90)))
+        told, _ = run(lake, by_id, "2024-03-01", "2024-03-03")
+    assert corrected(told["2024-03-02"])[:2] == [("0", "n", "10", "20"), ("1", "n", "11", "22")]
+    for day in ("2024-03-01", "2024-03-02"):
+        assert corrected(told[day])[20:] == [("...", "", "70 more of 90 rows", "")]
+    # The page takes 200 rows of a commit, so that 20 of the last day are read.
+    assert corrected(told["2024-03-03"])[-1] == ("...", "", "70 more of 90 rows", "")
+    add(lake, (1, SECRET, 0, 5))
+    told, _ = run(lake, by_id, "2024-03-01")
+    assert corrected(told["2024-03-01"]) == [("1", "n", "22", "27")]
+
+
+def test_a_day_of_which_no_row_is_read_says_so(lake):
+    by_id = fh.table("p.by_id", source=events, keys=["at", "id"], partition_by="at", fold=fh.fold(n=fh.total("amount")))
+    for _ in range(2):
+        add(lake, *((number, SECRET, day, 10) for day in (0, 1) for number in range(250 if day == 0 else 3)))
+        told, _ = run(lake, by_id, "2024-03-01", "2024-03-02")
+    assert corrected(told["2024-03-02"]) == [("...", "", "3 more of 3 rows", "")]
+
+
+def test_of_lists_only_the_elements_that_differ_are_shown(lake):
+    best = fh.table(
+        "p.best",
+        source=events,
+        keys="at",
+        partition_by="at",
+        fold=fh.fold(top=fh.top(12, "id", by="amount"), ids=fh.collect("id"), mails=fh.collect("email")),
+    )
+    add(lake, *((number, SECRET, 0, 1000 + number) for number in range(10, 20)))
+    run(lake, best, "2024-03-01")
+    add(lake, (99, SECRET, 0, 5000))
+    told, _ = run(lake, best, "2024-03-01")
+    assert corrected(told["2024-03-01"]) == [
+        ("2024-03-01", "top", "10 unchanged", "id=99 amount=5000; 10 unchanged"),
+        ("2024-03-01", "ids", "10 unchanged", "99; 10 unchanged"),
+        ("2024-03-01", "mails", "(sensitive)", "(sensitive)"),
+    ]
+
+
 def test_the_command_shows_the_rows_of_the_commit(lake, tmp_path):
     add(lake, (1, SECRET, 0, 10))
     told, _ = run(lake, people)

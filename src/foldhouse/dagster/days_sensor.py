@@ -17,9 +17,7 @@ from foldhouse.dagster.reload import reload_page
 from foldhouse.values.definition import Stream
 
 
-def days_sensor(
-    name: str = "days", *, landed_in: Stream | None = None, every_seconds: int = 30
-) -> dg.SensorDefinition:
+def days_sensor(name: str = "days", *, landed_in: Stream | None = None, every_seconds: int = 30) -> dg.SensorDefinition:
     """Make a sensor that follows the days of `found_days` and `stream_days`; it starts no run, and is on by default.
 
     Only `foldhouse dev` can be asked to load its page again. In a deployment, somebody clicks "Reload".

@@ -180,7 +180,7 @@ def instance_of(home: Path | None) -> Iterator[dg.DagsterInstance]:
 
 def _opened(home: Path) -> dg.DagsterInstance:
     try:
-        with _one_at_a_time(home):
+        with _one_at_a_time(home), naming_the_disk(home):
             return dg.DagsterInstance.get()
     except (dg.DagsterError, YAMLError, OSError) as failure:
         said = str(failure).partition(" Expected:")[0]  # what follows is the schema of the whole file
@@ -272,7 +272,11 @@ def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str
             raise InvalidCall(f"{day} is no partition of the job {job.name}, {_range_of(known)}")
     if last < first:
         raise InvalidCall(f"the range ends on {last}, before it begins on {first}")
-    return {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+    return {
+        "dagster/asset_partition_range_start": str(first),
+        "dagster/asset_partition_range_end": str(last),
+        "foldhouse/days": f"{first}" if first == last else f"{first}..{last}",  # the list of runs hides Dagster's tags
+    }
 
 
 def _range_of(known: Sequence[str]) -> str:

@@ -99,7 +99,7 @@ def landing_asset(
                 passed=not refused,
                 asset_key=key_of(stream.name),
                 check_name=CHECK,
-                description="; ".join(refused.values()),
+                description="\n\n".join(f"{day}: {reason}" for day, reason in refused.items()),
                 metadata={"days_not_landed": len(refused), "days": ", ".join(refused) or "none"},
             )
             if refused:

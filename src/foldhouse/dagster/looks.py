@@ -19,17 +19,14 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.dagster.charts import bars, lines
+from foldhouse.dagster.corrected import MOST, corrected_by_day, corrected_of
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
-from foldhouse.values.corrected import CommitFigures, Correction, Corrections
+from foldhouse.values.corrected import CommitFigures
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Refreshed
-from foldhouse.values.sensitive import HIDDEN, is_sensitive
 
 _DAYS = 24
-_MOST_OF_A_DAY = 20
-_MOST = 200
-_MOST_LETTERS = 100
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,7 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
         # Not for days: the page would plot it as a number of one day.
         if table.partition_by is None and figures:
             history["rows_left_out"] = figures[-1].rows_left_out
-        found = (
-            lake.corrections(table, as_of=refreshed.snapshot_id, most=_MOST) if _has_corrections(refreshed) else None
-        )
+        found = lake.corrections(table, as_of=refreshed.snapshot_id, most=MOST) if _has_corrections(refreshed) else None
         rows = _rows_by_day(lake, table, refreshed)
     # Not only our errors: Python has no date after the year 9999, Iceberg has.
     except (FoldhouseError, ArithmeticError, NotImplementedError, ValueError) as failure:
@@ -74,8 +69,8 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
     if found is None:
         return Looks({**history, **show}, show, {}, rows)
     if table.partition_by is None:
-        return Looks({**history, **_corrected(table, found, found.rows), **show})
-    return Looks({**history, **show}, show, _by_day(table, found, refreshed), rows)
+        return Looks({**history, **corrected_of(table, found), **show})
+    return Looks({**history, **show}, show, corrected_by_day(table, found, _changed(refreshed)), rows)
 
 
 def show_command(name: str, snapshot_id: int) -> dg.MetadataValue[Any]:
@@ -124,43 +119,5 @@ def _chart_of_days(day: date, rows: Mapping[date, int]) -> dict[str, Any]:
     return {"rows_by_day": dg.MetadataValue.md(chart)} if chart else {}
 
 
-def _by_day(table: Table, found: Corrections, refreshed: Refreshed) -> dict[date, dict[str, Any]]:
-    """Return day -> the metadata of what was changed or removed in it."""
-    changed = [day for day, counts in refreshed.partitions.items() if counts.rows_deleted]
-    of_days: dict[date, list[Correction]] = {day: [] for day in changed}
-    for one in found.rows:
-        of_days.setdefault(one.key[table.partition_by or ""], []).append(one)
-    return {day: _corrected(table, found, rows) for day, rows in of_days.items()}
-
-
-def _corrected(table: Table, found: Corrections, rows: Sequence[Correction]) -> dict[str, Any]:
-    if found.total is None:
-        return {"corrected": "not compared, because the files that the commit changed have too many rows"}
-    records = [record for one in rows[:_MOST_OF_A_DAY] for record in _records(table, one)]
-    if not records:
-        return {}
-    return {"corrected": dg.MetadataValue.table(records[: 2 * _MOST_OF_A_DAY])}
-
-
-def _records(table: Table, one: Correction) -> list[dg.TableRecord]:
-    """Return a record for each changed column of a row; one record for a row that is gone."""
-    key = ", ".join(_text(table, name, value) for name, value in one.key.items())
-    if one.after is None:
-        values = ", ".join(f"{name}={_text(table, name, value)}" for name, value in one.before.items())
-        return [dg.TableRecord({"key": key, "column": "the row", "before": values, "after": "removed"})]
-    return [
-        dg.TableRecord(
-            {
-                "key": key,
-                "column": name,
-                "before": _text(table, name, before),
-                "after": _text(table, name, one.after[name]),
-            }
-        )
-        for name, before in one.before.items()
-    ]
-
-
-def _text(table: Table, column: str, value: Any) -> str:
-    text = HIDDEN if is_sensitive(table, column) else str(value)
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+def _changed(refreshed: Refreshed) -> dict[date, int]:
+    return {day: counts.rows_deleted for day, counts in refreshed.partitions.items() if counts.rows_deleted}
