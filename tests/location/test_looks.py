@@ -148,7 +148,7 @@ def test_of_lists_only_the_elements_that_differ_are_shown(lake):
     add(lake, (99, SECRET, 0, 5000))
     told, _ = run(lake, best, "2024-03-01")
     assert corrected(told["2024-03-01"]) == [
-        ("2024-03-01", "top", "10 unchanged", "id=99 amount=5000; 10 unchanged"),
+        ("2024-03-01", "top", "10 unchanged", "99 amount=5000; 10 unchanged"),
         ("2024-03-01", "ids", "10 unchanged", "99; 10 unchanged"),
         ("2024-03-01", "mails", "(sensitive)", "(sensitive)"),
     ]

@@ -1,15 +1,17 @@
 """A full disk under Dagster's home: whatever fails names the folder and the disk, and running it again is enough."""
 
+import asyncio
 import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import sqlalchemy
 
@@ -18,6 +20,7 @@ from foldhouse.dagster import run_in_foreground
 from foldhouse.dagster.dev import _wait
 from foldhouse.dagster.event_log import EventLog
 from foldhouse.dagster.records import almost_full, naming_the_disk
+from foldhouse.dagster.webserver import NamingTheDisk
 from tests.location import test_event_log, test_foreground
 from tests.location.fakes import days
 
@@ -107,6 +110,43 @@ def test_a_disk_that_fills_up_is_told_by_the_page_before_and_when_it_ends(tmp_pa
     assert "the daemon of Dagster ended by itself, with 3; its log is above; " in str(ended.value)
     assert warning in str(ended.value)
     assert capsys.readouterr().err.count(warning) == 1
+
+
+def answered(fails: Callable[[], None], *, begins: bool = False) -> list[dict]:
+    """What the page answers if its app fails."""
+    sent: list[dict] = []
+
+    async def app(scope, receive, send):
+        if begins:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        fails()
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(NamingTheDisk(app)({"type": "http", "headers": []}, None, send))
+    return sent
+
+
+def test_the_page_answers_with_the_disk_instead_of_internal_server_error(location, monkeypatch):
+    home = run_in_foreground("shop", *days(4, 4), *days(4, 4)).home
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get() as instance:
+
+        def write() -> None:
+            instance.run_storage.set_cursor_values({"a": "b" * 10_000})
+
+        write()
+        with files_of_at_most(1_000):
+            start, body = answered(write)
+            assert (start["status"], body["body"].decode().partition(" cannot")[0]) == (
+                507,
+                f"Dagster's records in {home}",
+            )
+            with pytest.raises(sqlalchemy.exc.OperationalError):
+                answered(write, begins=True)
+    with pytest.raises(ZeroDivisionError):
+        answered(lambda: 1 / 0)
 
 
 def test_a_folder_that_is_gone_is_no_second_failure(tmp_path):

@@ -100,12 +100,15 @@ def _changed(table: Table, key: str, name: str, before: Any, row: Mapping[str, A
 
 def _elements(shown: Sequence[Any], unchanged: int) -> str:
     """Return the text of a list: the elements that differ, and how many do not."""
-    texts = [
-        " ".join(f"{name}={value}" for name, value in one.items()) if isinstance(one, dict) else str(one)
-        for one in shown
-    ]
+    texts = [_struct(one) if isinstance(one, dict) else str(one) for one in shown]
     rest = [f"{unchanged} unchanged"] if unchanged else []
     return "; ".join([*([_cut(", ".join(texts))] if texts else []), *rest]) or "empty"
+
+
+def _struct(fields: Mapping[str, Any]) -> str:
+    """Return the text of an element of `top`: its value, and by which others it was chosen; short, to fit the page."""
+    (_, first), *others = fields.items()
+    return " ".join([str(first), *(f"{name}={value}" for name, value in others)])
 
 
 def _record(key: str, column: str, before: str, after: str) -> dg.TableRecord:

@@ -17,6 +17,7 @@ from foldhouse.dagster.webserver import ALLOWED
 from foldhouse.errors import CannotStart, InvalidCall
 
 _LOOK_SECONDS = 0.5
+_WARN_EVERY_SECONDS = 30.0
 _PATIENCE_SECONDS = 30
 
 
@@ -76,13 +77,13 @@ def _create_databases(home: Path) -> None:
 
 
 def _wait(started: dict[str, "subprocess.Popen[bytes]"], home: Path) -> None:
-    """Wait until one ends; say once, each time, that the disk of the records fills up, which SQLite names nowhere."""
-    is_told = False
+    """Wait until one ends; while the disk of the records is almost full, say so among what Dagster prints of SQLite."""
+    told = -_WARN_EVERY_SECONDS
     while True:
         warning = almost_full(home)
-        if warning is not None and not is_told:
+        if warning is not None and time.monotonic() - told >= _WARN_EVERY_SECONDS:
             print(f"warning: {warning}", file=sys.stderr, flush=True)
-        is_told = warning is not None
+            told = time.monotonic()
         for name, process in started.items():
             if process.poll() is not None:
                 why = "" if warning is None else f"; {warning}"

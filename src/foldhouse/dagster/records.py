@@ -38,9 +38,17 @@ def naming_the_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError) as failure:
-        if not (_is_of_disk(failure) and _is_of_records(failure)):
+        said = explained(folder, failure)
+        if said is None:
             raise
-        raise StorageError(_message(folder, failure)) from failure
+        raise StorageError(said) from failure
+
+
+def explained(folder: Path, failure: BaseException) -> str | None:
+    """Return what to tell a person of an error, if it is one of the disk of Dagster's records."""
+    if isinstance(failure, StorageError):
+        return str(failure)
+    return _message(folder, failure) if _is_of_disk(failure) and _is_of_records(failure) else None
 
 
 def almost_full(folder: Path) -> str | None:
