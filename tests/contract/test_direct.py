@@ -378,6 +378,7 @@ LEFT_TO_SPARK = _listed("""
     cast(l as int)|cast(i as string)|cast(s as int)|cast(m as decimal(5,2))|cast(m as long)|cast(x as decimal(10,2))
     m = x|try_add(i, j)|try_cast(s as int)|a[0]|size(a)|a = a|w + w|w * w|date_trunc('day', t)|cast(d as timestamp)
     t = d|cast(t as timestamp_ntz)|to_date(s)|to_date(s, 'yyyy')|explode(a)|s like 'a%'|1 + 1|cast(t as long)
+    date '0000-12-31'|timestamp '0000-01-01 00:00:00'
     s = 'a' collate UTF8_LCASE|timestamp '-0001-01-01 00:00:00'|timestamp '+10000-01-01 00:00:00'|date '+10000-01-01'
     interval 1 day|(select max(id) from range(3))|try_cast(1000 as tinyint)|cast(1.5 as int)|cast(1.25 as decimal(1,0))
     nullif(i, 1)|x + 1|u = timestamp_ntz '2024-03-01 00:00:00'

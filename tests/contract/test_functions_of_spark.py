@@ -201,6 +201,42 @@ def test_settings_that_change_what_expressions_mean_are_part_of_the_hash(spark: 
         spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
+SETTINGS = {
+    "spark.sql.chunkBase64String.enabled": ("false", "base64(cast(repeat(s, 99) AS binary))"),
+    "spark.sql.columnNameOfCorruptRecord": ("a", "from_json('{' || s, 'a string, b int').a"),
+    "spark.sql.function.concatBinaryAsString": ("true", "concat(cast(s AS binary), cast(s AS binary))"),
+    "spark.sql.function.eltOutputAsString": ("true", "elt(1, cast(s AS binary), cast(s AS binary))"),
+    "spark.sql.icu.caseMappings.enabled": ("false", "initcap('ŉ ' || s)"),
+    "spark.sql.json.enablePartialResults": (
+        "false",
+        'from_json(concat(\'{"a": {"b": "x", "c": \', length(s), \'}}\'), \'a struct<b: int, c: int>\').a.c',
+    ),
+    "spark.sql.jsonGenerator.ignoreNullFields": ("false", "to_json(named_struct('a', nullif(s, 'x'), 'b', 1))"),
+    "spark.sql.preserveCharVarcharTypeInfo": ("true", "cast(s AS char(5))"),
+}
+"""A setting -> another value than Spark's default, and an expression of which it changes the value."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_that_changes_a_value_is_part_of_the_hash(spark: SparkSession, name: str) -> None:
+    other, text = SETTINGS[name]
+    rows = lambda e: e.withColumn("s", F.expr(f"cast({text} AS string)"))  # noqa: E731
+
+    def seen() -> tuple[str, object]:
+        value = spark.createDataFrame([("x",)], "s string").select(F.expr(text)).collect()[0][0]
+        return compiled(spark, rows).definition_hash, value
+
+    before = seen()
+    spark.conf.set(name, other)
+    try:
+        changed = seen()
+    finally:
+        spark.conf.unset(name)
+    assert changed[0] != before[0]
+    assert changed[1] != before[1]
+    assert seen() == before
+
+
 @pytest.mark.classic
 def test_logic_in_sql_has_the_same_hash_each_time(spark: SparkSession) -> None:
     rows = lambda e: e.sparkSession.sql("SELECT k, count(*) AS n FROM {e} GROUP BY k", e=e)  # noqa: E731

@@ -22,7 +22,7 @@ from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import write_data_file, write_position_deletes
-from foldhouse.storage.live import Partition, Piece
+from foldhouse.storage.live import Partition, Piece, Slice
 from foldhouse.storage.schema import Layout, schema_of_types
 from tests.integration import test_other_readers as others
 
@@ -129,8 +129,9 @@ def test_positions_are_found_by_file_in_delete_files_of_many_row_groups_and_in_e
     pq.write_table(named.slice(0, 50), tmp_path / "again.parquet", use_dictionary=False)
     layout = layout_at(tmp_path.as_uri())
     files = [(tmp_path / f"{name}.parquet").as_uri() for name in ("many", "none", "again")]
-    assert {path: rows.tolist() for path, rows in deleted_by_file(layout, files).items()} == wanted
-    assert deleted_by_file(layout, files[1:2]) == {}
+    slices = [Slice(FileRef(path, 7_000, 0, 0, (), {}, {}), tuple(files)) for path in wanted]
+    assert {path: rows.tolist() for path, rows in deleted_by_file(layout, slices).items()} == wanted
+    assert deleted_by_file(layout, [Slice(one.file, one.deletes[1:2]) for one in slices]) == {}
 
 
 orders = fh.stream(
@@ -231,3 +232,19 @@ def test_a_path_that_looks_like_a_pattern_is_read_as_it_is(
     assert sorted(lake.read(events).toArrow()["n"].to_pylist()) == [1, 1, 2, 2]
     assert sorted(lake.read(totals).toArrow()["n"].to_pylist()) == [3, 3]
     lake.close()
+
+
+def test_deletes_that_are_too_old_for_a_file_are_not_applied_to_it(spark: SparkSession, layout: Layout) -> None:
+    """A file that came back after its rows were deleted has them again; another file still uses the delete file."""
+    one, back = file_of(layout, numbered(0, 70)), file_of(layout, numbered(70, 70))
+    old = deletes(layout, (one.path, [1]), (back.path, [0, 1, 2]))
+    pieces = [Piece(one, without=(old,)), Piece(back, without=(deletes(layout, (back.path, [69])),))]
+    assert numbers_in(frame_of(spark, layout, ["n"], pieces)) == [n for n in range(139) if n != 1]
+
+
+@pytest.mark.parametrize("position", [-1, 70])
+def test_deletes_of_rows_that_are_not_there_are_refused(spark: SparkSession, layout: Layout, position: int) -> None:
+    file = file_of(layout, numbered(0, 70))
+    beyond = deletes(layout, (file.path, [3, position]))
+    with pytest.raises(fh.CorruptFile, match=f"position {position} of {file.path}, which has 70 rows"):
+        frame_of(spark, layout, ["n"], [Piece(file, without=(beyond,))])

@@ -12,7 +12,7 @@ import foldhouse as fh
 from foldhouse.storage.deleted import deleted_by_file, deleted_positions, selected_positions
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import write_data_file, write_position_deletes
-from foldhouse.storage.live import Partition, Piece
+from foldhouse.storage.live import Partition, Piece, Slice
 from foldhouse.storage.schema import Layout
 
 ROWS = 200
@@ -38,11 +38,12 @@ def test_deletes_of_several_files_come_together_and_a_piece_means_those_of_some_
         if named:
             deleted[write_position_deletes(layout, Partition(()), named).file_path] = of_each
     together = {path: set[int]().union(*(of_each[path] for of_each in deleted.values())) for path in paths}
-    found = {path: positions.tolist() for path, positions in deleted_by_file(layout, deleted).items()}
+    files = {path: FileRef(path, ROWS, 0, 0, (), {}, {}) for path in paths}
+    slices = [Slice(file, tuple(deleted)) for file in files.values()]
+    found = {path: positions.tolist() for path, positions in deleted_by_file(layout, slices).items()}
     assert found == {path: sorted(rows) for path, rows in together.items() if rows}
-    for path in paths:
-        assert deleted_positions(layout, list(deleted), path).tolist() == sorted(together[path])
-        file = FileRef(path, ROWS, 0, 0, (), {}, {})
+    for path, file in files.items():
+        assert deleted_positions(layout, list(deleted), file).tolist() == sorted(together[path])
         some = tuple(one for one in deleted if choice.random() < 0.5)
         others = tuple(one for one in deleted if choice.random() < 0.5)
         left_out = set[int]().union(*(deleted[one][path] for one in others))

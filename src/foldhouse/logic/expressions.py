@@ -147,13 +147,18 @@ def _literal(expression: Expression, columns: Columns) -> Typed:
         return _constant(text, kind)
     if kind == "boolean" and text in ("true", "false", "True", "False"):
         return _constant(text.lower() == "true", kind)
-    if kind == "date" and _LITERAL_TIME.fullmatch(text):
-        return _constant(date.fromisoformat(text), kind)
-    if kind == "timestamp" and _LITERAL_TIME.fullmatch(text):
-        return _constant(datetime.fromisoformat(text).replace(tzinfo=UTC), kind)
+    if kind in ("date", "timestamp") and _LITERAL_TIME.fullmatch(text):
+        return _constant(_moment(text, kind), kind)
     if _DECIMAL.fullmatch(kind):
         return _constant(Decimal(text), kind)
     raise UnknownLogic(f"literal of type {kind}")
+
+
+def _moment(text: str, kind: str) -> date:
+    try:
+        return date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as failure:  # Spark has a year 0000, and Python does not
+        raise UnknownLogic(f"{kind} {text}") from failure
 
 
 def _cast(expression: Expression, columns: Columns) -> Typed:

@@ -28,7 +28,7 @@ from foldhouse.spark.tasks import mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.integrity import digest_in
-from foldhouse.storage.live import Piece, without_bounds
+from foldhouse.storage.live import Piece, Slice, without_bounds
 from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
@@ -38,6 +38,13 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Characters that make Spark treat a path as a pattern, which may match no file or other files."""
+_AS_WRITTEN = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""Options that take the place of the session's settings: some settings move old dates to another calendar, or leave out
+rows of files that are lost or damaged."""
 
 
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
@@ -70,7 +77,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     worn = [piece for piece in openable if not piece.is_whole]
     if not _have_names(worn):
         worn = []
-    deleted = deleted_by_file(layout, sorted({path for piece in worn for path in piece.without}))
+    deleted = deleted_by_file(layout, [Slice(piece.file, piece.without) for piece in worn])
     whole = [p for p in openable if p.is_whole] + [p for p in worn if p.file.path not in deleted]
     worn = [piece for piece in worn if piece.file.path in deleted]
     taken = {id(piece) for piece in (*whole, *worn)}
@@ -91,7 +98,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
 
 
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece]) -> DataFrame:
-    return session.read.schema(schema).parquet(*[piece.file.path for piece in pieces])
+    return session.read.schema(schema).options(**_AS_WRITTEN).parquet(*[piece.file.path for piece in pieces])
 
 
 def _have_names(pieces: Sequence[Piece]) -> bool:

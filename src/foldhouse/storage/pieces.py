@@ -34,7 +34,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
         assert selected is not None
         return file.read_at(layout, names, selected)[0]
     rows = file.read(layout, names)
-    gone = deleted_positions(layout, piece.without, piece.file.path)
+    gone = deleted_positions(layout, piece.without, piece.file)
     if not len(gone):
         return rows
     left = np.ones(rows.num_rows, np.bool_)
@@ -56,7 +56,7 @@ def read_in_parts(layout: Layout, piece: Piece, rows_at_once: int) -> Iterator[p
     names = [field.name for field in layout.schema.fields]
     file = open_file(layout, piece.file.path)
     check_rows(file.path, file.footer.num_rows, piece.file.rows)
-    gone = deleted_positions(layout, piece.without, piece.file.path)
+    gone = deleted_positions(layout, piece.without, piece.file)
     first = 0
     for groups in _runs([file.footer.row_group(i).num_rows for i in range(file.footer.num_row_groups)], rows_at_once):
         rows = file.read(layout, names, groups)

@@ -165,7 +165,7 @@ def _by_partition(slices: Iterable[Slice], spec_id: int) -> list[list[Slice]]:
 
 
 def _rows_deleted(layout: Layout, one: Slice) -> int:
-    return len(deleted_positions(layout, one.deletes, one.file.path)) if one.deletes else 0
+    return len(deleted_positions(layout, one.deletes, one.file)) if one.deletes else 0
 
 
 def _with_shared_deletes(partition: Sequence[Slice], chosen: Sequence[Slice]) -> list[Slice]:

@@ -48,7 +48,7 @@ class StoredRows:
 
     @cached_property
     def _deleted(self) -> dict[str, np.ndarray]:
-        return deleted_by_file(self.layout, sorted({path for one in self.slices for path in one.deletes}))
+        return deleted_by_file(self.layout, self.slices)
 
     @property
     def rows(self) -> int:
@@ -61,7 +61,7 @@ class StoredRows:
 
     def _gone(self, one: Slice) -> np.ndarray:
         found = self._deleted.get(one.file.path)
-        return np.empty(0, np.int64) if found is None or not one.deletes else found
+        return np.empty(0, np.int64) if found is None else found
 
     def rows_of(self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str]) -> list[Part]:
         """Read all rows of some files except those at the given positions.

@@ -59,11 +59,10 @@ class Picked:
     def of_piece(self, layout: Layout, piece: Piece) -> pl.DataFrame:
         """Return the selected rows that belong to a piece of the file."""
         kept = np.ones(len(self.positions), np.bool_)
-        path = piece.file.path
         if piece.only is not None:
-            kept &= _are_among(self.positions, deleted_positions(layout, piece.only, path))
+            kept &= _are_among(self.positions, deleted_positions(layout, piece.only, piece.file))
         if piece.without:
-            kept &= ~_are_among(self.positions, deleted_positions(layout, piece.without, path))
+            kept &= ~_are_among(self.positions, deleted_positions(layout, piece.without, piece.file))
         return self.rows if kept.all() else self.rows.filter(pl.Series(kept))
 
 
