@@ -151,6 +151,37 @@ def test_a_tie_goes_to_the_delete_and_then_to_the_greater_row(lake: fh.Lake) -> 
     assert word(in_any_order(lake, words, event("x"), event("z"), event("y"))) == "z"
 
 
+nested = fh.stream(
+    "keyed.nested",
+    schema={"key": "string", "id": "long", "at": "long", "tags": "list<long>", "box": "struct<n: int>"},
+    keys="key",
+    sequence_by="at",
+    event_id="id",
+)
+
+
+def test_a_tie_of_nested_values_goes_by_text_in_latest_and_by_value_in_minimum_by(lake: fh.Lake) -> None:
+    """A tie between lists, maps or structs."""
+    whole = fh.table("keyed.whole", source=nested, fold=fh.latest(columns=["tags", "box"]))
+    ends = fh.fold(last=fh.latest("tags"), first=fh.earliest("tags"), least=fh.minimum_by("tags", "at"))
+    each = fh.table("keyed.each", source=nested, fold=fh.fold(**dict(ends.columns), most=fh.maximum_by("tags", "at")))
+    values: list[dict[str, Any]] = [{"tags": [9], "box": {"n": 10}}, {"tags": [10], "box": {"n": 9}}]
+    kinds = [pa.string(), pa.int64(), pa.int64(), pa.list_(pa.int64()), pa.struct([("n", pa.int32())])]
+    schema = pa.schema(list(zip([name for name, _ in nested.schema], kinds, strict=True)))
+    for turn, ids in enumerate([(1, 2), (3, 3)]):  # two events; one event that is delivered twice
+        for number, order in enumerate((values, values[::-1])):
+            key = f"{turn}{number}"
+            for n, one in zip(ids, order, strict=True):
+                row = {"key": key, "id": 10 * n + number, "at": 1, **one}
+                lake.append(nested, pa.Table.from_pylist([row], schema))
+                lake.refresh(whole)
+                lake.refresh(each)
+    assert {str(row["tags"]) for row in lake.to_arrow(whole).to_pylist()} == {"[9]"}
+    found = {row.pop("key"): row for row in lake.to_arrow(each).to_pylist()}
+    assert found["00"] == found["01"] == {"last": [9], "first": [10], "least": [9], "most": [10]}
+    assert found["10"] == found["11"] == {name: [9] for name in ("last", "first", "least", "most")}
+
+
 def test_an_event_without_a_key_is_counted_and_shown_and_not_folded(lake: fh.Lake) -> None:
     """A null key."""
     assert [row["key"] for row in folded(lake, words, [event("x"), event("lost", key=None)])] == ["a"]

@@ -161,3 +161,15 @@ def test_a_large_append_is_several_files_with_the_events_in_their_order(lake: fh
         by_day.setdefault(one.file.partition, []).extend(numbers)
     assert all(numbers == sorted(numbers) for numbers in by_day.values())
     assert sorted(number for numbers in by_day.values() for number in numbers) == list(range(3_000))
+
+
+@pytest.mark.parametrize(("moment", "day"), [(253_402_300_800, 2_932_897), (-62_135_596_801, -719_163)])
+def test_a_day_that_dates_cannot_name_is_refused_by_name(lake: fh.Lake, moment: int, day: int) -> None:
+    """The stream has the time in a column that it is not partitioned by; the table is by its day."""
+    events = fh.stream("y.events", schema={"k": "string", "d": "date"}, keys="k")
+    table = fh.table("y.table", source=events, keys=["k", "d"], partition_by="d", fold=fh.fold(rows=fh.count()))
+    days = pa.array([moment // 86_400], pa.int32()).cast(pa.date32())
+    lake.append(events, pa.table({"k": ["a"], "d": days}))
+    with pytest.raises(fh.InvalidData, match=rf"y/table: a row is {day} days from 1970-01-01 in d; days are from"):
+        lake.refresh(table)
+    assert lake.head(table) is None

@@ -185,6 +185,21 @@ def test_deletes_from_before_a_file_came_back_are_not_applied_to_it(lake: fh.Lak
     assert sorted(lake.to_arrow(events)["n"].to_pylist()) == sorted(row["n"] for row in left)
 
 
+def test_other_rows_under_the_name_of_a_folded_file_are_refused(lake: fh.Lake, path: str) -> None:
+    """Iceberg's files never change; the rows that were folded are gone, so nothing can retract them."""
+    commit(lake.catalog, lake.load(events), FileChanges(removed=frozenset({path})), {})
+    pq.write_table(pa.table({"k": ["z"], "n": [7]}), path.removeprefix("file://"))
+    with lake.load(events).transaction() as change:
+        change.set_properties(
+            {"schema.name-mapping.default": lake.load(events).schema().name_mapping.model_dump_json()}
+        )
+    lake.load(events).add_files([path])
+    head = lake.head(sums)
+    with pytest.raises(fh.Unsupported, match=f"{path} was written again under its name: it had 3 rows"):
+        lake.refresh(sums)
+    assert lake.head(sums) == head
+
+
 def _entry(lake: fh.Lake, path: str) -> DataFile:
     iceberg = lake.load(events)
     manifests = iceberg.current_snapshot().manifests(iceberg.io)

@@ -119,7 +119,7 @@ def latest(
         table("shop.orders", source=order_events, fold=latest(delete_when="op = 'delete'"))
 
     All `latest` columns of a table come from the same event. If sequences tie, a delete wins, then the greater row by
-    value, so the answer does not depend on the order of arrival.
+    value (a list, map or struct by its text), so the answer does not depend on the order of arrival.
 
     Args:
         value: the one value to publish; it may be null.

@@ -7,6 +7,8 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile
 
+from foldhouse.errors import Unsupported
+
 
 @dataclass(frozen=True)
 class FileRef:
@@ -44,3 +46,17 @@ def file_ref(data_file: DataFile) -> FileRef:
         upper=data_file.upper_bounds or {},
         nulls=frozenset(number for number, count in (data_file.null_value_counts or {}).items() if count == rows),
     )
+
+
+def check_same(old: FileRef, new: FileRef) -> None:
+    """Compare what two snapshots say about the file of one path.
+
+    Raises:
+        Unsupported: another tool wrote other rows under the name of the file.
+    """
+    if (old.rows, old.size_bytes) != (new.rows, new.size_bytes):
+        raise Unsupported(
+            f"{new.path} was written again under its name: it had {old.rows} rows in {old.size_bytes} bytes, and has "
+            f"{new.rows} in {new.size_bytes}. Rows that were folded from it cannot be taken back. Nothing was written; "
+            "have the tool that replaced it use new names, and run `foldhouse rebuild` for the tables folded from it"
+        )

@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from foldhouse.errors import InvalidData
 from foldhouse.storage.encoding import SMALL_BYTES, Encodings, encodings_of
 from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Partition
@@ -134,11 +135,7 @@ def _write(
     content: DataFileContent,
     encodings: Encodings | None = None,
 ) -> DataFile:
-    folder = "/".join(
-        # The names that Iceberg's own writers give to folders.
-        f"{quote_plus(one.name, safe='')}={quote_plus(one.transform.to_human_string(kind, value), safe='')}"
-        for one, kind, value in zip(layout.spec.fields, layout.partition_types, partition.values, strict=True)
-    )
+    folder = _folder(layout, partition)
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
     contents, footer = _encoded(parts, seal, write_properties(dict(layout.properties)), encodings)
@@ -189,6 +186,25 @@ def _described(
     # pyiceberg keeps spec_id outside of the record, so from_args ignores it.
     described.spec_id = layout.spec.spec_id
     return described
+
+
+def _folder(layout: Layout, partition: Partition) -> str:
+    """Return the folder of a partition, named as Iceberg's own writers do.
+
+    Raises:
+        InvalidData: a day is outside of the years 1 to 9999.
+    """
+    names = []
+    for one, kind, value in zip(layout.spec.fields, layout.partition_types, partition.values, strict=True):
+        try:
+            text = one.transform.to_human_string(kind, value)
+        except OverflowError as failure:
+            raise InvalidData(
+                f"{layout.location}: a row is {value} days from 1970-01-01 in {one.name}; days are from 0001-01-01 to "
+                "9999-12-31. Nothing was written; correct the events, or leave such rows out in `rows`"
+            ) from failure
+        names.append(f"{quote_plus(one.name, safe='')}={quote_plus(text, safe='')}")
+    return "/".join(names)
 
 
 def _encoded(

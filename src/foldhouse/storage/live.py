@@ -20,7 +20,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DateType
 
 from foldhouse.errors import UnknownSnapshot, Unsupported
-from foldhouse.storage.file_ref import FileRef
+from foldhouse.storage.file_ref import FileRef, check_same
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.kept import forget_files
@@ -326,13 +326,18 @@ def difference(before: Mapping[str, Slice], after: Mapping[str, Slice]) -> list[
     """Return the removed (-1) and the added (+1) rows between two sets of slices, as pieces.
 
     A row that only moved to another file is both removed and added; the caller must cancel equal rows.
+
+    Raises:
+        Unsupported: another tool wrote other rows under the name of a file.
     """
     pieces: list[Piece] = []
     for path, old in before.items():
         new = after.get(path)
         if new is None:
             pieces.append(Piece(old.file, -1, without=old.deletes))
-        elif new.deletes != old.deletes:
+            continue
+        check_same(old.file, new.file)
+        if new.deletes != old.deletes:
             # If delete files were only merged, both pieces have no rows.
             if set(new.deletes) - set(old.deletes):
                 pieces.append(Piece(old.file, -1, only=new.deletes, without=old.deletes))
