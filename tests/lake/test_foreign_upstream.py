@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysTrue
@@ -54,14 +56,20 @@ def overwrite(lake: fh.Lake, table: fh.Table, properties: dict[str, str]) -> Non
     )
 
 
-def replace(lake: fh.Lake, table: fh.Table | fh.Stream, properties: dict[str, str], keep: int | None = None) -> None:
+def replace(
+    lake: fh.Lake,
+    table: fh.Table | fh.Stream,
+    properties: dict[str, str],
+    keep: int | None = None,
+    changed: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> None:
     """All files as one, said to be a `replace`; of the rows only the first few, if a number is given."""
     iceberg = lake.load(table)
     layout = Layout.of(iceberg)
     slices = live_slices(iceberg, iceberg.metadata.current_snapshot_id).values()
     rows = pa.concat_tables([read_piece(layout, piece) for piece in pieces_of(slices)]).slice(0, keep)
     gone = frozenset(path for one in slices for path in (one.file.path, *one.deletes))
-    added = [write_data_file(layout, Partition(()), rows)]
+    added = [write_data_file(layout, Partition(()), changed(rows))]
     commit(lake.catalog, iceberg, FileChanges(added, gone, Operation.REPLACE), properties)
 
 
@@ -117,6 +125,40 @@ def test_a_replace_that_loses_a_row_is_no_compaction(shop: fh.Lake) -> None:
     for table in (by_key, second):
         with pytest.raises(fh.ForeignCommit, match=r"s.by_key"):
             shop.refresh(table)
+
+
+OTHER_ROWS: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "another value": lambda rows: rows.set_column(
+        rows.column_names.index("n"), rows.schema.field("n"), pa.array([1, 2, 4], pa.int64())
+    ),
+    "one row twice": lambda rows: rows.take([0, 1, 1]),
+    "another state": lambda rows: rows.drop(["_state"]).append_column(
+        rows.schema.field("_state"), rows["_state"].take(pa.array([0, 1, None]))
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_ROWS)
+def test_a_replace_by_as_many_other_rows_is_no_compaction(shop: fh.Lake, what: str) -> None:
+    ours = shop.head(by_key)
+    assert ours is not None
+    replace(shop, by_key, {}, changed=OTHER_ROWS[what])
+    shop.append(ev, events(4))
+    for table in (by_key, second):
+        with pytest.raises(fh.ForeignCommit, match=r"s.by_key is derived, but its snapshot .* \(replace by"):
+            shop.refresh(table)
+    shop.rollback(by_key, to=ours.id)
+    for table in (by_key, second, third):
+        shop.refresh(table)
+        assert sorted(shop.to_arrow(table)["n"].to_pylist()) == [2, 3, 5]
+
+
+def test_the_rows_of_a_compaction_by_others_may_be_in_another_order(shop: fh.Lake) -> None:
+    replace(shop, by_key, {}, changed=lambda rows: rows.take([2, 0, 1]))
+    shop.append(ev, events(4))
+    for table in (by_key, second):
+        shop.refresh(table)
+        assert sorted(shop.to_arrow(table)["n"].to_pylist()) == [2, 3, 5]
 
 
 def test_a_replace_of_a_stream_that_repeats_our_summary_is_read_like_any_other(shop: fh.Lake) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -13,11 +12,9 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from foldhouse.errors import ForeignCommit
 from foldhouse.heads.refresh_state import REFRESH_STATE
+from foldhouse.heads.same_rows import same_rows
 from foldhouse.storage.commit import is_bound
-from foldhouse.storage.deleted import live_rows
 from foldhouse.storage.history import head_of, lineage, snapshot_of
-from foldhouse.storage.live import live_slices
-from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import (
     CHECKS,
     COVERAGE,
@@ -68,8 +65,8 @@ class Head:
 def read_head(iceberg: IcebergTable) -> Head:
     """Read the head of a table.
 
-    A `replace` by another tool (compaction) passes if the number of rows is the same. Then the newest commit of
-    foldhouse before it is read.
+    A `replace` by another tool (compaction) passes if the rows are the same. Then the newest commit of foldhouse before
+    it is read.
 
     Raises:
         ForeignCommit: a foreign commit changed rows, or repeats the summary of one of ours.
@@ -100,26 +97,9 @@ def _newest_of_ours(iceberg: IcebergTable) -> Snapshot | None:
         replaced.append(snapshot)
         snapshot = below
     for one in replaced:
-        if snapshot is not None and _rows(iceberg, one) != _rows(iceberg, snapshot):
+        if snapshot is not None and not same_rows(iceberg, snapshot.snapshot_id, one.snapshot_id):
             raise ForeignCommit(_who(iceberg, one))
     return snapshot
-
-
-def _rows(iceberg: IcebergTable, snapshot: Snapshot) -> int:
-    """Count the rows of a snapshot from its files, because the summary of a foreign commit is not reliable."""
-    return _counted(str(iceberg.metadata.table_uuid), snapshot.snapshot_id, _Of(iceberg))
-
-
-@dataclass(frozen=True)
-class _Of:
-    """A table; all are equal, so that the cache uses only the table's uuid and the snapshot's id."""
-
-    iceberg: IcebergTable = field(compare=False)
-
-
-@lru_cache(maxsize=256)
-def _counted(uuid: str, snapshot_id: int, of: _Of) -> int:
-    return live_rows(Layout.of(of.iceberg), live_slices(of.iceberg, snapshot_id).values())
 
 
 def check_ours(iceberg: IcebergTable, snapshot: Snapshot) -> None:
