@@ -171,6 +171,10 @@ def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> It
         yield "the password of Postgres is in the values"
     if {one["name"] for one in code["volumeMounts"]} - {one["name"] for one in code["volumes"]}:
         yield "an unknown volume is mounted"
+    if f"service/foldhouse-{web.get('nameOverride')} " not in (DEPLOY / "values.yaml").read_text():
+        yield "the service of the page has another name than its comment says"
+    if web.get("startupProbe") != {"enabled": False}:
+        yield "the guard refuses the chart's startup probe"
     header = web["readinessProbe"]["httpGet"]["httpHeaders"][0]
     if header != {"name": "Host", "value": f"localhost:{web['service']['port']}"}:
         yield "the guard refuses the probe"
@@ -329,6 +333,8 @@ _NO_LAUNCHER = {"module": "foldhouse.dagster.launcher", "class": "Gone", "config
         _set("postgresql", "postgresqlPassword", to="test"),
         _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
         _set("dagsterWebserver", "service", "port", to=80),
+        _set("dagsterWebserver", "nameOverride", to="webserver"),
+        _set("dagsterWebserver", "startupProbe", "enabled", to=True),
         _set("ingress", "enabled", to=True),
         _set("runLauncher", "type", to="CeleryK8sRunLauncher"),
         _set("runLauncher", to={"type": "CustomRunLauncher", "config": {"customRunLauncher": _NO_LAUNCHER}}),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import InputStream
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -25,6 +26,10 @@ from foldhouse.storage.mapped import has_ids, misled
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import empty_rows, projected
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.store import StoreFile
+
+_HOLE_BYTES = 8 * 1024
+"""Arrow reads columns at once that are at most so far apart."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,13 @@ class OpenedFile:
     schema: Schema
     _known_bounds: dict[int, tuple[list[Any], list[Any]] | None] = field(default_factory=dict, repr=False)
 
-    def read(self, layout: Layout, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+    def read(
+        self,
+        layout: Layout,
+        columns: Sequence[str],
+        row_groups: Sequence[int] | None = None,
+        then: Sequence[str] = (),
+    ) -> pa.Table:
         """Read some columns of some or all row groups, by field id and with the layout's schema.
 
         Args:
@@ -44,19 +55,53 @@ class OpenedFile:
                 are null.
             columns: top-level columns of the layout.
             row_groups: numbers of the row groups; all by default.
+            then: columns that are read next, with these ones; a store is asked for those of one row group in the same
+                request, unless they are more than twice as many bytes.
         """
         groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
-        return projected(self._as_stored(layout, columns, groups), self.schema, layout.selected(tuple(columns)))
+        stored = self._as_stored(layout, columns, groups, then=then)
+        return projected(stored, self.schema, layout.selected(tuple(columns)))
+
+    def _names(self, layout: Layout, columns: Sequence[str]) -> list[str]:
+        """Return the names, in the file, of some columns of the layout."""
+        ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
+        return [field.name for field in self.schema.fields if field.field_id in ids]
+
+    def _open(self, layout: Layout, columns: Sequence[str], groups: Sequence[int], then: Sequence[str]) -> InputStream:
+        file = layout.io.new_input(self.path)
+        if then and len(groups) == 1 and isinstance(file, StoreFile):
+            return file.open_ahead(self._ahead(layout, columns, then, groups[0]))
+        return file.open()
+
+    def _ahead(self, layout: Layout, columns: Sequence[str], then: Sequence[str], row_group: int) -> range | None:
+        """Return the bytes of the columns that are read next, if it is right to read them now."""
+        now, ahead = (self._bytes_of(layout, names, row_group) for names in (columns, then))
+        return ahead if now is not None and ahead is not None and len(ahead) <= 2 * len(now) else None
+
+    def _bytes_of(self, layout: Layout, columns: Sequence[str], row_group: int) -> range | None:
+        """Return where some columns of a row group are, if Arrow reads them at once: there is little between them."""
+        group, names = self.footer.row_group(row_group), set(self._names(layout, columns))
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        wanted = [one for one in chunks if one.path_in_schema.partition(".")[0] in names]
+        places = [(one.dictionary_page_offset or one.data_page_offset, one.total_compressed_size) for one in wanted]
+        if not places:
+            return None
+        found = range(min(at for at, _ in places), max(at + size for at, size in places))
+        return found if len(found) - sum(size for _, size in places) <= _HOLE_BYTES else None
 
     def _as_stored(
-        self, layout: Layout, columns: Sequence[str], groups: Sequence[int], in_dictionaries: Sequence[str] = ()
+        self,
+        layout: Layout,
+        columns: Sequence[str],
+        groups: Sequence[int],
+        in_dictionaries: Sequence[str] = (),
+        then: Sequence[str] = (),
     ) -> pa.Table:
         """Read some columns of some row groups with the names and types that they have in the file."""
-        ids = {field.field_id for field in layout.selected(tuple(columns)).fields}
-        names = [field.name for field in self.schema.fields if field.field_id in ids]
+        names = self._names(layout, columns)
         if not groups:  # opening a file of a store costs a request
             return empty_rows(self.footer.schema.to_arrow_schema()).select(names)
-        with reading(self.path), layout.io.new_input(self.path).open() as source:
+        with reading(self.path), self._open(layout, columns, groups, then) as source:
             parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
             rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
         if names:

@@ -112,7 +112,7 @@ class StoreIO(PyArrowFileIO):
         store = " ".join(
             str(self.properties.get(name, "")) for name in ("s3.endpoint", "gcs.service.host", "adls.account-name")
         )
-        return _StoreFile(location, path, self.fs_by_scheme(scheme, netloc), store)
+        return StoreFile(location, path, self.fs_by_scheme(scheme, netloc), store)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file.
@@ -123,13 +123,13 @@ class StoreIO(PyArrowFileIO):
         """
         path = location if isinstance(location, str) else location.location
         file = self._file(path)
-        if isinstance(file, _StoreFile):
+        if isinstance(file, StoreFile):
             KEPT.drop(file.key)
             HANDLES.drop(file.key)
         super().delete(location)
 
 
-class _StoreFile(PyArrowFile, WholeFile):
+class StoreFile(PyArrowFile, WholeFile):
     """A file of a store; a small one is read whole, and kept if its name has a digest; see `kept`."""
 
     def __init__(self, location: str, path: str, fs: FileSystem, store: str) -> None:
@@ -138,6 +138,10 @@ class _StoreFile(PyArrowFile, WholeFile):
 
     def open(self, seekable: bool = True) -> InputStream:
         """Open the file for reading."""
+        return self.open_ahead(None)
+
+    def open_ahead(self, ahead: range | None) -> InputStream:
+        """Open the file for reading; a read of some of the bytes of `ahead` asks the store for all of them."""
         kept = KEPT.get(self.key)
         if kept is not None:
             return _stream(kept)
@@ -154,11 +158,13 @@ class _StoreFile(PyArrowFile, WholeFile):
             handle = Handle(opened, self._filesystem)
             if never_changes:
                 HANDLES.put(self.key, handle)
-        read = functools.partial(self._part, handle) if never_changes else None
+        read = functools.partial(self._part, handle, ahead) if never_changes else None
         return cast(InputStream, pa.PythonFile(CompleteReads(handle.opened, self.location, read), mode="r"))
 
-    def _part(self, handle: Handle, at: int, count: int) -> memoryview:
+    def _part(self, handle: Handle, ahead: range | None, at: int, count: int) -> memoryview:
         """Return a part of a large file: refreshes of a bucket read the same row groups again and again."""
+        if ahead is not None and 0 < count < len(ahead) <= PART_BYTES and ahead.start <= at <= ahead.stop - count:
+            return self._part(handle, None, ahead.start, len(ahead))[at - ahead.start :][:count]
 
         def read() -> memoryview:
             return filled(handle.opened, at, count, self.location).toreadonly()

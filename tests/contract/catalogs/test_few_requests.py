@@ -24,7 +24,9 @@ pytestmark = pytest.mark.heavy
 # itself reads and writes the metadata files in the store.
 MOST = {"REST": (3, 9, 3), "SQL": (4, 12, 3)}
 # Requests to the store of the first refresh of a new process, and of the next ones.
-RESTARTED = {"REST": (23, 9), "SQL": (28, 12)}
+RESTARTED = {"REST": (22, 9), "SQL": (27, 12)}
+# The first change of a key since its bucket was compacted also writes a delete file, and the manifest of it.
+FIRST_CHANGE = 2
 
 
 @pytest.fixture
@@ -36,6 +38,12 @@ def lake(proxies: Proxies) -> Iterator[fh.Lake]:
 
 def kinds(requests: list[Request]) -> dict[str, int]:
     return dict(Counter(one.method for one in requests))
+
+
+def is_of_one_byte(request: Request) -> bool:
+    """Whether a last byte is asked for again, as of one file in 256: it is the value that an unset byte has."""
+    first, _, last = request.headers.get("range", "").removeprefix("bytes=").partition("-")
+    return request.method == "GET" and first == last != ""
 
 
 class Counted:
@@ -57,7 +65,7 @@ class Counted:
         finally:
             if engine is not None:
                 event.remove(engine, "before_cursor_execute", see)
-        self.store = proxies.store.taken()
+        self.store = [one for one in proxies.store.taken() if not is_of_one_byte(one)]
         self.catalog = [str(one) for one in proxies.catalog.taken()] if proxies.catalog else statements
 
 
@@ -113,7 +121,8 @@ def test_a_warm_refresh_of_one_bucket_sends_few_requests(
     lake.append(events, pa.table({"key": [key(keys - 1)], "n": pa.array([1], pa.int32())}))
     elsewhere = Counted(lake, proxies, lambda: lake.refresh(totals))
     is_read_again = most > WRITTEN_BYTES  # the row group of the other key
-    assert len(elsewhere.store) <= of_store[0] + is_read_again, [str(one) for one in elsewhere.store]
+    most_requests = of_store[0] + FIRST_CHANGE + is_read_again
+    assert len(elsewhere.store) <= most_requests, [str(one) for one in elsewhere.store]
     assert stored(lake) == expected(lake)
 
 

@@ -120,7 +120,7 @@ class StoredRows:
         file = open_file(self.layout, one.file.path)
         groups = file.row_groups_with(self.layout, self.key_names[0], wanted.ordered)
         is_dense = wanted.keys.height >= self.tuning.dense_row_group_keys * len(groups)
-        rows = file.read(self.layout, columns if is_dense else self.key_names, groups)
+        rows = file.read(self.layout, columns if is_dense else self.key_names, groups, then=columns)
         places, gone = wanted.places(rows), self._gone(one)
         positions = file.positions(groups, places)
         if len(gone):
