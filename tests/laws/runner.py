@@ -23,6 +23,7 @@ LIKELY: dict[Callable[[History], None], float] = {
     streams.append_twice: 1,
     streams.restate: 3,
     streams.write_to_the_stream: 1.5,
+    streams.add_files: 1,
     streams.roll_back_the_stream: 1,
     streams.empty_the_stream: 0.5,
     streams.correct_a_number: 1,

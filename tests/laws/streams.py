@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from laws.batches import DAYS, EMPTY, random_batch, table_of
 from laws.crashes import Moment
 from laws.history import History
@@ -17,6 +19,29 @@ from pyiceberg.expressions import AlwaysTrue, EqualTo
 def append(history: History) -> None:
     """Events come: late, doubled, deleting, without a key."""
     write, after = an_append(history)
+    history.put(write, after)
+
+
+def add_files(history: History) -> None:
+    """Files of one day each are added as they are, and count once, whatever happened to the first time."""
+    chance, held, lake = history.chance, history.held(), history.lake
+    given = [random_batch(chance, EMPTY, chance.choice(DAYS)) for _ in range(chance.randint(1, 3))]
+    batches = [rows for rows in given if rows.num_rows]
+    history.batches += 1
+    folder = Path(str(lake.catalog.properties["warehouse"]).removeprefix("file://")).parents[1]
+    paths = [folder / f"given-{history.batches}-{number}.parquet" for number in range(len(batches))]
+    for rows, path in zip(batches, paths, strict=True):
+        columns = chance.sample(rows.column_names, len(rows.column_names))
+        pq.write_table(rows.select(columns), path, row_group_size=chance.choice([1, 2, 1000]))
+    moment = chance.choice([None, *Moment]) if batches else None
+    history.tell(f"{len(paths)} files; the first time it {moment.value if moment else 'lands'}")
+
+    def write() -> Any:
+        return lake.add_files(history.stream, paths)
+
+    lake.add_files(history.stream, [])  # the name mapping is a commit of its own
+    after = pa.concat_tables([held, *batches])
+    history.put(write, after, moment)
     history.put(write, after)
 
 
