@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -39,8 +40,9 @@ def test_java_maps_the_archive_and_starts_without_a_broken_one(tmp_path: Path) -
         return done.stdout
 
     assert run("-c", _STARTED) == "3 False\n"
-    assert "Spark starts with" in run(str(Path(sys.executable).with_name("foldhouse")), "warm")
+    said = json.loads(run(str(Path(sys.executable).with_name("foldhouse")), "warm", "--json"))
     (archive,) = cache.glob("foldhouse/*")
+    assert said == {"archive": str(archive), "bytes": archive.stat().st_size}
     assert archive.stat().st_mode & 0o777 == 0o600
     assert run("-c", _STARTED) == "3 True\n"
     with archive.open("r+b") as broken:

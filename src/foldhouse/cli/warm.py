@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from foldhouse.cli.output import stderr
+from foldhouse.cli.output import json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError
 from foldhouse.spark.class_archive import archive_file
 
@@ -19,7 +19,8 @@ _SHOWN = 500
 
 
 @click.command()
-def warm() -> None:
+@json_option
+def warm(as_json: bool) -> None:
     """Make Spark start faster on this machine, by an archive of the Java classes that it loads.
 
     Spark is started once and folds a few rows; when it ends, Java writes the archive, 180 MB in ~/.cache/foldhouse.
@@ -31,7 +32,11 @@ def warm() -> None:
         raise CannotStart("there is no java on the path or in JAVA_HOME; install Java 17 or newer")
     with stderr().status("starting Spark, and writing the classes that it loads"):
         make_archive(file)
-    click.echo(f"Spark starts with {file}, {file.stat().st_size / 2**20:.0f} MiB")
+    size = file.stat().st_size
+    if as_json:
+        print_rows([], [{"archive": str(file), "bytes": size}], as_json=True)
+    else:
+        click.echo(f"Spark starts with {file}, {size / 2**20:.0f} MiB")
 
 
 def make_archive(file: Path) -> None:
