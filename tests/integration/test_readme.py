@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shop_oracle
 from oracle import assert_same
@@ -105,8 +106,19 @@ def test_the_resources_beside_a_defs_folder_have_the_lake():
     assert set(declared["resources"]().resources or {}) == {"lake"}
 
 
+def test_a_history_of_parquet_files_becomes_events(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "history").mkdir()
+    for name in ("january", "february"):
+        pq.write_table(pa.table({"page": ["/a", "/b"], "seconds": [1, 2]}), tmp_path / "history" / f"{name}.parquet")
+    names: dict[str, Any] = {}
+    exec(holding("python", "add_files"), names)
+    assert names["lake"].to_arrow(names["visits"])["seconds"].to_pylist() == [1, 2, 1, 2]
+    names["lake"].close()
+
+
 def test_every_python_block_is_run_here():
-    assert len(blocks("python")) == 4
+    assert len(blocks("python")) == 5
 
 
 def test_the_commands_exist():
