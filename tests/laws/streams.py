@@ -28,7 +28,7 @@ def add_files(history: History) -> None:
     given = [random_batch(chance, EMPTY, chance.choice(DAYS)) for _ in range(chance.randint(1, 3))]
     batches = [rows for rows in given if rows.num_rows]
     history.batches += 1
-    folder = Path(str(lake.catalog.properties["warehouse"]).removeprefix("file://")).parents[1]
+    folder = Path(str(lake.catalog.properties["warehouse"]).removeprefix("file://")).parent
     paths = [folder / f"given-{history.batches}-{number}.parquet" for number in range(len(batches))]
     for rows, path in zip(batches, paths, strict=True):
         columns = chance.sample(rows.column_names, len(rows.column_names))
