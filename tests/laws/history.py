@@ -182,10 +182,10 @@ class History:
             due.append(fh.DefinitionChanged)
         (position,) = json.loads(ours.summary.additional_properties["foldhouse.position"]).values()
         if position["uuid"] != str(source.metadata.table_uuid):
-            due.append(fh.SourceReplaced)
-        elif position["snapshot"] is not None and snapshot_of(source, position["snapshot"]) is None:
+            return (*due, fh.SourceReplaced)
+        if position["snapshot"] is not None and snapshot_of(source, position["snapshot"]) is None:
             due.append(fh.UnknownSnapshot)  # expired: a table that was rolled back held it no longer
-        elif self.has_moved(defined, position):
+        if self.has_moved(defined, position):  # said first, if both are so
             due.append(fh.DefinitionChanged)
         return tuple(due)
 

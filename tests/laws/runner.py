@@ -18,12 +18,12 @@ STEPS = 20
 SEED = "FOLDHOUSE_LAW_SEED"
 """The environment variable that has the tests run one seed again."""
 
-LIKELY: dict[Callable[[History], None], float] = {
+Likely = dict[Callable[[History], None], float]
+LIKELY: Likely = {
     streams.append: 6,
     streams.append_twice: 1,
     streams.restate: 3,
     streams.write_to_the_stream: 1.5,
-    streams.add_files: 1,
     streams.roll_back_the_stream: 1,
     streams.empty_the_stream: 0.5,
     streams.correct_a_number: 1,
@@ -55,24 +55,26 @@ LIKELY: dict[Callable[[History], None], float] = {
 """Step -> how likely it is beside the others."""
 
 
-def run_history(lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool = False) -> History:
-    """Run one history, the law checked after each step, and every snapshot again at the end.
+def run_history(
+    lake: fh.Lake, seed: int, steps: int = STEPS, *, has_spark: bool = False, more: Likely | None = None
+) -> History:
+    """Run one history, the law checked after each step, and every snapshot again at the end; `more` steps may happen.
 
     Raises:
         AssertionError: with the seed, the definitions and the steps, whatever went wrong.
     """
     with rule_of(seed, lake) as rule:
-        return _run_history(lake, seed, steps, rule, has_spark=has_spark)
+        return _run_history(lake, seed, steps, rule, LIKELY | (more or {}), has_spark=has_spark)
 
 
-def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: bool) -> History:
+def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, likely: Likely, *, has_spark: bool) -> History:
     chance = random.Random(seed)
     definitions = random_definitions(chance, tables=chance.choice([1, 2]) if has_spark else None, has_spark=has_spark)
     history = History(lake, definitions, chance, has_spark=has_spark)
     told = history.told
     try:
         for number in range(steps):
-            (step,) = chance.choices(list(LIKELY), list(LIKELY.values()))
+            (step,) = chance.choices(list(likely), list(likely.values()))
             step = streams.append if number == 0 and (has_spark or chance.random() < 0.9) else step
             step = tables.refresh_all if number == 1 and has_spark else step
             told.append(step.__name__)
@@ -96,10 +98,10 @@ def _run_history(lake: fh.Lake, seed: int, steps: int, rule: str, *, has_spark: 
     return history
 
 
-def run_in_process(seed: int) -> None:
+def run_in_process(seed: int, more: Likely | None = None) -> None:
     """Run one history in a lake of its own that needs no JVM."""
     with quick_lake(_no_spark) as lake:
-        run_history(lake, seed)
+        run_history(lake, seed, more=more)
 
 
 def _no_spark() -> object:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from laws import streams
 from laws.amount import HISTORIES
 from laws.quick import quick_lake
 from laws.runner import SEED, run_history, run_in_process
@@ -29,6 +30,11 @@ MANY_ON_SPARK = range(1000, 1000 + len(MANY) // 16)
 @pytest.mark.parametrize("seed", QUICK)
 def test_every_table_is_the_fold_of_its_source_at_its_position(seed: int) -> None:
     run_in_process(seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_files_that_are_added_count_once_whatever_happens(seed: int) -> None:
+    run_in_process(seed, {streams.add_files: 8})
 
 
 @pytest.mark.heavy
