@@ -237,15 +237,15 @@ def _partition(stream: Stream, layout: Layout, path: str, file: pq.ParquetFile) 
     rows.validate(full=True)
     if stream.partition_column is None:
         return Partition(())
-    days = sorted(map(str, by_day(stream, rows.select([stream.partition_column]))))
-    if len(days) > 1:
+    found = list(by_day(stream, rows.select([stream.partition_column])))
+    if len(found) > 1:
+        days = sorted(map(str, found))
         more = f" and {len(days) - _DAYS_SHOWN} more" if len(days) > _DAYS_SHOWN else ""
         raise InvalidData(
             f"{stream.name}: {path} has events of several days, {', '.join(days[:_DAYS_SHOWN])}{more}, but a file of a "
             f"stream with days has one; {_INSTEAD}"
         )
-    (day,) = by_day(stream, rows.select([stream.partition_column]))
-    return partition_of(day)
+    return partition_of(found[0])
 
 
 def _has_text(kind: pa.DataType) -> bool:
