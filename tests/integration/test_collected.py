@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from laws.rules import WRITTEN
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -59,8 +60,8 @@ def stored(lake: fh.Lake) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "tuning",
-    [READ_BY_SPARK, fh.Tuning(), fh.Tuning(in_process_rows=-1)],
-    ids=["Spark reads the files", "rows are passed", "in Spark's tasks"],
+    [READ_BY_SPARK, fh.Tuning(), fh.Tuning(direct_rows=0, **WRITTEN), fh.Tuning(in_process_rows=-1)],
+    ids=["Spark reads the files", "rows are passed", "Spark writes files", "in Spark's tasks"],
 )
 def test_rows_are_the_same_whoever_reads_them_also_where_keys_are_computed_again(
     spark_lake: OpenLake, tuning: fh.Tuning
@@ -89,6 +90,8 @@ def test_the_plan_says_who_reads_the_rows(spark_lake: OpenLake) -> None:
     lake.tuning = fh.Tuning(passed_rows=60)
     assert lake.plan(HASHED).runs == "in this process"
     lake.tuning = fh.Tuning(passed_rows=0, in_process_rows=5)
+    assert lake.plan(HASHED).runs == "in this process, from files that Spark writes"
+    lake.tuning = fh.Tuning(passed_rows=0, in_process_rows=5, spilled_rows_factor=1)
     assert lake.plan(HASHED).runs == "in Spark's tasks"
     lake.tuning = fh.Tuning(passed_rows=0, collected_bytes=10)
     assert lake.plan(HASHED).runs == "in this process"
@@ -182,12 +185,12 @@ print(json.dumps([lake.plan(table).runs, lake.refresh(table).rows]))
 
 
 @pytest.mark.heavy
-def test_rows_that_are_too_many_to_hand_over_are_folded_in_tasks(tmp_path: Path) -> None:
+def test_rows_that_are_too_many_to_hand_over_are_written_to_files(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MANY, str(tmp_path / "lake")]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["in this process, from rows that Spark evaluates", 60_000]
-    assert "t.many: Spark's tasks fold its rows, because `rows` makes too many of them" in done.stderr
+    assert "too many rows for this process; it is folded in this process, from files that Spark writes" in done.stderr
 
 
 SPLIT = fh.table(
@@ -216,7 +219,7 @@ def test_rows_that_become_too_many_are_not_handed_over(
         lake.refresh(SPLIT)
         parts.update((row["key"], part) for row in batch.to_pylist() for part in range(1, row["n"] % 3 + 2))
         assert {(row["who"], row["part"]): row["rows"] for row in lake.to_arrow(SPLIT).to_pylist()} == parts
-    assert ("Spark's tasks fold its rows" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
+    assert ("from files that Spark writes" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
 
 
 @pytest.mark.parametrize("rows_a_key", [0, 16])

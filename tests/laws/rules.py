@@ -38,6 +38,8 @@ RULES: dict[str, dict[str, Any]] = {
 }
 FULLY = {"full_recompute_share": 0, "full_recompute_least_rows": 0}
 """Every window is a full recompute."""
+WRITTEN = {"in_process_rows": 1, "collected_rows_factor": 1, "plain_rows_factor": 1, "spilled_rows_factor": _NEVER}
+"""What Spark evaluates is written to files, which this process folds."""
 
 
 def _spilled(run: Run) -> list[BucketResult]:
@@ -73,6 +75,9 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed // len(RULES) // 4 % 2:
             forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2], "passed_share": 0}
             name += ", evaluated by Spark"
+            if seed % 5 == 3:
+                forced |= WRITTEN
+                name += " into files"
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0

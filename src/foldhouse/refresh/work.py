@@ -116,7 +116,7 @@ def _costs_less(workshop: Workshop, work: Work, whole: Evaluation, least: int) -
     rows = _chosen_at_least(logic, needed) + again
     if rows <= most:
         picked = tuning.evaluated_rows if work.compiled.direct is None else tuning.direct_rows
-        rows = rows_to_evaluate(logic, needed, min(picked, int(most))) + again
+        rows = rows_to_evaluate(logic, needed, min(picked, int(most)), most - again) + again
     if rows <= least:
         return False
     if rows <= most and is_chosen:

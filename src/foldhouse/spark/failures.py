@@ -83,7 +83,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
         reason = _FULL.search(said)
         return errors.StorageError(
             f"{name}: Spark could not write: {reason[0] if reason else what}. Nothing was committed; make room, or set "
-            "`spark.local.dir` to a larger disk, and run it again"
+            "TMPDIR or `spark.local.dir` to a folder of a larger disk, and run it again"
         )
     if _DAMAGED.search(said):
         file = _FILE.search(said)

@@ -17,7 +17,7 @@ from foldhouse.storage.private import private_folder
 
 _LOG = "spark.log"
 _SHOWN_LINES = 5
-_OUT_OF_HEAP = 52  # `SparkExitCode.OOM`
+_OUT_OF_HEAP = (3, 52)  # that of `ExitOnOutOfMemoryError`, and `SparkExitCode.OOM`
 _ENDS_WITHIN_SECONDS = 2  # a process that dies closes its sockets before it can be waited for
 
 
@@ -96,6 +96,6 @@ def _reason(code: int) -> str:
         return "was killed (SIGKILL), most often because the memory of the machine ran out"
     if code < 0:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
-    if code == _OUT_OF_HEAP:
+    if code in _OUT_OF_HEAP:
         return f"ended with code {code}: it ran out of heap; set spark.driver.memory higher"
     return f"ended with code {code}"

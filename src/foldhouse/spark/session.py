@@ -126,13 +126,16 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
     java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem", *archive_options()]
+    # A thread that Spark fetches results with ends when the heap is full, and its job would wait for it forever.
+    java.append("-XX:+ExitOnOutOfMemoryError")
     driver = {
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
     }
     for name, value in {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
         builder = builder.config(name, value)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # prints as JSON what it also raises
+    for printing in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # as JSON, what is also raised
+        logging.getLogger(printing).setLevel(logging.CRITICAL)
     try:
         with java_speaks_to_its_log():
             return builder.getOrCreate()

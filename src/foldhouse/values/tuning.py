@@ -28,9 +28,9 @@ class Tuning:
     With 0, all rows go to Spark's tasks; with -1, windows without a row do so too."""
     plain_rows_factor: int = 10
     """So many times as many rows are folded in this process if none of them goes through Spark and back."""
-    collected_rows_factor: int = 10
+    collected_rows_factor: int = 5
     """So many times as many if Spark evaluates `rows` over files that it reads itself, and hands the evaluated rows to
-    this process: folding them here costs less than Python workers and a shuffle."""
+    this process. It writes more of them to files, from which this process folds them in parts."""
     collected_bytes: int = 128 * _MIB
     """So if the files have no more than this: in memory, rows take some five times as much."""
     collected_rows: int = 2_000_000

@@ -23,6 +23,7 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
 from foldhouse.refresh.rows.read import events_here, rows_to_evaluate
 from foldhouse.refresh.rows.sums import are_collated, can_be_summed, read_sums, summed_on_spark
+from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
 
@@ -69,16 +70,20 @@ def has_choices(evaluation: Evaluation) -> bool:
 
 
 def is_collected(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
-    """Whether Spark reads the files itself and hands over the evaluated rows.
+    """Whether Spark reads the files itself and hands over the evaluated rows, of which there are not too many."""
+    files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
+    is_small = sum(file.size_bytes for file in files) <= logic.tuning.collected_bytes
+    return is_small and is_read_by_spark(logic, evaluations)
+
+
+def is_read_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> bool:
+    """Whether Spark reads the files itself.
 
     It reads many rows faster than this process passes them on. Rows that choices select were read here already.
     """
-    tuning = logic.tuning
     if not needs_spark(logic) or any(map(has_choices, evaluations)):
         return False
-    files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
-    is_large = sum(file.rows for file in files) > tuning.passed_rows
-    return is_large and sum(file.size_bytes for file in files) <= tuning.collected_bytes
+    return rows_given(evaluations) > logic.tuning.passed_rows
 
 
 def needs_spark(logic: Logic) -> bool:
@@ -102,9 +107,9 @@ def sums_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame |
     It does so if it evaluates added rows alone, over files that it reads itself, and the fold allows it.
     """
     is_addition = all(one.weight > 0 for one in evaluations)
-    if not (is_addition and can_be_summed(logic.plan) and is_collected(logic, evaluations)):
+    if not (is_addition and can_be_summed(logic.plan) and is_read_by_spark(logic, evaluations)):
         return None
-    known = _with_rows(logic, evaluations)
+    known = evaluations_with_rows(logic, evaluations)
     if not known:
         return None
     rows = functools.reduce(DataFrame.unionByName, evaluated_on_spark(logic, known))
@@ -113,7 +118,7 @@ def sums_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame |
     return read_sums(logic.plan, handed_over(logic, summed_on_spark(logic.plan, rows), rows_given(known)))
 
 
-def _with_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+def evaluations_with_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """Return the evaluations that may give rows: logic of a known shape makes none from none."""
     return [one for one in evaluations if any(one.pieces) or not logic.compiled.shape.is_known]
 
@@ -124,12 +129,16 @@ def rows_given(evaluations: Sequence[Evaluation]) -> int:
 
 
 def _read_by_spark(logic: Logic, evaluations: Sequence[Evaluation], wanted: pl.DataFrame | None) -> list[pl.DataFrame]:
-    known = _with_rows(logic, evaluations)
-    frames = evaluated_on_spark(logic, known)
-    if wanted is not None and wanted.height <= logic.tuning.task_rows:
-        keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
-        frames = [rows.join(keys, logic.plan.key_names, "left_semi").select(rows.columns) for rows in frames]
-    return _collected(logic, frames, rows_given(known))
+    known = evaluations_with_rows(logic, evaluations)
+    return _collected(logic, with_keys(logic, evaluated_on_spark(logic, known), wanted), rows_given(known))
+
+
+def with_keys(logic: Logic, frames: Sequence[DataFrame], wanted: pl.DataFrame | None) -> Sequence[DataFrame]:
+    """Let Spark leave out the rows of unwanted keys, if the wanted ones are few enough to be sent to each task."""
+    if wanted is None or wanted.height > logic.tuning.task_rows:
+        return frames
+    keys = F.broadcast(frame_of_arrow(logic.session(), wanted.to_arrow().combine_chunks()))
+    return [rows.join(keys, logic.plan.key_names, "left_semi").select(*map(literal, rows.columns)) for rows in frames]
 
 
 def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataFrame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -20,7 +21,7 @@ from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 
 _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
-_SAMPLED = 8  # of so many files, one is read first, if there are at least twice as many
+_SAMPLED = 8  # of so many files, one is looked at first, if there are at least twice as many
 _CLEARLY = 2  # a sample of files decides if its share of selected rows makes so many times too many
 
 
@@ -76,18 +77,21 @@ def can_be_picked(logic: Logic, evaluations: Sequence[Evaluation], most: int) ->
     return True
 
 
-def rows_to_evaluate(logic: Logic, evaluations: Sequence[Evaluation], most: int) -> int:
+def rows_to_evaluate(logic: Logic, evaluations: Sequence[Evaluation], most: int, enough: float = math.inf) -> int:
     """Estimate how many rows evaluations read, with their choices.
 
     Args:
         logic: the logic of the table.
         evaluations: with choices or without.
         most: the number of selected rows up to which they are counted; of more, a part is read, and its share counts.
-            Files from all over are read first, because they may show that there are clearly more.
+            Files from all over are looked at first, because they may show that there are clearly more.
+        enough: with more rows than this, the others are not counted.
     """
     rows = 0
     for one in evaluations:
         for place, choices in enumerate(one.choices):
+            if rows > enough:
+                return rows
             further = one.besides_of(place)
             if choices:
                 selected, _ = _rows_selected(logic, one, place, most)
@@ -107,27 +111,36 @@ def _rows_selected(logic: Logic, evaluation: Evaluation, place: int, most: int) 
     if label not in logic.selected:
         choices = evaluation.choices[place]
         pieces = admitted(logic, place, evaluation.pieces[place], choices)
-        whole = sum(piece.file.rows for piece in pieces)
-        looked = found = estimate = 0
-        for some in _from_all_over(pieces):
-            frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
-            looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
-            estimate = found * whole // looked if looked else 0
-            if found > most or estimate > _CLEARLY * most:
-                logic.forget_picked()
-                break
-        logic.selected[label] = (evaluation, estimate, looked == whole and found <= most)
+        logic.selected[label] = (evaluation, *_counted(logic, place, pieces, choices, most))
     _, rows, are_read = logic.selected[label]
     return rows, are_read
 
 
-def _from_all_over(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """Yield pieces to read at once: first a sample from all over, then the others in their order."""
-    if len(pieces) < 2 * _SAMPLED:
-        yield from _at_once(pieces)
-        return
-    yield pieces[::_SAMPLED]
-    yield from _at_once([piece for place, piece in enumerate(pieces) if place % _SAMPLED])
+def _counted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> tuple[int, bool]:
+    """Return how many rows of pieces choices select, and whether they were all read; see `_rows_selected`."""
+    whole = sum(piece.file.rows for piece in pieces)
+    share = _share_selected(logic, place, _sample(pieces), choices)
+    if share * whole > _CLEARLY * most:
+        return int(share * whole), False
+    looked = found = 0
+    for some in _at_once(pieces):
+        frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
+        looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
+        if found > most or found * whole > _CLEARLY * most * looked:
+            logic.forget_picked()
+            return found * whole // looked, looked == whole and found <= most
+    return found, True
+
+
+def _sample(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return some pieces from all over; none of few."""
+    return pieces[::_SAMPLED] if len(pieces) >= 2 * _SAMPLED else ()
+
+
+def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> float:
+    """Return the share of the rows of pieces that choices select; only the compared columns are read."""
+    found = in_threads(lambda piece: logic.count(place, piece, choices), pieces)
+    return sum(found) / max(1, sum(piece.file.rows for piece in pieces))
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:

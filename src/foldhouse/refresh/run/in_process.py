@@ -85,24 +85,31 @@ def _fold_sums(run: Run) -> list[BucketResult]:
 
     Dividing keys costs less than dividing all of their rows.
     """
+    if (folded := folded_sums_of_spark(run)) is not None:
+        return folded
     plan, left_out = run.plan, []
-    sums = sums_here(run.logic, run.evaluations) if _adds_up_on_spark(run) else None
+    rows = evaluated_here(run.logic, run.evaluations)
     with naming(run.name):
-        if sums is None:
-            rows = evaluated_here(run.logic, run.evaluations)
-            has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
-            without = rows.filter(~has_key)
-            left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
-            sums = summed(plan, rows.filter(has_key) if left_out else rows)
+        has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
+        without = rows.filter(~has_key)
+        left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
+        sums = summed(plan, rows.filter(has_key) if left_out else rows)
         return [*left_out, *folded_here(run.job, with_bucket(run.job.layout, plan, sums))]
 
 
-def _adds_up_on_spark(run: Run) -> bool:
-    """Whether keys have so many rows that Spark's shuffle of their sums costs less than handing over all rows."""
-    if not run.job.is_full_recompute:
-        return False
+def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
+    """Fold what Spark adds up by key; `None` if it does not, or if handing over all rows costs less than its shuffle.
+
+    Raises:
+        TooMuchToCollect: there are more keys than Spark hands over.
+    """
     stored = sum(one.file.rows for slices in run.job.slices.values() for one in slices)
-    return rows_given(run.evaluations) >= run.job.tuning.summed_key_rows * stored
+    pays = rows_given(run.evaluations) >= run.job.tuning.summed_key_rows * stored
+    if not (run.job.is_full_recompute and pays and stored <= run.job.tuning.collected_rows):
+        return None
+    sums = sums_here(run.logic, run.evaluations) if run.recompute is None else None
+    with naming(run.name):
+        return None if sums is None else folded_here(run.job, with_bucket(run.job.layout, run.plan, sums))
 
 
 @contextlib.contextmanager

@@ -121,9 +121,8 @@ class Reading:
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn signed rows that Spark computed into blobs."""
-    for rows in _fewer(route, (_frame(table) for table in _gathered(route.tuning, batches))):
-        for parts in divided(route, rows):
-            yield _blobs(route, parts)
+    for parts in divided_frames(route, (_frame(table) for table in _gathered(route.tuning, batches))):
+        yield _blobs(route, parts)
 
 
 def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -136,7 +135,11 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
 
 def read_splits(route: Route, reading: Reading, splits: Sequence[Split]) -> Iterator[list[Part]]:
     """Read splits, and divide their signed rows among groups, a chunk of rows at a time."""
-    frames = (rows for split in splits for rows in rows_of_split(reading, split))
+    return divided_frames(route, (rows for split in splits for rows in rows_of_split(reading, split)))
+
+
+def divided_frames(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[list[Part]]:
+    """Divide signed rows, or partial sums of them if these are clearly fewer, among groups, a chunk at a time."""
     for rows in _fewer(route, frames):
         yield from divided(route, rows)
 

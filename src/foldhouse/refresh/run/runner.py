@@ -14,9 +14,11 @@ from foldhouse.refresh.rows.evaluate import has_choices, is_collected
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import can_be_picked
+from foldhouse.refresh.rows.written import can_be_written
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
+from foldhouse.refresh.run.written import fold_written
 from foldhouse.refresh.sources import PinnedSource
 from foldhouse.refresh.window.affected import as_frame, has_all_rows, keys_in_full, of_keys
 from foldhouse.refresh.workshop import Workshop
@@ -35,6 +37,7 @@ WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
     fold_in_process: "in this process",
     fold_collected: "in this process, from rows that Spark evaluates",
     fold_spilled: "in this process, with a spill to disk",
+    fold_written: "in this process, from files that Spark writes",
     fold_on_spark: "in Spark's tasks",
 }
 
@@ -68,12 +71,13 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
 
 
 def _folded(runner: Callable[[Run], list[BucketResult]], run: Run) -> list[BucketResult]:
-    """Fold a run; in Spark's tasks if `rows` makes more rows than Spark hands over to this process."""
+    """Fold a run; from files or in Spark's tasks if `rows` makes more rows than Spark hands over to this process."""
     try:
         return runner(run)
     except TooMuchToCollect:
-        _LOG.info("%s: Spark's tasks fold its rows, because `rows` makes too many of them for this process", run.name)
-        return fold_on_spark(run)
+        other = fold_written if can_be_written(run.logic) else fold_on_spark
+        _LOG.info("%s: `rows` makes too many rows for this process; it is folded %s", run.name, WHERE[other])
+        return other(run)
 
 
 def runner_of(
@@ -107,8 +111,11 @@ def runner_of(
             return fold_collected
     elif rows <= tuning.in_process_rows and can_be_picked(logic, evaluations, tuning.evaluated_rows):
         return fold_in_process
-    most = tuning.in_process_rows * tuning.spilled_rows_factor
-    return fold_spilled if rows <= most and can_be_spilled(logic, evaluations) else fold_on_spark
+    if rows > tuning.in_process_rows * tuning.spilled_rows_factor:
+        return fold_on_spark
+    if can_be_spilled(logic, evaluations):
+        return fold_spilled
+    return fold_written if can_be_written(logic) else fold_on_spark
 
 
 def pieces_read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:

@@ -7,40 +7,26 @@ Memory holds the divided rows up to a limit, a few chunks that are being divided
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, with_bucket
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows, summing_pays
-from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Run, folded_here, naming, recomputed_here
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
-from foldhouse.refresh.run.routing import (
-    Part,
-    Reading,
-    Route,
-    Split,
-    blob_of,
-    divided,
-    parts_in,
-    read_splits,
-    typed_rows,
-)
+from foldhouse.refresh.run.routing import Reading, Route, Split, divided, read_splits, typed_rows
+from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
 
 Recomputed = Callable[[], pl.DataFrame]
@@ -146,21 +132,19 @@ def _through_a_folder(
     window: Window,
     threads: ThreadPoolExecutor,
     recomputed: Recomputed | None,
-    divide: Callable[[Route, _Spill, ThreadPoolExecutor], None],
+    divide: Callable[[Route, Spill, ThreadPoolExecutor], None],
 ) -> list[BucketResult]:
     route = window.route
-    with private_folder() as folder, contextlib.closing(_Spill(folder, route)) as spill:
+    with private_folder() as folder, contextlib.closing(Spill(folder, route)) as spill:
         divide(route, spill, threads)
         if recomputed is not None:
             for parts in divided(replace(route, recomputed=True), recomputed()):
                 spill.take(parts)
-        spill.close()
-        folded = threads.map(lambda group: _folded(window.job, spill, group), spill.groups)
-        return [result for results in folded for result in results]
+        return spill.folded(window.job, threads)
 
 
 def _read_all(
-    reading: Reading, besides: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor
+    reading: Reading, besides: Iterable[pl.DataFrame], route: Route, spill: Spill, threads: ThreadPoolExecutor
 ) -> None:
     def read(splits: Sequence[Split]) -> None:
         for parts in read_splits(route, reading, splits):
@@ -170,75 +154,7 @@ def _read_all(
     _take_all(besides, route, spill, threads)
 
 
-def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: _Spill, threads: ThreadPoolExecutor) -> None:
+def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: Spill, threads: ThreadPoolExecutor) -> None:
     for rows in frames:
         for parts in divided(route, rows):
             spill.take(parts)
-
-
-class _Spill:
-    """Keeps the parts of each group in memory up to a limit, and further ones in a file for each group.
-
-    Several threads may add parts.
-
-    Args:
-        folder: for the files.
-        route: with the limit in its tuning.
-    """
-
-    def __init__(self, folder: Path, route: Route) -> None:
-        self._folder, self._route = folder, route
-        self._left = float(route.tuning.unspilled_bytes)
-        self._kept: dict[int, list[Part]] = {}
-        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def groups(self) -> list[int]:
-        """The groups of all parts."""
-        return sorted({*self._kept, *self._writers})
-
-    def _path(self, group: int) -> Path:
-        return self._folder / f"{group}.arrows"
-
-    def take(self, parts: Iterable[Part]) -> None:
-        """Keep parts."""
-        for part in parts:
-            size = part.rows.estimated_size()
-            with self._lock:
-                if is_kept := self._left >= size:
-                    self._left -= size
-                    self._kept.setdefault(part.group, []).append(part)
-            if not is_kept:
-                self._write(part)
-
-    def _write(self, part: Part) -> None:
-        blob, group = blob_of(self._route, part), part.group
-        with self._lock:
-            if group not in self._writers:
-                self._writers[group] = pa.ipc.new_stream(str(self._path(group)), blob.schema)
-            self._writers[group].write_batch(blob)
-
-    def close(self) -> None:
-        """Finish the files; a second call does nothing."""
-        for writer in self._writers.values():
-            writer.close()
-
-    @contextlib.contextmanager
-    def parts_of(self, group: int) -> Iterator[Iterator[Part]]:
-        """Yield the parts of a group, sorted by subgroup; they are forgotten."""
-        kept = self._kept.pop(group, [])
-        if group not in self._writers:
-            yield iter(sorted(kept, key=lambda part: part.subgroup))
-            return
-        with pa.memory_map(str(self._path(group))) as source, pa.ipc.open_stream(source) as stream:
-            written = sorted(stream, key=lambda batch: batch.column("subgroup")[0].as_py())
-            yield heapq.merge(
-                sorted(kept, key=lambda part: part.subgroup), parts_in(written), key=lambda part: part.subgroup
-            )
-
-
-def _folded(job: BucketJob, spill: _Spill, group: int) -> list[BucketResult]:
-    with spill.parts_of(group) as parts:
-        folded = fold_groups(job, job.tuning.spilled_piece_rows, parts)
-        return [result for results in folded for result in results]

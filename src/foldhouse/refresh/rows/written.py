@@ -1,0 +1,133 @@
+"""Rows that Spark evaluates and writes to files of a folder on this machine, which this process reads part by part.
+
+No process has all of these rows in memory, so there may be more than fit there. No Python worker takes part.
+
+Parquet is written with numbers, texts and bytes alone. A date or a timestamp is written as its number of days or
+microseconds, because Spark's settings can shift these in Parquet: `datetimeRebaseModeInWrite`, `outputTimestampType`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from foldhouse.refresh.rows.evaluate import evaluations_with_rows, with_keys
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.on_spark import evaluated_on_spark
+from foldhouse.spark.failures import translating_spark_errors
+from foldhouse.spark.named import literal
+from foldhouse.spark.tasks import is_local
+
+_PART_BYTES = 32 * 1024 * 1024
+"""About so many bytes of rows are one row group, which a thread of this process reads at once."""
+_WRITTEN_AS = {"compression": "snappy", "parquet.enable.dictionary": "false", "parquet.block.size": str(_PART_BYTES)}
+_DAYS, _MICROSECONDS = pl.Date(), pl.Datetime("us", "UTC")
+_FLAT = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+    pa.types.is_binary,
+)
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """One row group of a file that Spark wrote.
+
+    Args:
+        path: of the file.
+        row_group: its number in the file.
+        row_count: how many rows it has.
+        columns: the names of the signed rows' columns, each with the type that its numbers stand for, if any.
+    """
+
+    path: Path
+    row_group: int
+    row_count: int
+    columns: tuple[tuple[str, pl.DataType | None], ...] = field(repr=False)
+
+    def rows(self) -> pl.DataFrame:
+        """Read its signed rows."""
+        with pq.ParquetFile(self.path) as file:
+            found = pl.from_arrow(file.read_row_group(self.row_group))
+        assert isinstance(found, pl.DataFrame)
+        return found.select(
+            pl.col(_column(place)).alias(name) if kind is None else pl.col(_column(place)).cast(kind).alias(name)
+            for place, (name, kind) in enumerate(self.columns)
+        )
+
+
+def can_be_written(logic: Logic) -> bool:
+    """Whether Spark writes to folders of this machine, and no signed row has a nested value."""
+    return is_local(logic.session()) and all(map(_is_flat, logic.plan.delta_schema.types))
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in _FLAT)
+
+
+def written_by_spark(
+    logic: Logic, evaluations: Sequence[Evaluation], folder: Path, wanted: pl.DataFrame | None = None
+) -> list[WrittenPart]:
+    """Evaluate logic in Spark, and return the parts of the files that its tasks write.
+
+    A task that Spark repeats leaves its rows once: a file counts when its task has ended.
+
+    Args:
+        logic: of the table; it `can_be_written`.
+        evaluations: give the rows.
+        folder: for the files; it must not exist.
+        wanted: the only keys that matter; rows of other keys may be left out.
+
+    Raises:
+        FoldhouseError: see `translating_spark_errors`.
+    """
+    known = evaluations_with_rows(logic, evaluations)
+    if not known:
+        return []
+    frames = with_keys(logic, evaluated_on_spark(logic, known), wanted)
+    rows = functools.reduce(DataFrame.unionByName, frames)
+    with translating_spark_errors(logic.compiled.table.name):
+        kinds = rows.schema.fields
+        numbered = [_as_number(rows[literal(one.name)], one.dataType) for one in kinds]
+        named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
+        rows.select(*named).write.options(**_WRITTEN_AS).parquet(folder.as_uri())
+    columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
+    return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns)]
+
+
+def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...]) -> list[WrittenPart]:
+    footer = pq.read_metadata(path)
+    counts = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    return [WrittenPart(path, number, rows, columns) for number, rows in enumerate(counts) if rows]
+
+
+def _column(place: int) -> str:
+    """Return the name of a column in the files: Parquet's writer refuses some names that a table may have."""
+    return f"c{place}"
+
+
+def _as_number(column: Column, kind: spark.DataType) -> Column:
+    if isinstance(kind, spark.DateType):
+        return F.unix_date(column)
+    return F.unix_micros(column) if isinstance(kind, spark.TimestampType) else column
+
+
+def _meaning(kind: spark.DataType) -> pl.DataType | None:
+    """Return the type that numbers of a column stand for; `None` if they are its values."""
+    if isinstance(kind, spark.DateType):
+        return _DAYS
+    return _MICROSECONDS if isinstance(kind, spark.TimestampType) else None

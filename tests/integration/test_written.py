@@ -1,0 +1,194 @@
+"""Rows that Spark evaluates and writes to files, which this process folds part by part."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from laws.rules import WRITTEN
+from pyspark.sql import functions as F
+
+import foldhouse as fh
+from foldhouse.refresh.rows import written as rows_written
+from foldhouse.refresh.run import written
+from foldhouse.storage.private import PREFIX
+
+pytestmark = pytest.mark.spark
+
+OpenLake = Callable[..., fh.Lake]
+BY_FILES = fh.Tuning(direct_rows=0, full_recompute_share=100, **WRITTEN)
+
+COLUMNS = {
+    "key": "long",
+    "n": "int",
+    "is_it": "boolean",
+    "ratio": "double",
+    "small": "float",
+    "price": "decimal(38,10)",
+    "day": "date",
+    "at": "timestamptz",
+    "local": "timestamp",
+    "word": "string",
+    "raw": "binary",
+}
+typed = fh.stream("t.typed", schema=COLUMNS, keys="key", sequence_by="n")
+SAME = fh.table(
+    "t.same",
+    source=typed,
+    rows=lambda typed: typed.withColumn("word", F.regexp_replace("word", "[0-4]", "x")),
+    fold=fh.latest(),
+)
+FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+EXTREME = [
+    (FIRST, Decimal("-9999999999999999999999999999.9999999999"), "", b"\x00\xff", float("-inf"), False),
+    (LAST, Decimal("9999999999999999999999999999.9999999999"), "\U0001f642 e\u0301 \x00", b"", float("inf"), True),
+    (datetime(1582, 10, 4, 12, tzinfo=UTC), Decimal(0), "Gregor", b"g", 5e-324, True),
+    (datetime(1582, 10, 15, tzinfo=UTC), Decimal("0.0000000001"), "x" * 70_000, b"z" * 9, -1.5, None),
+    (datetime(1677, 9, 20, tzinfo=UTC), Decimal("-1"), None, None, None, None),
+    (datetime(2262, 4, 12, tzinfo=UTC), Decimal("1"), "later than nanoseconds", b"n", 1e308, False),
+]
+
+
+def extreme_rows() -> pa.Table:
+    made = [
+        {
+            "key": number,
+            "n": 2**31 - 1 - number,
+            "is_it": flag,
+            "ratio": ratio,
+            "small": None if ratio is None else 1.5,
+            "price": price,
+            "day": at.date(),
+            "at": at,
+            "local": at.replace(tzinfo=None),
+            "word": word,
+            "raw": raw,
+        }
+        for number, (at, price, word, raw, ratio, flag) in enumerate(EXTREME)
+    ]
+    kinds = [pa.int64(), pa.int32(), pa.bool_(), pa.float64(), pa.float32(), pa.decimal128(38, 10), pa.date32()]
+    kinds += [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.string(), pa.binary()]
+    return pa.Table.from_pylist(made, pa.schema(list(zip(COLUMNS, kinds, strict=True))))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY"),
+        ("spark.sql.parquet.outputTimestampType", "INT96"),
+        ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS"),
+        ("spark.sql.parquet.writeLegacyFormat", "true"),
+    ],
+)
+def test_extreme_values_come_back_as_they_were_whatever_spark_writes_by_default(
+    spark_lake: OpenLake, setting: str, value: str
+) -> None:
+    lake = spark_lake(tuning=BY_FILES)
+    given = extreme_rows()
+    lake.append(typed, given)
+    before = lake.spark.conf.get(setting)
+    lake.spark.conf.set(setting, value)
+    try:
+        lake.refresh(SAME)
+    finally:
+        lake.spark.conf.set(setting, before)
+    found = lake.to_arrow(SAME).select(list(COLUMNS)).sort_by("key")
+    assert found.to_pylist() == given.to_pylist()
+
+
+words = fh.stream("t.words", schema={"n": "int", "word": "string"}, keys="word")
+ODD = fh.table(
+    "t.odd",
+    source=words,
+    rows=lambda words: words.select(F.sha2("word", 256).alias("a, b;{}(c).`d`"), "n"),
+    keys="a, b;{}(c).`d`",
+    fold=fh.fold(most=fh.maximum("n"), rows=fh.count()),
+)
+
+
+def test_names_that_parquet_refuses_are_never_written(spark_lake: OpenLake) -> None:
+    lake = spark_lake(tuning=BY_FILES)
+    lake.append(words, extreme_rows().select(["n", "word"]))
+    assert lake.plan(ODD).runs == "in this process, from files that Spark writes"
+    done = lake.refresh(ODD)
+    assert (done.rows, done.null_key_rows) == (5, 1)
+
+
+NESTED = fh.table(
+    "t.nested",
+    source=typed,
+    rows=lambda typed: typed.select("key", "n", F.array(F.sha2("word", 256), F.lit(None)).alias("words")),
+    keys="key",
+    fold=fh.fold(words=fh.maximum_by("words", "n")),
+)
+
+
+def test_nested_values_are_folded_in_tasks(spark_lake: OpenLake) -> None:
+    """Their dates and timestamps could not be written as numbers."""
+    lake = spark_lake(tuning=BY_FILES)
+    lake.append(typed, extreme_rows())
+    assert lake.plan(NESTED).runs == "in Spark's tasks"
+    lake.refresh(NESTED)
+    assert lake.to_arrow(NESTED).num_rows == 6
+
+
+def folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+
+
+def test_nothing_is_left_in_the_temporary_folder_and_nothing_committed_if_a_row_cannot_be_computed(
+    spark_lake: OpenLake,
+) -> None:
+    table = fh.table(
+        "t.failing",
+        source=typed,
+        rows=lambda typed: typed.select("key", (F.lit(10) / (F.col("key") - 3)).alias("share"), F.sha2("word", 256)),
+        keys="key",
+        fold=fh.fold(share=fh.maximum("share")),
+    )
+    lake = spark_lake(tuning=BY_FILES)
+    lake.append(typed, extreme_rows())
+    before = folders()
+    with pytest.raises(fh.errors.InvalidData, match=r"t\.failing: Spark could not compute its rows"):
+        lake.refresh(table)
+    assert folders() == before
+    assert lake.head(table) is None
+
+
+def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed_again(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few rows are one row group, a few parts are in memory, and the others in files."""
+    small = {**rows_written._WRITTEN_AS, "parquet.block.size": "1024", "parquet.page.size": "64"}
+    small["parquet.block.size.row.check.min"] = "4"
+    small["parquet.block.size.row.check.max"] = "4"
+    small["parquet.page.size.row.check.min"] = "4"
+    monkeypatch.setattr(rows_written, "_WRITTEN_AS", small)
+    parts: list[int] = []
+    evaluate = written.written_by_spark
+    monkeypatch.setattr(
+        written, "written_by_spark", lambda *given: parts.append(len(found := evaluate(*given))) or found
+    )
+    lake = spark_lake(tuning=replace(BY_FILES, unspilled_bytes=500, spilled_piece_rows=3))
+    numbers = [{"n": n, "word": f"word {n % 40}"} for n in range(400)]
+    schema = pa.schema([("n", pa.int32()), ("word", pa.string())])
+    for batch in (numbers[:100], numbers[100:300]):
+        lake.append(words, pa.Table.from_pylist(batch, schema))
+        lake.refresh(ODD)
+    before = lake.head(words)
+    lake.append(words, pa.Table.from_pylist(numbers[300:], schema))
+    lake.refresh(ODD)
+    lake.rollback(words, to=before.id)
+    assert lake.refresh(ODD).rows_recomputed > 0
+    found = sorted((row["most"], row["rows"]) for row in lake.to_arrow(ODD).to_pylist())
+    kept = numbers[:300]
+    expected = [max(row["n"] for row in kept if row["n"] % 40 == key) for key in range(40)]
+    counts = [sum(row["n"] % 40 == key for row in kept) for key in range(40)]
+    assert found == sorted(zip(expected, counts, strict=True))
+    assert max(parts) > 2
