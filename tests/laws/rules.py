@@ -47,12 +47,13 @@ def _spilled(run: Run) -> list[BucketResult]:
 
 
 @contextlib.contextmanager
-def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
+def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]:
     """Let a history run under one of the rules, some in pieces of a few rows, some as a large window is folded.
 
     Args:
         seed: of the history.
         lakes: those it happens to.
+        has_spark: whether it may need a JVM.
     """
     rule = name = list(RULES)[seed % len(RULES)]
     # By the names of files it would be another history each time.
@@ -75,7 +76,7 @@ def rule_of(seed: int, *lakes: fh.Lake) -> Iterator[str]:
         if seed // len(RULES) // 4 % 2:
             forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2], "passed_share": 0}
             name += ", evaluated by Spark"
-            if seed % 5 == 3:
+            if seed % 5 == 3 and has_spark:
                 forced |= WRITTEN
                 name += " into files"
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}

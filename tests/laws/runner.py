@@ -63,7 +63,7 @@ def run_history(
     Raises:
         AssertionError: with the seed, the definitions and the steps, whatever went wrong.
     """
-    with rule_of(seed, lake) as rule:
+    with rule_of(seed, lake, has_spark=has_spark) as rule:
         return _run_history(lake, seed, steps, rule, LIKELY | (more or {}), has_spark=has_spark)
 
 

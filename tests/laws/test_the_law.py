@@ -23,7 +23,8 @@ GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
 QUICK = GIVEN or [*range(40), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(40, 60))]
 MANY = range(1000, 1000 + HISTORIES)
 AT_ONCE = 20
-ON_SPARK = GIVEN or (0, 1, 2, 3, 19)  # one under each rule, the last in pieces and as a large window
+# One under each rule, then one in pieces and as a large window, and one that is evaluated into files.
+ON_SPARK = GIVEN or (0, 1, 2, 3, 19, 118)
 MANY_ON_SPARK = range(1000, 1000 + len(MANY) // 16)
 
 
