@@ -8,10 +8,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import StringType
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
@@ -20,6 +24,7 @@ from foldhouse.storage.live import live_slices
 events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k", sequence_by="n")
 sums = fh.table("d.sums", source=events, fold=fh.fold(n=fh.total("n"), rows=fh.count()))
 newest = fh.table("d.newest", source=events, buckets=1, fold=fh.latest())
+_PATHS = 2147483546  # Iceberg's id of the column file_path
 ROWS = [{"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": "a", "n": 4}]
 Positions = Callable[[str], pa.Table]
 
@@ -31,15 +36,21 @@ def named(path: str, *positions: Any, kind: pa.DataType | None = None) -> pa.Tab
     )
 
 
-def delete(lake: fh.Lake, name: str, rows: pa.Table) -> str:
-    """Commit position deletes as they are, without bounds; return the path of their file."""
+def delete(lake: fh.Lake, name: str, rows: pa.Table, place: tuple[Any, ...] | None = None) -> str:
+    """Commit position deletes as they are; return the path of their file.
+
+    They are without bounds and of the partition of a data file; or with bounds, and of `place` in the present spec.
+    """
     iceberg = lake.load(name)
     path = f"{iceberg.location()}/data/theirs-{iceberg.metadata.last_sequence_number}.parquet"
     local = Path(path.removeprefix("file://"))
     pq.write_table(rows, local)
     spec, size = iceberg.spec(), local.stat().st_size
     known = {"file_size_in_bytes": size, "sort_order_id": None, "spec_id": spec.spec_id, "equality_ids": None}
-    partition = data_file(lake, name).partition
+    partition = data_file(lake, name).partition if place is None else place
+    if place is not None:
+        least, most = (to_bytes(StringType(), one) for one in pc.min_max(rows["file_path"]).as_py().values())
+        known |= {"lower_bounds": {_PATHS: least}, "upper_bounds": {_PATHS: most}}
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=path,
@@ -155,6 +166,66 @@ def test_deletes_of_rows_that_a_derived_table_does_not_have_are_refused(lake: fh
         lake.to_arrow(newest)
     with pytest.raises(fh.ForeignCommit):
         lake.refresh(newest)
+
+
+def partitioned(lake: fh.Lake, column: str) -> None:
+    with lake.load(events).update_spec() as spec:
+        spec.add_field(column, IdentityTransform(), "theirs")
+
+
+@pytest.mark.parametrize("has_moved_on", [False, True], ids=["first", "then"])
+def test_deletes_of_another_spec_than_their_data_file_are_refused(lake: fh.Lake, path: str, has_moved_on: bool) -> None:
+    """Iceberg's libraries apply them, and its specification does not."""
+    partitioned(lake, "k")
+    theirs = delete(lake, events.name, named(path, 0), ("a",))
+    if has_moved_on:  # the delete file is not in the window that is read next
+        lake.load(events).append(pa.table({"k": ["b"], "n": [7]}))
+    assert 1 not in lake.load(events).scan().to_arrow()["n"].to_pylist()
+    heads = (lake.head(sums), lake.head(events))
+    for call in CALLS.values():
+        with pytest.raises(fh.Unsupported, match=f"has a delete file of another partition .*{theirs}.*{path}"):
+            call(lake)
+    assert (lake.head(sums), lake.head(events)) == heads
+
+
+def test_deletes_that_are_left_over_from_a_data_file_are_no_deletes_of_another_partition(
+    lake: fh.Lake, path: str
+) -> None:
+    partitioned(lake, "k")
+    commit(lake.catalog, lake.load(events), FileChanges(removed=frozenset({path})), {})
+    delete(lake, events.name, named(path, 0), ("a",))
+    lake.load(events).append(pa.table({"k": ["b"], "n": [7]}))
+    lake.refresh(sums)
+    assert folded(lake) == summed([{"k": "b", "n": 7}]) == summed(lake.to_arrow(events).to_pylist())
+
+
+def test_deletes_of_rows_in_the_partition_of_nan_are_applied(lake: fh.Lake) -> None:
+    """No NaN equals another one, so the partition of the delete file was not that of the data file."""
+    numbers = fh.stream("d.events", schema={"k": "string", "n": "long", "x": "double"}, keys="k", sequence_by="n")
+    by_key = fh.table("d.sums", source=numbers, fold=fh.fold(n=fh.total("n"), rows=fh.count()))
+    lake.append(numbers, [{"k": "b", "n": 9, "x": 1.5}])
+    partitioned(lake, "x")
+    iceberg = lake.load(numbers)
+    path = f"{iceberg.location()}/data/theirs.parquet"
+    rows = pa.table({"k": ["a", "b", "a"], "n": [1, 2, 4], "x": [float("nan")] * 3})
+    pq.write_table(rows.cast(iceberg.schema().as_arrow()), path.removeprefix("file://"))
+    written = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(float("nan")),
+        record_count=rows.num_rows,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
+    )
+    written.spec_id = iceberg.spec().spec_id
+    commit(lake.catalog, iceberg, FileChanges([written]), {})
+    lake.refresh(by_key)
+    assert folded(lake) == summed([{"k": "b", "n": 9}, *rows.to_pylist()])
+    delete(lake, events.name, named(path, 0, 1), (float("nan"),))
+    lake.refresh(by_key)
+    left = [{"k": "a", "n": 4}, {"k": "b", "n": 9}]
+    assert folded(lake) == summed(left)
+    assert sorted(lake.to_arrow(numbers)["n"].to_pylist()) == [4, 9]
 
 
 def test_the_way_out_of_unusable_deletes_works(lake: fh.Lake, path: str) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
+from foldhouse.streams import added, append
 
 days = (date(2024, 3, 3), date(2024, 3, 4))
 schema = {"email": "string", "amount": "int", "share": "float", "tags": "list<string>", "at": "timestamp"}
@@ -51,6 +56,30 @@ def test_so_is_an_append_of_them(lake: fh.Lake, stream: fh.Stream) -> None:
     assert held(lake, stream) == [("ada", 1)]
 
 
+BYTES = {
+    "binary": b"a",
+    "binary that is no text": b"\xff\xfe",
+    "fixed[3]": b"abc",
+    "uuid": UUID(int=3),
+    "list<binary>": [b"\xff", None],
+    "struct<a: binary, b: uuid>": {"a": b"", "b": UUID(int=3)},
+}
+
+
+@pytest.mark.parametrize("kind", BYTES)
+def test_nor_do_events_with_bytes_come_back_and_others_land(tmp_path: Path, kind: str) -> None:
+    """Stored bytes and bytes to be appended are of two types of Arrow, which made two digests."""
+    stream = fh.stream("x.bytes", schema={"email": "string", "value": kind.partition(" that")[0]})
+    zoe, ada, bob = ({"email": name, "value": BYTES[kind]} for name in ("zoe", "ada", "bob"))
+    with closing(fh.Lake.local(tmp_path / "bytes")) as lake:
+        lake.append(stream, [zoe, ada])
+        assert lake.forget(stream, {"email": "zoe"}, reason="request 17", alone=True, dry_run=False).is_done
+        with pytest.raises(fh.InvalidData, match="1 events were removed by the forget"):
+            lake.append(stream, [zoe, bob])
+        lake.append(stream, [bob])
+        assert sorted(lake.to_arrow(stream)["email"].to_pylist()) == ["ada", "bob"]
+
+
 def test_other_events_land_also_of_the_same_subject(lake: fh.Lake) -> None:
     lake.replace(visits, [event("ada"), event("bob"), event("zoe", 9)], partitions=days[:1])
     lake.append(visits, [event("zoe", 1, 5)])
@@ -86,3 +115,28 @@ def test_a_property_that_somebody_else_wrote_is_named(lake: fh.Lake) -> None:
         transaction.set_properties({"foldhouse.forgotten-events": "[7]"})
     with pytest.raises(fh.ForeignCommit, match="forgotten-events"):
         lake.append(visits, [event("bob")])
+
+
+@pytest.mark.parametrize("module", [append, added], ids=["append", "add_files"])
+def test_events_on_their_way_do_not_come_back_if_a_forget_wins_the_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    stream = fh.stream("x.racing", schema={"email": "string", "amount": "int"})
+    again = pa.table({"email": ["zoe"], "amount": pa.array([1], pa.int32())})
+    path = tmp_path / "again.parquet"
+    pq.write_table(again, path)
+    real, turns = module.commit, []
+    with closing(fh.Lake.local(tmp_path / "racing")) as lake:
+        lake.append(stream, [{"email": "zoe", "amount": 1}, {"email": "ada", "amount": 1}])
+
+        def late(*given: Any) -> Any:
+            if not turns:
+                turns.append(1)
+                assert lake.forget(stream, {"email": "zoe"}, reason="request 17", alone=True, dry_run=False).is_done
+            return real(*given)
+
+        monkeypatch.setattr(module, "commit", late)
+        with pytest.raises(fh.InvalidData, match=r"removed by the forget|were forgotten"):
+            lake.append(stream, again) if module is append else lake.add_files(stream, [path])
+        assert turns
+        assert lake.to_arrow(stream)["email"].to_pylist() == ["ada"]

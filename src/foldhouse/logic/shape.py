@@ -344,7 +344,10 @@ def _joined(node: Node, columns: Columns) -> _Joined | None:
         return None
     pairs: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for one, other in _links(node, columns):
-        pairs.setdefault((one[0], other[0]), []).append((one[1], other[1]))
+        known = pairs.setdefault((one[0], other[0]), [])
+        # Of a column that equals two, one is enough: the other one would only find fewer rows.
+        if not any(one[1] == ours or other[1] == theirs for ours, theirs in known):
+            known.append((one[1], other[1]))
     for (parent, place), equal in sorted(pairs.items(), key=lambda item: -len(item[1])):
         below = right.rooted(place)
         if below is not None:

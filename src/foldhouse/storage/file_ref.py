@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,12 @@ class FileRef:
 
 def partition_values(data_file: DataFile) -> tuple[Any, ...]:
     """Return the partition of a file, as a tuple in the order of its spec."""
-    return tuple(data_file.partition[i] for i in range(len(data_file.partition)))
+    return tuple(_comparable(data_file.partition[i]) for i in range(len(data_file.partition)))
+
+
+def _comparable(value: Any) -> Any:
+    # Python compares the members of tuples by identity first, so that one NaN equals itself, and no other NaN does.
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def file_ref(data_file: DataFile) -> FileRef:

@@ -55,6 +55,11 @@ class DeleteFile:
     least: str | None
     most: str | None
 
+    @property
+    def only(self) -> str | None:
+        """The data file that it deletes from, if it deletes from no other."""
+        return self.least if self.least == self.most else None
+
     def applies_to(self, path: str, sequence: int) -> bool:
         """Whether it may delete rows of a data file of the same partition."""
         # By Iceberg's rules, position deletes apply to files of the same or an earlier commit.

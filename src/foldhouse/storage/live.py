@@ -25,6 +25,7 @@ from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.kept import forget_files
 from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
+from foldhouse.storage.misplaced import check_places
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class Live:
                         )
                     applying = (one.path for one in candidates if one.applies_to(file.path, sequence))
                     found[file.path] = Slice(file, tuple(sorted(applying)) if candidates else ())
+        check_places(self.manifests, deletes, {path: one.file for path, one in found.items()})
         return list(found.values())
 
     def _deletes(
@@ -183,7 +185,8 @@ def live_slices(iceberg: IcebergTable, snapshot_id: int | None) -> dict[str, Sli
 
     Raises:
         UnknownSnapshot: the table has no such snapshot (it may have been expired).
-        Unsupported: equality deletes or deletion vectors, or a file that is listed twice.
+        Unsupported: equality deletes or deletion vectors, a file that is listed twice, or one with deletes of another
+            partition.
     """
     return {one.file.path: one for one in live_of(iceberg, snapshot_id).slices()}
 

@@ -92,6 +92,7 @@ def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLik
             raise CommitConflict(
                 f"{stream.name} was dropped, or got other columns, meanwhile; nothing was added, run it again"
             )
+        _check_places(stream, found, paths)  # a forget may have won the race
         iceberg = found
 
     return until_won(attempt, read_again)

@@ -74,6 +74,7 @@ def append(
     def read_again() -> None:
         nonlocal iceberg
         iceberg = _same_stream(catalog, stream, iceberg)
+        _check_not_forgotten(stream, iceberg, Layout.of(iceberg), events)  # a forget may have won the race
 
     return until_won(attempt, read_again)
 
@@ -86,6 +87,12 @@ def _same_stream(catalog: Catalog, stream: Stream, earlier: IcebergTable) -> Ice
     return found
 
 
+def _check_not_forgotten(stream: Stream, iceberg: IcebergTable, layout: Layout, events: pa.Table | DataFrame) -> None:
+    if FORGOTTEN_EVENTS in iceberg.properties and not isinstance(events, DataFrame):
+        parts = by_day(stream, checked(stream, layout, events))
+        check_not_forgotten(stream.name, layout.schema, iceberg.properties, parts)
+
+
 def _prepared(
     catalog: Catalog, stream: Stream, events: pa.Table | DataFrame, batch_id: str | None, tuning: Tuning
 ) -> tuple[IcebergTable, list[DataFile]]:
@@ -94,9 +101,7 @@ def _prepared(
     def attempt() -> tuple[IcebergTable, list[DataFile]]:
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         layout = Layout.of(evolved(iceberg, updates))
-        if FORGOTTEN_EVENTS in iceberg.properties and not isinstance(events, DataFrame):
-            parts = by_day(stream, checked(stream, layout, events))
-            check_not_forgotten(stream.name, layout.schema, iceberg.properties, parts)
+        _check_not_forgotten(stream, iceberg, layout, events)
         written = (
             written_by_spark(layout, stream, events, batch_id, tuning)
             if isinstance(events, DataFrame)

@@ -124,6 +124,12 @@ def _entries(properties: Mapping[str, str]) -> list[dict[str, Any]]:
         ]
 
 
+def _is_bytes(kind: pa.DataType) -> bool:
+    """Whether a type is one of bytes; rows that went through Polars have the large one."""
+    is_any = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(one(kind) for one in is_any)
+
+
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values as texts that a widened type does not change."""
     kind = column.type
@@ -132,7 +138,7 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = pa.chunked_array([one.view(pa.int64()) for one in doubles.chunks], pa.int64())
     elif pa.types.is_temporal(kind):
         column = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    elif pa.types.is_nested(kind) or _is_bytes(kind):
         column = pa.chunked_array(
             [pa.array([None if one is None else repr(one) for one in column.to_pylist()], "string")]
         )
