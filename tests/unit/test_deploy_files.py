@@ -373,15 +373,30 @@ def test_broken_manifests_are_found(change: Callable[[Any], None]) -> None:
     assert list(helm_findings(VALUES, broken))
 
 
-def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
+def _copied() -> list[str]:
     text = (DEPLOY / "Dockerfile").read_text()
-    sources = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    return [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+
+
+def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
+    text, sources = (DEPLOY / "Dockerfile").read_text(), _copied()
     assert len(sources) > 8
     assert [word for word in sources if not (ROOT / word).exists()] == []
     installs = re.findall(r"pip install [^&\\\n]+", text)
     assert len(installs) == 4
     assert all("--require-hashes" in one or one.rstrip().endswith(" .") for one in installs)
-    assert re.search(r"^USER fold$", text, re.MULTILINE)
+    # A name, such as `fold`, is refused by a cluster that demands `runAsNonRoot`.
+    assert re.findall(r"^USER (.+)$", text, re.MULTILINE) == ["1000"]
+    assert re.search(r"useradd .*--uid 1000 ", text)
+
+
+def test_the_image_has_no_file_with_secrets() -> None:
+    """`deploy/.env` is beside the files that are copied, and an image is pushed to where others pull it."""
+    lines = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one and not one.startswith("#")]
+    assert lines[0] == "*"
+    assert {one[1:] for one in lines if one.startswith("!")} == set(_copied())
+    assert lines[-2:] == ["**/.env", "**/__pycache__"]
+    assert not {".", "deploy", "deploy/.env"} & set(_copied())
 
 
 def test_what_the_chart_starts_by_name_is_foldhouses_own() -> None:
