@@ -173,16 +173,25 @@ def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> It
         yield "an unknown volume is mounted"
     if f"service/foldhouse-{web.get('nameOverride')} " not in (DEPLOY / "values.yaml").read_text():
         yield "the service of the page has another name than its comment says"
-    if web.get("startupProbe") != {"enabled": False}:
-        yield "the guard refuses the chart's startup probe"
-    header = web["readinessProbe"]["httpGet"]["httpHeaders"][0]
-    if header != {"name": "Host", "value": f"localhost:{web['service']['port']}"}:
-        yield "the guard refuses the probe"
-    if web["readinessProbe"]["httpGet"]["port"] != web["service"]["port"] or values["ingress"]["enabled"]:
-        yield "the page is probed elsewhere, or open"
+    yield from _probes(web)
+    if values["ingress"]["enabled"]:
+        yield "the page is open"
     yield from _launcher(values)
     yield from _as_the_instance(values)
     yield from _manifest_findings(values, manifests)
+
+
+def _probes(web: dict[str, Any]) -> Iterator[str]:
+    """Look at the probes of the page. The chart's own ask port 80, by a name that the guard refuses."""
+    port = web["service"]["port"]
+    for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+        asked = web[name]["httpGet"]
+        if asked["httpHeaders"] != [{"name": "Host", "value": f"localhost:{port}"}]:
+            yield f"the guard refuses the {name}"
+        if asked["port"] != port:
+            yield f"the {name} asks elsewhere"
+    if not web["startupProbe"].get("enabled"):
+        yield "the liveness probe ends a page that starts slowly"
 
 
 def _parameters(given: list[dict[str, str]]) -> Iterator[str]:
@@ -334,7 +343,9 @@ _NO_LAUNCHER = {"module": "foldhouse.dagster.launcher", "class": "Gone", "config
         _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
         _set("dagsterWebserver", "service", "port", to=80),
         _set("dagsterWebserver", "nameOverride", to="webserver"),
-        _set("dagsterWebserver", "startupProbe", "enabled", to=True),
+        _set("dagsterWebserver", "startupProbe", "enabled", to=False),
+        _set("dagsterWebserver", "startupProbe", "httpGet", to={"port": 3000, "httpHeaders": []}),
+        _set("dagsterWebserver", "livenessProbe", "httpGet", "port", to=80),
         _set("ingress", "enabled", to=True),
         _set("runLauncher", "type", to="CeleryK8sRunLauncher"),
         _set("runLauncher", to={"type": "CustomRunLauncher", "config": {"customRunLauncher": _NO_LAUNCHER}}),
