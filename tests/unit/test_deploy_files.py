@@ -26,7 +26,7 @@ MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.
 INSTANCE: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
 EXAMPLE = re.findall(r"^([A-Z_0-9]+)=(.*)$", (DEPLOY / "environment.example").read_text(), re.MULTILINE)
 _SERVICE = {"image", "build", "command", "restart", "environment", "volumes", "networks", "ports", "depends_on"}
-_SERVICE |= {"healthcheck"}
+_SERVICE |= {"healthcheck", "logging"}
 _SECRET = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|TOKEN")
 _REQUIRED = re.compile(r"\$\{([A-Z_0-9]+):\?\}")
 _USED = re.compile(r"\$\{([A-Z_0-9]+)[:}]")
@@ -53,6 +53,10 @@ def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterat
             yield f"{name} has no image"
         if service.get("restart") != "unless-stopped":
             yield f"{name} is not restarted"
+        if service.get("logging") != {"driver": "local"}:
+            yield f"the log of {name} grows until the disk is full"
+        if "dagster" in service.get("healthcheck", {}).get("test", []) and service["healthcheck"]["interval"] != "15s":
+            yield f"{name} is asked too often: each look imports Dagster"
         if missing := set(service.get("networks", [])) - set(compose.get("networks") or {}):
             yield f"{name} is in unknown networks {missing}"
         yield from _volumes(name, service, compose)
@@ -298,6 +302,9 @@ SECRET = "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY"
         _set("services", "postgres", "volumes", 1, to="./gone.sql:/x"),
         _set("services", "daemon", "depends_on", to={"cod": {}}),
         _set("services", "code", "healthcheck", to=None),
+        _set("services", "code", "healthcheck", "interval", to="5s"),
+        _set("services", "postgres", "logging", to=None),
+        _set("services", "spark", "logging", "driver", to="json-file"),
         _set("services", "daemon", "command", 2, to="dagster.gone"),
         _set("services", "web", "command", 4, to="deploy/gone.yaml"),
         _set("services", "spark", "command", 0, to="deploy/gone.sh"),
