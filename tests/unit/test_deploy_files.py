@@ -26,7 +26,7 @@ MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.
 INSTANCE: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
 EXAMPLE = re.findall(r"^([A-Z_0-9]+)=(.*)$", (DEPLOY / "environment.example").read_text(), re.MULTILINE)
 _SERVICE = {"image", "build", "command", "restart", "environment", "volumes", "networks", "ports", "depends_on"}
-_SERVICE |= {"healthcheck"}
+_SERVICE |= {"healthcheck", "logging"}
 _SECRET = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|TOKEN")
 _REQUIRED = re.compile(r"\$\{([A-Z_0-9]+):\?\}")
 _USED = re.compile(r"\$\{([A-Z_0-9]+)[:}]")
@@ -53,6 +53,10 @@ def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterat
             yield f"{name} has no image"
         if service.get("restart") != "unless-stopped":
             yield f"{name} is not restarted"
+        if service.get("logging") != {"driver": "local"}:
+            yield f"the log of {name} grows until the disk is full"
+        if "dagster" in service.get("healthcheck", {}).get("test", []) and service["healthcheck"]["interval"] != "15s":
+            yield f"{name} is asked too often: each look imports Dagster"
         if missing := set(service.get("networks", [])) - set(compose.get("networks") or {}):
             yield f"{name} is in unknown networks {missing}"
         yield from _volumes(name, service, compose)
@@ -173,16 +177,25 @@ def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> It
         yield "an unknown volume is mounted"
     if f"service/foldhouse-{web.get('nameOverride')} " not in (DEPLOY / "values.yaml").read_text():
         yield "the service of the page has another name than its comment says"
-    if web.get("startupProbe") != {"enabled": False}:
-        yield "the guard refuses the chart's startup probe"
-    header = web["readinessProbe"]["httpGet"]["httpHeaders"][0]
-    if header != {"name": "Host", "value": f"localhost:{web['service']['port']}"}:
-        yield "the guard refuses the probe"
-    if web["readinessProbe"]["httpGet"]["port"] != web["service"]["port"] or values["ingress"]["enabled"]:
-        yield "the page is probed elsewhere, or open"
+    yield from _probes(web)
+    if values["ingress"]["enabled"]:
+        yield "the page is open"
     yield from _launcher(values)
     yield from _as_the_instance(values)
     yield from _manifest_findings(values, manifests)
+
+
+def _probes(web: dict[str, Any]) -> Iterator[str]:
+    """Look at the probes of the page. The chart's own ask port 80, by a name that the guard refuses."""
+    port = web["service"]["port"]
+    for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+        asked = web[name]["httpGet"]
+        if asked["httpHeaders"] != [{"name": "Host", "value": f"localhost:{port}"}]:
+            yield f"the guard refuses the {name}"
+        if asked["port"] != port:
+            yield f"the {name} asks elsewhere"
+    if not web["startupProbe"].get("enabled"):
+        yield "the liveness probe ends a page that starts slowly"
 
 
 def _parameters(given: list[dict[str, str]]) -> Iterator[str]:
@@ -289,6 +302,9 @@ SECRET = "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY"
         _set("services", "postgres", "volumes", 1, to="./gone.sql:/x"),
         _set("services", "daemon", "depends_on", to={"cod": {}}),
         _set("services", "code", "healthcheck", to=None),
+        _set("services", "code", "healthcheck", "interval", to="5s"),
+        _set("services", "postgres", "logging", to=None),
+        _set("services", "spark", "logging", "driver", to="json-file"),
         _set("services", "daemon", "command", 2, to="dagster.gone"),
         _set("services", "web", "command", 4, to="deploy/gone.yaml"),
         _set("services", "spark", "command", 0, to="deploy/gone.sh"),
@@ -334,7 +350,9 @@ _NO_LAUNCHER = {"module": "foldhouse.dagster.launcher", "class": "Gone", "config
         _set("dagsterWebserver", "readinessProbe", "httpGet", "httpHeaders", to=[{"name": "Host", "value": "pod"}]),
         _set("dagsterWebserver", "service", "port", to=80),
         _set("dagsterWebserver", "nameOverride", to="webserver"),
-        _set("dagsterWebserver", "startupProbe", "enabled", to=True),
+        _set("dagsterWebserver", "startupProbe", "enabled", to=False),
+        _set("dagsterWebserver", "startupProbe", "httpGet", to={"port": 3000, "httpHeaders": []}),
+        _set("dagsterWebserver", "livenessProbe", "httpGet", "port", to=80),
         _set("ingress", "enabled", to=True),
         _set("runLauncher", "type", to="CeleryK8sRunLauncher"),
         _set("runLauncher", to={"type": "CustomRunLauncher", "config": {"customRunLauncher": _NO_LAUNCHER}}),
@@ -373,15 +391,30 @@ def test_broken_manifests_are_found(change: Callable[[Any], None]) -> None:
     assert list(helm_findings(VALUES, broken))
 
 
-def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
+def _copied() -> list[str]:
     text = (DEPLOY / "Dockerfile").read_text()
-    sources = [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    return [word for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+
+
+def test_the_image_copies_what_exists_and_installs_by_hash() -> None:
+    text, sources = (DEPLOY / "Dockerfile").read_text(), _copied()
     assert len(sources) > 8
     assert [word for word in sources if not (ROOT / word).exists()] == []
     installs = re.findall(r"pip install [^&\\\n]+", text)
     assert len(installs) == 4
     assert all("--require-hashes" in one or one.rstrip().endswith(" .") for one in installs)
-    assert re.search(r"^USER fold$", text, re.MULTILINE)
+    # A name, such as `fold`, is refused by a cluster that demands `runAsNonRoot`.
+    assert re.findall(r"^USER (.+)$", text, re.MULTILINE) == ["1000"]
+    assert re.search(r"useradd .*--uid 1000 ", text)
+
+
+def test_the_image_has_no_file_with_secrets() -> None:
+    """`deploy/.env` is beside the files that are copied, and an image is pushed to where others pull it."""
+    lines = [one for one in (ROOT / ".dockerignore").read_text().splitlines() if one and not one.startswith("#")]
+    assert lines[0] == "*"
+    assert {one[1:] for one in lines if one.startswith("!")} == set(_copied())
+    assert lines[-2:] == ["**/.env", "**/__pycache__"]
+    assert not {".", "deploy", "deploy/.env"} & set(_copied())
 
 
 def test_what_the_chart_starts_by_name_is_foldhouses_own() -> None:
