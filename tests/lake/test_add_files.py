@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
-from foldhouse.errors import InvalidCall, InvalidData
+from foldhouse.errors import InvalidCall, InvalidData, StorageError
 from foldhouse.streams import added
 
 events = fh.stream(
@@ -184,6 +184,16 @@ def test_what_is_no_parquet_or_not_valid_is_refused(lake: fh.Lake, given, tmp_pa
         lake.add_files(events, [given(rows().set_column(0, "key", broken), "broken")])
     with pytest.raises(InvalidData, match=r"stores tags\.list\.item"):
         lake.add_files(events, [given(rows(), "item", use_compliant_nested_type=False)])
+
+
+def test_a_store_that_cannot_be_reached_is_no_wrong_file(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(io: Any, path: str) -> Any:
+        raise OSError("curlCode: 6, could not resolve hostname.")
+
+    monkeypatch.setattr(added, "as_stored", lost)
+    with pytest.raises(StorageError, match=r"s3://bucket/a.parquet cannot be reached: .* hostname\. Nothing was added"):
+        lake.add_files(events, ["s3://bucket/a.parquet"])
+    assert lake.tables() == []
 
 
 def test_a_file_of_another_table_is_refused(lake: fh.Lake, given) -> None:

@@ -140,5 +140,10 @@ def _by_name(name: str, package: str, found: Sequence[Table]) -> Table:
     table = _named(name, found)
     if table is None:
         names = sorted(one.name for one in found)
+        folded = sorted({one.name for one in found if name in {source.name for source in one.sources}})
+        if folded:  # a stream, or a table whose declaration is no variable of a module
+            raise UnknownTable(
+                f"{name} is a source, not a declared table of {package}; folded from it: {', '.join(folded)}"
+            )
         raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(names) or 'none'}")
     return table

@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from foldhouse.errors import CommitConflict, InvalidCall, InvalidData
+from foldhouse.errors import CommitConflict, InvalidCall, InvalidData, StorageError
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.file_ref import FileRef
@@ -68,6 +68,7 @@ def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLik
         InvalidCall: `files` is no list, or a path is named twice or lies in the warehouse; nothing was written.
         DefinitionError: see `append`; or the name mapping of the stream does not fit its columns.
         CommitConflict: other writers won every race, or created the stream again; nothing was added.
+        StorageError: the store of a file cannot be reached; nothing was written.
     """
     if isinstance(files, str | os.PathLike):
         raise InvalidCall(f"add_files: files is one path, {files}; give a list of paths")
@@ -216,7 +217,11 @@ def _described(stream: Stream, layout: Layout, path: str, known: FileRef | None)
                 return None
             partition = _partition(stream, layout, path, file)
     except (pa.ArrowException, OSError) as failure:
-        raise InvalidData(f"add_files: {path} cannot be read as Parquet: {failure}. Nothing was added") from failure
+        said = " ".join(str(failure).split()).rstrip(".")
+        is_here = path.startswith("file:") or not isinstance(failure, OSError) or isinstance(failure, FileNotFoundError)
+        if not is_here:
+            raise StorageError(f"add_files: {path} cannot be reached: {said}. Nothing was added") from failure
+        raise InvalidData(f"add_files: {path} cannot be read as Parquet: {said}. Nothing was added") from failure
     return described_file(layout, partition, path, size, footer)
 
 
