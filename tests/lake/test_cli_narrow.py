@@ -104,12 +104,6 @@ def test_a_wide_terminal_has_a_table(folded: fh.Lake, tmp_path: Path) -> None:
     assert "_change_type" in seen(tmp_path, "changes", "narrow.notes", width=250)[1]
 
 
-def test_a_key_is_not_cut_where_other_columns_are(folded: fh.Lake, tmp_path: Path) -> None:
-    lines = seen(tmp_path, "show", "narrow.notes", width=150)
-    assert [line.split()[0] for line in lines[2:4]] == [ONE, OTHER]
-    assert "…" in lines[2]
-
-
 def test_what_the_doctor_says_to_do_is_not_cut(lake: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "a-home-of-dagster-that-is-not-there"))
     env = {"FORCE_COLOR": "1", "COLUMNS": "80", "NO_COLOR": "1", "TTY_INTERACTIVE": "0"}

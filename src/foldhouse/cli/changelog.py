@@ -39,7 +39,7 @@ def print_changelog(columns: Sequence[Column], changes: Sequence[Row], keys: Seq
     """
     rows = [_row(columns, changes[place - 1] if place else {}, change) for place, change in enumerate(changes)]
     shown = [Column(CHANGE_TYPE), *columns]
-    if fits(shown, rows, is_cut=False):
+    if fits(shown, rows):
         # The cell is `+ insert`: the type follows the sign and a space.
         print_table(shown, rows, lambda row: _STYLES[row[CHANGE_TYPE].plain[2:]])
         return

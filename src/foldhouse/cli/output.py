@@ -132,17 +132,14 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
     Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
 
 
-def fits(columns: Sequence[Column], rows: Sequence[Row], *, is_cut: bool) -> bool:
-    """Whether a table of these rows is as narrow as the terminal.
+def fits(columns: Sequence[Column], rows: Sequence[Row]) -> bool:
+    """Whether a table of these rows is as narrow as the terminal, without a cell that is cut short.
 
     Args:
         columns: what would be shown.
         rows: cells by column name, as for `print_table`.
-        is_cut: whether cells may be cut short to make it so, in the columns that allow it.
     """
-    cells = [[cell_of(row[column.name]).cell_len for column in columns] for row in rows]
-    widest = [max([len(c.name), *(row[at] for row in cells)]) for at, c in enumerate(columns)]
-    widths = _widths(columns, widest, stdout().width) if is_cut else widest
+    widths = [max([len(c.name), *(cell_of(row[c.name]).cell_len for row in rows)]) for c in columns]
     return sum(widths) + _BETWEEN * (len(widths) - 1) <= stdout().width
 
 

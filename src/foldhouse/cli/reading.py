@@ -119,7 +119,7 @@ def show(
     on_terminal = stdout().is_terminal and not as_json
     shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
     # A limit of 0 means all rows, which is `None` for Arrow.
-    _print_rows(columns_of(rows.schema, keys), rows_in(rows.slice(0, shown or None)), as_json=as_json)
+    _print_rows(columns_of(rows.schema), rows_in(rows.slice(0, shown or None)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
         stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
@@ -131,7 +131,7 @@ def _print_rows(columns: Sequence[Column], rows: Iterator[dict[str, Any]], *, as
     """Print the rows of a table; on a terminal that is too narrow, below each other."""
     if stdout().is_terminal and not as_json:
         given = list(rows)
-        if columns and not fits(columns, given, is_cut=True):
+        if columns and not fits(columns, given):
             print_records(columns, given)
             return
         rows = iter(given)
@@ -152,21 +152,13 @@ def rows_in(rows: pa.Table) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def columns_of(schema: pa.Schema, keys: Sequence[str] = ()) -> list[Column]:
-    """Return the columns of a schema, as they are printed; a key is never cut, because two could look the same."""
-    return [
-        Column(field.name, _is_number(field.type), is_whole=field.name in keys or not _is_text(field.type))
-        for field in schema
-    ]
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a schema, as they are printed."""
+    return [Column(field.name, _is_number(field.type)) for field in schema]
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_nested(kind))
 
 
 @click.command()
