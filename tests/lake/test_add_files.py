@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
-from foldhouse.errors import InvalidCall, InvalidData
+from foldhouse.errors import InvalidCall, InvalidData, StorageError
 from foldhouse.streams import added
 
 events = fh.stream(
@@ -75,7 +75,7 @@ def test_a_file_is_added_once_and_a_changed_one_is_refused(lake: fh.Lake, given)
     path = given(rows())
     first = lake.add_files(events, [path])
     again = lake.add_files(events, [path, given(rows(), "two")])
-    assert (first.rows_added, again.rows_added) == (4, 4)
+    assert (first.rows_added, again.rows_added, again.files_added) == (4, 4, 1)
     assert not lake.add_files(events, [path]).committed
     assert folded(lake) == {"k0": (4, 4), "k1": (8, 4)}
     given(rows(8))
@@ -156,7 +156,21 @@ def test_a_file_that_does_not_fit_is_refused_and_none_is_added(
 ) -> None:
     with pytest.raises(InvalidData, match=f"{said}.*; append its rows instead"):
         lake.add_files(events, [given(rows(), "good"), given(table, "bad")])
-    assert lake.count(events) == 0
+    assert lake.tables() == []
+
+
+def test_each_refused_file_is_named_and_the_stream_stays_as_it_was(lake: fh.Lake, given) -> None:
+    lake.append(events, rows())
+    wider = fh.stream(events.name, schema={**dict(events.schema), "more": "long"}, keys="key")
+    wrong = [given(rows().drop_columns(["n"]), f"wrong{n:02}") for n in range(23)]
+    before = lake.load(events).metadata_location
+    with pytest.raises(InvalidData, match=r"good\.parquet lacks more") as refused:
+        lake.add_files(wider, [given(rows(), "good"), *wrong])
+    assert "wrong" not in str(refused.value)
+    notes = refused.value.__notes__
+    assert [f"wrong{n:02}.parquet" in note for n, note in enumerate(notes[:-1])] == [True] * 19
+    assert notes[-1] == "4 more of the 24 files are refused"
+    assert lake.load(events).metadata_location == before
 
 
 def test_what_is_no_parquet_or_not_valid_is_refused(lake: fh.Lake, given, tmp_path: Path) -> None:
@@ -170,6 +184,16 @@ def test_what_is_no_parquet_or_not_valid_is_refused(lake: fh.Lake, given, tmp_pa
         lake.add_files(events, [given(rows().set_column(0, "key", broken), "broken")])
     with pytest.raises(InvalidData, match=r"stores tags\.list\.item"):
         lake.add_files(events, [given(rows(), "item", use_compliant_nested_type=False)])
+
+
+def test_a_store_that_cannot_be_reached_is_no_wrong_file(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(io: Any, path: str) -> Any:
+        raise OSError("curlCode: 6, could not resolve hostname.")
+
+    monkeypatch.setattr(added, "as_stored", lost)
+    with pytest.raises(StorageError, match=r"s3://bucket/a.parquet cannot be reached: .* hostname\. Nothing was added"):
+        lake.add_files(events, ["s3://bucket/a.parquet"])
+    assert lake.tables() == []
 
 
 def test_a_file_of_another_table_is_refused(lake: fh.Lake, given) -> None:

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -35,6 +37,7 @@ def house(lake: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fh.
     lake.append(events, [{"key": "a", "n": 1}])
     lake.refresh(sums)
     lake.append(events, [{"key": "b", "n": 2}])
+    pq.write_table(pa.table({"key": ["c"], "n": [3]}), tmp_path / "one.parquet")
     (tmp_path / "declares_sums.py").write_text(DECLARED)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -61,6 +64,7 @@ def test_every_command_has_json_and_its_keys_are_documented() -> None:
         ["history", "h.sums"],
         ["trace", "h.sums", "a"],
         ["plan", "h.sums", "--declared-in", "declares_sums"],
+        ["add-files", "h.events", "one.parquet", "--declared-in", "declares_sums"],
         ["refresh", "--declared-in", "declares_sums"],
         ["reconcile", "h.sums", "h.events", "--on", "key", "--column", "n"],
         ["audit", "h.sums", "--declared-in", "declares_sums"],

@@ -95,6 +95,71 @@ def test_a_folder_without_a_lake_is_no_failure(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "records"
+    (folder / "history").mkdir(parents=True)
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    return folder
+
+
+def of_home(tmp_path: Path, exit_code: int = 0) -> dict[str, tuple[str, str, str]]:
+    found = findings(tmp_path / "lake", exit_code)
+    return {what: one[0] for what, one in found.items() if what.startswith("Dagster's")}
+
+
+def test_the_home_of_dagsters_records_is_in_order(home: Path, tmp_path: Path) -> None:
+    found = of_home(tmp_path)
+    assert found["Dagster's permissions"] == ("ok", f"{home} can be read and written", "")
+    assert found["Dagster's disk"][0] in ("ok", "warn")
+    assert f"MiB are free for {home}" in found["Dagster's disk"][1]
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "state", "said"),
+    [
+        (15, 1, "fail", "15 of 10,000 MiB are free for "),
+        (400, 1, "warn", "400 of 10,000 MiB are free for "),
+        (600, 1, "ok", "600 of 10,000 MiB are free for "),
+        (600, 0, "fail", "no more files fit on the disk of "),
+    ],
+)
+def test_a_full_disk_of_dagsters_records_fails(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, files: int, state: str, said: str
+) -> None:
+    mib = 2**20
+    disk = os.statvfs_result((mib, mib, 10_000, free, free, 1, files, files, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    found = of_home(tmp_path, 1 if state == "fail" else 0)["Dagster's disk"]
+    assert (found[0], found[1].startswith(said)) == (state, True), found
+    assert (found[2] == "") == (state == "ok")
+
+
+def test_records_that_cannot_be_written_fail(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "history" / "runs.db").touch()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != f"{home}/history/runs.db" and access(path, mode))
+    state, said, _ = of_home(tmp_path, 1)["Dagster's permissions"]
+    assert (state, said) == ("fail", f"{home}/history/runs.db cannot be read")
+
+
+def test_a_home_that_is_not_there_fails(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
+    assert of_home(tmp_path, 1)["Dagster's home"][:2] == ("fail", f"DAGSTER_HOME={tmp_path / 'none'} does not exist")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_folder_of_a_project_is_its_home_once_it_has_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".dagster").mkdir()
+    assert of_home(tmp_path) == {}
+    (tmp_path / "dagster.yaml").touch()
+    assert set(of_home(tmp_path)) == {"Dagster's disk", "Dagster's permissions"}
+
+
 @pytest.mark.parametrize(
     ("said", "number"),
     [('openjdk version "21.0.1" 2023-10-17', 21), ('java version "1.8.0_392"', 8), ("no version", None)],

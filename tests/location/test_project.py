@@ -49,6 +49,17 @@ def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.Modu
     assert {one.name for one in defs.schedules or []} == {"maintenance_daily", "refresh_tables"}  # type: ignore[union-attr]
 
 
+def test_definitions_that_are_merged_with_a_project_may_have_other_days(package: types.ModuleType) -> None:
+    other = fh.table("j.other", source=dated, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+    later = dg.DailyPartitionsDefinition("2025-01-01", timezone="UTC")
+    defs = dg.Definitions.merge(
+        definitions_of(package), dg.Definitions(assets=[fold_asset(other, partitions_def=later)])
+    )
+    job = defs.resolve_job_def("project_of_tests")
+    assert {key.to_user_string() for key in job.asset_layer.executable_asset_keys} == {"j/sums", "j/daily"}
+    assert {key.name for key in job.asset_layer.asset_graph.asset_check_keys} >= {"not_null_n", "up_to_date", "gapless"}
+
+
 def test_the_package_of_a_project_is_named_in_its_pyproject(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
     assert _declared_in() == "assets"

@@ -8,22 +8,37 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from foldhouse.errors import DefinitionError
-from foldhouse.values.definition import Table
+from foldhouse.values.definition import Stream, Table
+
+Declared = TypeVar("Declared", Stream, Table)
 
 
 def tables_in(package: ModuleType) -> list[Table]:
     """Return the tables that a module, or the modules of a package, have as variables; each value once, by name."""
-    inside = [one.name for one in pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")]
+    return _values_in(package, Table)
+
+
+def streams_in(package: ModuleType) -> list[Stream]:
+    """Return the streams that a module or package has as variables, or folds tables from; each value once, by name."""
+    folded = {id(one): one for table in tables_in(package) for one in table.sources if isinstance(one, Stream)}
+    found = folded | {id(one): one for one in _values_in(package, Stream)}
+    return sorted(found.values(), key=lambda stream: stream.name)
+
+
+def _values_in(package: ModuleType, kind: type[Declared]) -> list[Declared]:
+    below = pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")
+    inside: list[str] = [one.name for one in below]
     modules = [package, *(importlib.import_module(one) for one in inside)]
     values: list[object] = []
     for module in modules:
         for value in vars(module).values():
             # Only plain lists and tuples: classes derived from these may refuse to be iterated, as Dagster's do.
             values += value if type(value) in (list, tuple) else [value]
-    found = {id(value): value for value in values if isinstance(value, Table)}
-    return sorted(found.values(), key=lambda table: table.name)
+    found = {id(value): value for value in values if isinstance(value, kind)}
+    return sorted(found.values(), key=lambda one: one.name)
 
 
 def with_sources(tables: Iterable[Table]) -> dict[str, Table]:

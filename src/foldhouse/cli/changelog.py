@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from rich.text import Text
 
-from foldhouse.cli.output import Column, Row, cell_of, print_table
+from foldhouse.cli.output import Column, Row, cell_of, fits, print_table
+from foldhouse.cli.records import print_change
 from foldhouse.values.change import (
     CHANGE_COLUMNS,
     CHANGE_TYPE,
@@ -26,16 +27,31 @@ SIGNS = {INSERT: "+", DELETE: "-", UPDATE_BEFORE: "~", UPDATE_AFTER: "~"}
 _STYLES = {INSERT: "green", DELETE: "red", UPDATE_BEFORE: "dim", UPDATE_AFTER: "yellow"}
 
 
-def print_changelog(columns: Sequence[Column], changes: Sequence[Row]) -> None:
-    """Print the changes of one commit as a table; an update's new row follows the old one.
+def print_changelog(columns: Sequence[Column], changes: Sequence[Row], keys: Sequence[str]) -> None:
+    """Print the changes of one commit as a table, where an update's new row follows the old one.
+
+    If the table is wider than the terminal, each change is printed with its key, and an update with what differs.
 
     Args:
         columns: the table's own columns.
         changes: rows with `_change_type`, in the order of `Lake.changes`.
+        keys: the key columns.
     """
     rows = [_row(columns, changes[place - 1] if place else {}, change) for place, change in enumerate(changes)]
-    # The cell is `+ insert`: the type follows the sign and a space.
-    print_table([Column(CHANGE_TYPE), *columns], rows, lambda row: _STYLES[row[CHANGE_TYPE].plain[2:]])
+    shown = [Column(CHANGE_TYPE), *columns]
+    if fits(shown, rows):
+        # The cell is `+ insert`: the type follows the sign and a space.
+        print_table(shown, rows, lambda row: _STYLES[row[CHANGE_TYPE].plain[2:]])
+        return
+    for place, change in enumerate(changes):
+        kind = change[CHANGE_TYPE]
+        is_pair = kind == UPDATE_AFTER and place > 0 and changes[place - 1][CHANGE_TYPE] == UPDATE_BEFORE
+        if kind == UPDATE_BEFORE and place + 1 < len(changes) and changes[place + 1][CHANGE_TYPE] == UPDATE_AFTER:
+            continue  # it is printed with the row after it
+        row = {column.name: change[column.name] for column in columns}
+        key = {name: row[name] for name in keys if name in row}
+        before = changes[place - 1] if is_pair else None
+        print_change(f"{SIGNS[kind]} {'UPDATE' if is_pair else kind}", _STYLES[kind], key, before, row)
 
 
 def counted(changes: pa.Table) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr, stdout
 from foldhouse.cli.reading import columns_of, id_text, rows_in
-from foldhouse.lake import SnapshotInfo
+from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
 
 
@@ -37,7 +37,8 @@ def changes(name: str, after: str | None, upto: str | None, net: bool, folder: P
         # The second newest commit: by default, the changes of the newest are shown.
         last = next(itertools.islice(commits, 1, None), None)
         changed = lake.changes(name, after=(last or 0) if after is None else after, upto=upto, net=net)
-    _print(changed, commits, net=net, as_json=as_json)
+        keys = _keys(lake, name)
+    _print(changed, keys, commits, net=net, as_json=as_json)
 
 
 @click.command()
@@ -55,10 +56,19 @@ def diff(name: str, one: str, other: str | None, folder: Path, as_json: bool) ->
     """
     with opened(folder) as lake, stderr().status(f"comparing the states of {name}"):
         changed = lake.changes(known(lake, name), after=one, upto=other, net=True)
-    _print(changed, {}, net=True, as_json=as_json)
+        keys = _keys(lake, name)
+    _print(changed, keys, {}, net=True, as_json=as_json)
 
 
-def _print(changed: pa.Table, commits: Mapping[int, SnapshotInfo], *, net: bool, as_json: bool) -> None:
+def _keys(lake: Lake, name: str) -> list[str]:
+    """Return the key columns of a table, in the order of its columns."""
+    schema = lake.load(name).schema()
+    return [field.name for field in schema.fields if field.name in schema.identifier_field_names()]
+
+
+def _print(
+    changed: pa.Table, keys: Sequence[str], commits: Mapping[int, SnapshotInfo], *, net: bool, as_json: bool
+) -> None:
     if as_json or not stdout().is_terminal:
         own = [Column(one) for one in changelog.CHANGE_COLUMNS]
         columns = [*own, *(c for c in columns_of(changed.schema) if c.name not in changelog.CHANGE_COLUMNS)]
@@ -69,7 +79,7 @@ def _print(changed: pa.Table, commits: Mapping[int, SnapshotInfo], *, net: bool,
     for snapshot_id, group in itertools.groupby(rows_in(changed), key=lambda row: row[COMMIT_SNAPSHOT_ID]):
         title = f"net, up to snapshot {snapshot_id}" if net else _title(snapshot_id, commits.get(snapshot_id))
         stdout().print(Text(title, style="bold"))
-        changelog.print_changelog(columns, list(group))
+        changelog.print_changelog(columns, list(group), keys)
         stdout().print()
     stdout().print(Text(changelog.counted(changed), style="dim"))
 

@@ -7,11 +7,12 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
 
-from foldhouse.calls.declared import after_sources, failed_import, place_of, tables_in
+from foldhouse.calls.declared import Declared, after_sources, failed_import, place_of, streams_in, tables_in
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall, UnknownTable
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
@@ -59,6 +60,28 @@ def declared_source(name: str, package: str) -> Source:
     return stream if stream is not None else _by_name(name, package, found)
 
 
+def declared_stream(name: str, package: str) -> Stream:
+    """Find the declaration of a stream among the modules of a package, also of one that no table is folded from.
+
+    Raises:
+        InvalidCall: it is a table.
+        UnknownTable: the package declares no stream of that name.
+        DefinitionError: the package declares two different ones.
+    """
+    streams = _found_in(package, streams_in)
+    found = [stream for stream in streams if stream.name == name]
+    if len(found) > 1 and any(one != found[0] for one in found):
+        raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
+    if found:
+        return found[0]
+    table = _named(name, all_declared(package))
+    if table is not None:
+        sources = ", ".join(source.name for source in table.sources)
+        raise InvalidCall(f"{name} is a table; only a stream takes events. It is folded from {sources}")
+    names = ", ".join(sorted({one.name for one in streams})) or "none"
+    raise UnknownTable(f"{package} declares no stream {name}; it declares {names}")
+
+
 def all_declared(package: str) -> list[Table]:
     """Return every table that the modules of a package declare.
 
@@ -66,13 +89,17 @@ def all_declared(package: str) -> list[Table]:
         InvalidCall: there is no such package.
         DefinitionError: its code fails; the message has the line.
     """
+    return _found_in(package, tables_in)
+
+
+def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) -> list[Declared]:
     if not all(word.isidentifier() for word in package.split(".")) or package.endswith(".py"):
         raise InvalidCall(
             f"{shown(package)} is no name of a package or module; write it as after `import`: tables for tables.py"
         )
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return tables_in(importlib.import_module(package))
+        return looked_for(importlib.import_module(package))
     except ModuleNotFoundError as missing:
         if f"{package}.".startswith(f"{missing.name}."):
             raise _no_package(package) from missing
@@ -113,5 +140,10 @@ def _by_name(name: str, package: str, found: Sequence[Table]) -> Table:
     table = _named(name, found)
     if table is None:
         names = sorted(one.name for one in found)
+        folded = sorted({one.name for one in found if name in {source.name for source in one.sources}})
+        if folded:  # a stream, or a table whose declaration is no variable of a module
+            raise UnknownTable(
+                f"{name} is a source, not a declared table of {package}; folded from it: {', '.join(folded)}"
+            )
         raise UnknownTable(f"{package} declares no table {name}; it declares {', '.join(names) or 'none'}")
     return table

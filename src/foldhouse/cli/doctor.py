@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,7 +27,19 @@ from foldhouse.storage.lost import check_catalog
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
 _LEAST_FREE = 0.05
-_GIB = 2**30
+_LEAST_FREE_OF_HOME = 16 * 2**20  # as of foldhouse.dagster.records, which imports Dagster: seconds
+_RECORDS = (
+    "dagster.yaml",
+    "history",
+    "history/runs.db",
+    "history/runs",
+    "history/runs/index.db",
+    "schedules",
+    "schedules/schedules.db",
+    "storage",
+)
+_MIB, _GIB = 2**20, 2**30
+_OPEN_IT = "chown or chmod it, or mount its disk for writing"
 _CATALOG = "catalog.db"
 _PACKAGES = ("pyspark", "pyiceberg", "pyarrow", "polars", "dagster")
 
@@ -57,12 +69,17 @@ class Finding:
 def doctor(ctx: click.Context, folder: Path, starts_spark: bool, as_json: bool) -> None:
     """Look at what tables need to work: Python, Java, Spark, the catalog, the disk, the clock, leftover files.
 
+    That includes the folder of Dagster's records, if there is one: $DAGSTER_HOME, or .dagster beside a dagster.yaml.
     Each finding says what to do. Nothing is changed. The command ends with 1 if something will not work.
     """
     with stderr().status("looking"):
-        findings = [*_programs(), *_lake(folder), *(_spark() if starts_spark else ())]
+        findings = [*_programs(), *_lake(folder), *_dagster_home(), *(_spark() if starts_spark else ())]
     rows = [{"what": one.what, "state": one.state, "found": one.found, "to do": one.way} for one in findings]
-    columns = [Column("what"), Column("state"), Column("found", is_whole=False), Column("to do", is_whole=False)]
+    columns = [
+        Column("what"),
+        Column("state"),
+        *(Column(one, is_whole=False, is_folded=True) for one in ("found", "to do")),
+    ]
     print_rows(columns, rows, as_json=as_json)
     if any(one.state == "fail" for one in findings):
         ctx.exit(FOUND_WRONG)
@@ -130,10 +147,8 @@ def _folder(folder: Path) -> Iterator[Finding]:
     else:
         yield Finding("disk", "ok", free)
     places = [folder, folder / _CATALOG, folder / "warehouse"]
-    shut = [one for one in places if one.exists() and not os.access(one, os.R_OK | os.W_OK)]
-    if shut:
-        found = "can be read but not written" if os.access(shut[0], os.R_OK) else "cannot be read"
-        yield Finding("permissions", "fail", f"{shut[0]} {found}", "chown or chmod it, or mount its disk for writing")
+    if shut := _shut(places):
+        yield Finding("permissions", "fail", f"{shut[0]} {shut[1]}", _OPEN_IT)
     else:
         yield Finding("permissions", "ok", f"{folder} can be read and written")
 
@@ -160,6 +175,51 @@ def _table(lake: Lake, name: str) -> Iterator[Finding]:
         size = f"{count_text(len(orphans.files), 'file')} nobody references, {orphans.bytes / 2**20:.1f} MiB"
         problems.append(Finding(name, "warn", size, f"foldhouse expire {name} --orphans --delete"))
     yield from problems or [Finding(name, "ok", found)]
+
+
+def _dagster_home() -> Iterator[Finding]:
+    """Look at the folder of Dagster's records, where there is one; without space in it no run starts."""
+    named = os.environ.get("DAGSTER_HOME")
+    if not named and not Path("dagster.yaml").is_file():
+        return
+    home = Path(named) if named else Path(".dagster")
+    if not home.is_absolute() and named:
+        way = "set it to the whole path; `make dev` and `foldhouse` take another one, but programs of Dagster do not"
+        yield Finding("Dagster's home", "warn", f"DAGSTER_HOME={named} is no whole path", way)
+    if not home.is_dir():
+        if named:
+            found = "is no folder" if home.exists() else "does not exist"
+            yield Finding("Dagster's home", "fail", f"DAGSTER_HOME={named} {found}", f"mkdir -p {home}, or set another")
+        return
+    yield _disk_of_home(home)
+    if shut := _shut([home, *(home / name for name in _RECORDS)]):
+        yield Finding("Dagster's permissions", "fail", f"{shut[0]} {shut[1]}", _OPEN_IT)
+    else:
+        yield Finding("Dagster's permissions", "ok", f"{home} can be read and written")
+
+
+def _disk_of_home(home: Path) -> Finding:
+    disk = os.statvfs(home)
+    free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    found = f"{free / _MIB:,.0f} of {whole / _MIB:,.0f} MiB are free for {home}"
+    way = "make room on it, or set DAGSTER_HOME to a folder on another disk; runs cannot be recorded on a full one"
+    if disk.f_files and not disk.f_favail:
+        return Finding("Dagster's disk", "fail", f"no more files fit on the disk of {home} (df -i)", way)
+    if free < _LEAST_FREE_OF_HOME:
+        return Finding("Dagster's disk", "fail", found, way)
+    return (
+        Finding("Dagster's disk", "warn", found, way)
+        if free < _LEAST_FREE * whole
+        else (Finding("Dagster's disk", "ok", found))
+    )
+
+
+def _shut(places: Sequence[Path]) -> tuple[Path, str] | None:
+    """Return the first of some places that cannot be read and written, and which of the two it is."""
+    for one in places:
+        if one.exists() and not os.access(one, os.R_OK | os.W_OK):
+            return one, "can be read but not written" if os.access(one, os.R_OK) else "cannot be read"
+    return None
 
 
 def _spark() -> Iterator[Finding]:

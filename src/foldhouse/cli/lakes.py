@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from foldhouse.cli.output import stderr
 from foldhouse.errors import ConfigurationError, UnknownLake, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.catalog import CATALOG_NAME
@@ -78,6 +79,22 @@ def opened(folder: Path) -> Iterator[Lake]:
     """
     catalog = catalog_given()
     lake = _local(folder) if catalog is None else Lake.open(catalog)
+    try:
+        yield lake
+    finally:
+        lake.close()
+
+
+@contextmanager
+def opened_or_new(folder: Path) -> Iterator[Lake]:
+    """Open a lake as `opened` does, for the duration of a block; a folder without a lake gets a new one."""
+    if catalog_given() is not None or (folder / "catalog.db").is_file():
+        with opened(folder) as lake:
+            yield lake
+        return
+    check_is_folder(folder)
+    lake = Lake.local(folder)  # refuses a folder whose catalog is lost
+    stderr().print(f"made a new lake in {folder}", style="dim", markup=False)
     try:
         yield lake
     finally:

@@ -28,6 +28,7 @@ SUBCOMMANDS = {
         "Show the story of a key: every commit that changed its rows, from the streams to the tables downstream.",
     ),
     "plan": ("plan", "Say what a refresh, a backfill, a restatement or a rollback would do, and do nothing."),
+    "add-files": ("adding", "Add Parquet files to a stream as they are, without writing their rows again."),
     "refresh": ("writing", "Fold what is new in the sources of tables, each after the tables that it is folded from."),
     "follow": ("follow", "Fold each commit within moments, until it is stopped."),
     "backfill": ("writing", "Run a Dagster job on a range of days, here and now."),

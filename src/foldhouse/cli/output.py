@@ -37,12 +37,14 @@ class Column:
         is_number: numbers stand to the right.
         is_whole: it is never cut short on a terminal.
         is_shown_empty: whether a terminal shows it if no row has a value.
+        is_folded: a long cell goes on in the next line, instead of being cut short; for what a person has to read.
     """
 
     name: str
     is_number: bool = False
     is_whole: bool = True
     is_shown_empty: bool = True
+    is_folded: bool = False
 
 
 def snapshots_text(snapshots: Mapping[str, int | str | None]) -> str:
@@ -122,10 +124,23 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
-        table.add_column(Text(harmless(column.name)), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+        heading = Text(harmless(column.name))
+        overflow: Literal["fold", "ellipsis"] = "fold" if column.is_folded else "ellipsis"
+        table.add_column(heading, justify=justify, no_wrap=not column.is_folded, overflow=overflow, width=width)
     for row, shown in zip(given, cells, strict=True):
         table.add_row(*shown, style=style(row))
     Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
+
+
+def fits(columns: Sequence[Column], rows: Sequence[Row]) -> bool:
+    """Whether a table of these rows is as narrow as the terminal, without a cell that is cut short.
+
+    Args:
+        columns: what would be shown.
+        rows: cells by column name, as for `print_table`.
+    """
+    widths = [max([len(c.name), *(cell_of(row[c.name]).cell_len for row in rows)]) for c in columns]
+    return sum(widths) + _BETWEEN * (len(widths) - 1) <= stdout().width
 
 
 def _widths(columns: Sequence[Column], widest: Sequence[int], available: int) -> list[int]:

@@ -12,6 +12,7 @@ import click
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import json_option, print_rows, rows_text, stderr
+from foldhouse.errors import InvalidCall
 from foldhouse.values.plans import Planned, PlannedRestate, PlannedRollback
 
 
@@ -46,6 +47,10 @@ def plan(
         _print(planned_days, restate_text(planned_days), as_json=as_json)
         return
     asked = [] if days is None else _days("--backfill", days)
+    if asked and table.partition_by is None:
+        raise InvalidCall(
+            f"{name} has no `partition_by`, so no days can be added to it; a refresh folds all that is new"
+        )
     with opened(folder) as lake, stderr().status(f"planning {name}"):
         planned = lake.plan(table, asked)
     _print(planned, refresh_text(planned), as_json=as_json)
@@ -92,9 +97,10 @@ def _print(planned: Planned | PlannedRestate | PlannedRollback, text: str, *, as
 
 
 def _days(option: str, text: str) -> list[date]:
-    first, _, last = text.partition("..")
+    first, dots, last = text.partition("..")
     try:
-        one, other = date.fromisoformat(first), date.fromisoformat(last or first)
+        one = date.fromisoformat(first)
+        other = date.fromisoformat(last) if dots else one
     except ValueError:
         raise click.UsageError(f"{option} is {text!r}; give days such as 2024-03-04..2024-03-10") from None
     if other < one:

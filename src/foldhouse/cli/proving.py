@@ -256,7 +256,8 @@ def _print_differences(differences: Sequence[Difference]) -> None:
         for one in differences
         for name, found, expected in _cells(one)
     ]
-    columns = [Column("key"), Column("column"), Column("found", is_whole=False), Column("expected", is_whole=False)]
+    values = [Column(side, is_whole=False, is_folded=True) for side in ("found", "expected")]
+    columns = [Column("key"), Column("column"), *values]
     print_rows(columns, rows, as_json=False)
 
 

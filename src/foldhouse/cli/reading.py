@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import (
     Column,
     checked_text,
+    fits,
     json_option,
     moment_of,
     print_rows,
@@ -25,6 +26,7 @@ from foldhouse.cli.output import (
     stdout,
     text_of,
 )
+from foldhouse.cli.records import print_records
 from foldhouse.cli.status import plain_lag
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, checked_against, position_of
@@ -117,12 +119,23 @@ def show(
     on_terminal = stdout().is_terminal and not as_json
     shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
     # A limit of 0 means all rows, which is `None` for Arrow.
-    print_rows(columns_of(rows.schema), rows_in(rows.slice(0, shown or None)), as_json=as_json)
+    _print_rows(columns_of(rows.schema), rows_in(rows.slice(0, shown or None)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
         stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
     if said:
         click.echo(f"{name}: {said}", err=True)
+
+
+def _print_rows(columns: Sequence[Column], rows: Iterator[dict[str, Any]], *, as_json: bool) -> None:
+    """Print the rows of a table; on a terminal that is too narrow, below each other."""
+    if stdout().is_terminal and not as_json:
+        given = list(rows)
+        if columns and not fits(columns, given):
+            print_records(columns, given)
+            return
+        rows = iter(given)
+    print_rows(columns, rows, as_json=as_json)
 
 
 def _checked_text(lake: Lake, name: str, as_of: str | None) -> str | None:
@@ -141,15 +154,11 @@ def rows_in(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 def columns_of(schema: pa.Schema) -> list[Column]:
     """Return the columns of a schema, as they are printed."""
-    return [Column(field.name, _is_number(field.type), is_whole=not _is_text(field.type)) for field in schema]
+    return [Column(field.name, _is_number(field.type)) for field in schema]
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind))
 
 
 @click.command()
@@ -191,6 +200,8 @@ def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
             if is_pair and column.isidentifier():
                 click.echo(f"{name} has no column {column}, so {one!r} is taken as a value of {keys[0]}", err=True)
             column, text = keys[0], one
+        if column in found:
+            raise click.UsageError(f"{column} is given twice; a key has one value of each column")
         kind = schema.field(column).type
         try:
             found[column] = pa.array([text]).cast(kind)[0].as_py()

@@ -83,7 +83,8 @@ def _print(found: Reconciled, disagreements: Sequence[Disagreement]) -> None:
         for one in disagreements
     ]
     if rows:
-        columns = [Column("key"), Column(found.one, is_whole=False), Column(found.other, is_whole=False)]
+        totals = [Column(side, is_whole=False, is_folded=True) for side in (found.one, found.other)]
+        columns = [Column("key"), *totals]
         print_rows(columns, rows, as_json=False)
 
 

@@ -96,7 +96,8 @@ def _asset_jobs(name: str, assets: Sequence[Any]) -> Iterator[Any]:
         declared = f"everything that {name} declares" if len(selections) == 1 else "the assets that have the same days"
         yield dg.define_asset_job(
             job,
-            selection=dg.AssetSelection.all() if len(selections) == 1 else dg.AssetSelection.assets(*keys),
+            # Not all assets: other definitions may be merged with these, and have other days.
+            selection=dg.AssetSelection.assets(*keys),
             executor_def=dg.in_process_executor,
             description=f"Lands and folds {declared}.",
         )

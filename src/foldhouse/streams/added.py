@@ -13,43 +13,49 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import WAREHOUSE, FileIO, InputFile
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import WAREHOUSE, FileIO, InputFile, load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from foldhouse.errors import CommitConflict, InvalidCall, InvalidData
+from foldhouse.errors import CommitConflict, InvalidCall, InvalidData, StorageError
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import described_file
 from foldhouse.storage.history import head_of
 from foldhouse.storage.live import Partition, live_slices
-from foldhouse.storage.mapped import has_ids, mapping_of
+from foldhouse.storage.mapped import mapping_of
 from foldhouse.storage.parquet import opened
 from foldhouse.storage.places import is_below
 from foldhouse.storage.races import until_won
-from foldhouse.storage.schema import Layout
-from foldhouse.storage.statistics import unknown_paths
+from foldhouse.storage.schema import TABLE_PROPERTIES, Layout
 from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
 from foldhouse.streams.events import by_day, partition_of
-from foldhouse.streams.evolution import commit_columns
-from foldhouse.streams.stored import load_stream, stored_stream, stream_coverage
+from foldhouse.streams.evolution import commit_columns, pending
+from foldhouse.streams.fitting import INSTEAD, check_columns
+from foldhouse.streams.partitioned import check_partitioning
+from foldhouse.streams.stored import load_stream, new_shape, stored_stream, stream_coverage
 from foldhouse.values.definition import Stream
 from foldhouse.values.metadata_names import COVERAGE, FORGOTTEN_EVENTS, RUN_ID
 from foldhouse.values.results import Appended
 
-_INSTEAD = "append its rows instead, by lake.append(stream, pyarrow.parquet.read_table(file))"
 _OF_ADDRESSES = "%#?"
 _AT_ONCE = 8
+_NAMED = 20
+_NOWHERE = "file:///nowhere"
 _DAYS_SHOWN = 3
 
 
 def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLike[str]], run_id: str) -> Appended:
     """Add Parquet files in one commit, all of them or none.
 
-    If the declaration adds or widens columns, or the stream has no name mapping, a commit of metadata comes before it.
+    If the declaration adds or widens columns, or the stream has no name mapping, a commit of metadata comes before it,
+    once all files are known to fit.
 
     Args:
         catalog: where the stream is registered.
@@ -58,10 +64,11 @@ def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLik
         run_id: for the summary.
 
     Raises:
-        InvalidData: a file does not fit the stream; nothing was written.
+        InvalidData: files do not fit the stream; nothing was written. Its notes have the errors of all but the first.
         InvalidCall: `files` is no list, or a path is named twice or lies in the warehouse; nothing was written.
         DefinitionError: see `append`; or the name mapping of the stream does not fit its columns.
         CommitConflict: other writers won every race, or created the stream again; nothing was added.
+        StorageError: the store of a file cannot be reached; nothing was written.
     """
     if isinstance(files, str | os.PathLike):
         raise InvalidCall(f"add_files: files is one path, {files}; give a list of paths")
@@ -69,11 +76,14 @@ def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLik
     twice = [path for path, count in Counter(paths).items() if count > 1]
     if twice:
         raise InvalidCall(f"add_files: {twice[0]} is named twice")
+    # Checked against the stream as it will be, so that nothing is created or changed for files that are refused.
+    expected = _expected(catalog, stream)
+    _check_places(stream, expected, paths)
+    described = _all_described(stream, expected, paths)
     iceberg = _prepared(catalog, stream)
-    _check_places(stream, iceberg, paths)
     layout = Layout.of(iceberg)
-    has = _live(iceberg)
-    described = in_threads(lambda path: _described(stream, layout, path, has.get(path)), paths, _AT_ONCE)
+    if not _is_alike(layout, Layout.of(expected)):
+        described = _all_described(stream, iceberg, paths)
     wanted = [one for one in described if one is not None]
 
     def attempt() -> Appended:
@@ -83,7 +93,8 @@ def add_files(catalog: Catalog, stream: Stream, files: Iterable[str | os.PathLik
             return Appended(stream.name, False, iceberg.metadata.current_snapshot_id)
         properties = {RUN_ID: run_id, COVERAGE: str(stream_coverage(iceberg))}
         snapshot_id = commit(catalog, iceberg, FileChanges(added, operation=Operation.APPEND), properties)
-        return Appended(stream.name, True, snapshot_id, rows_added=sum(one.record_count for one in added))
+        rows = sum(one.record_count for one in added)
+        return Appended(stream.name, True, snapshot_id, rows_added=rows, files_added=len(added))
 
     def read_again() -> None:
         nonlocal iceberg
@@ -123,6 +134,53 @@ def _prepared(catalog: Catalog, stream: Stream) -> IcebergTable:
     return until_won(attempt)
 
 
+def _expected(catalog: Catalog, stream: Stream) -> IcebergTable:
+    """Return the stream as `_prepared` will make it; nothing is written."""
+    iceberg = stored_stream(catalog, stream)
+    if iceberg is None and isinstance(
+        catalog, RestCatalog
+    ):  # its server gives credentials only for a table that exists
+        return _prepared(catalog, stream)
+    if iceberg is None:
+        schema, spec = new_shape(stream)
+        metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, _NOWHERE, dict(TABLE_PROPERTIES))
+        iceberg = IcebergTable(
+            tuple(stream.name.split(".")), metadata, _NOWHERE, load_file_io(catalog.properties), catalog
+        )
+    check_partitioning(stream, iceberg)
+    updates = pending(iceberg, stream)
+    return evolved(iceberg, (*updates, *mapping_of(evolved(iceberg, updates))))
+
+
+def _is_alike(one: Layout, other: Layout) -> bool:
+    return (one.schema_json, one.spec_json) == (other.schema_json, other.spec_json)
+
+
+def _all_described(stream: Stream, iceberg: IcebergTable, paths: Sequence[str]) -> list[DataFile | None]:
+    """Describe files for a commit.
+
+    Raises:
+        InvalidData: that of the first file that is refused, with those of the others as its notes.
+    """
+    layout, has = Layout.of(iceberg), _live(iceberg)
+
+    def described(path: str) -> DataFile | InvalidData | None:
+        try:
+            return _described(stream, layout, path, has.get(path))
+        except InvalidData as refused:
+            return refused
+
+    found = in_threads(described, paths, _AT_ONCE)
+    refused = [one for one in found if isinstance(one, InvalidData)]
+    for one in refused[1:_NAMED]:
+        refused[0].add_note(str(one))
+    if len(refused) > _NAMED:
+        refused[0].add_note(f"{len(refused) - _NAMED:,} more of the {len(paths):,} files are refused")
+    if refused:
+        raise refused[0]
+    return [one for one in found if not isinstance(one, InvalidData)]
+
+
 def _check_places(stream: Stream, iceberg: IcebergTable, paths: Sequence[str]) -> None:
     """Refuse files of the lake: another table may own, and later delete, them."""
     if FORGOTTEN_EVENTS in iceberg.properties:
@@ -155,12 +213,16 @@ def _described(stream: Stream, layout: Layout, path: str, known: FileRef | None)
             if known is not None:
                 _check_unchanged(stream, known, size, footer.num_rows)
                 return None
-            _check_columns(stream, layout, path, file)
+            check_columns(stream, layout, path, file)
             if not footer.num_rows:
                 return None
             partition = _partition(stream, layout, path, file)
     except (pa.ArrowException, OSError) as failure:
-        raise InvalidData(f"add_files: {path} cannot be read as Parquet: {failure}. Nothing was added") from failure
+        said = " ".join(str(failure).split()).rstrip(".")
+        is_here = path.startswith("file:") or not isinstance(failure, OSError) or isinstance(failure, FileNotFoundError)
+        if not is_here:
+            raise StorageError(f"add_files: {path} cannot be reached: {said}. Nothing was added") from failure
+        raise InvalidData(f"add_files: {path} cannot be read as Parquet: {said}. Nothing was added") from failure
     return described_file(layout, partition, path, size, footer)
 
 
@@ -180,55 +242,6 @@ def _check_unchanged(stream: Stream, known: FileRef, size: int, rows: int) -> No
         )
 
 
-def _check_columns(stream: Stream, layout: Layout, path: str, file: pq.ParquetFile) -> None:
-    held = file.schema_arrow
-    declared = {name for name, _ in stream.schema}
-    missing = [name for name in layout.visible if name in declared and name not in held.names]
-    unknown = [name for name in held.names if name not in layout.visible]
-    twice = [name for name, count in Counter(held.names).items() if count > 1]
-    other = [
-        f"{name} of type {held.field(name).type} instead of {layout.arrow.field(name).type}"
-        for name in held.names
-        if not (unknown or twice) and not _is_same(held.field(name).type, layout.arrow.field(name).type)
-    ]
-    problems = [
-        *([f"lacks {', '.join(missing)}"] if missing else []),
-        *([f"also has {', '.join(unknown)}"] if unknown else []),
-        *([f"has the column {twice[0]} twice"] if twice else []),
-        *([f"has {', '.join(other)}"] if other else []),
-    ]
-    if not problems and has_ids(held) is not False:
-        problems = ["has field ids, which are those of another table"]
-    if not problems and (strange := unknown_paths(layout.schema_json, layout.properties, file.metadata)):
-        problems = [f"stores {', '.join(strange)}, which Iceberg names otherwise"]
-    if problems:
-        raise InvalidData(f"{stream.name}: {path} {' and '.join(problems)}; {_INSTEAD}")
-
-
-def _is_same(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of a type are read as those of another one without any conversion."""
-    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        names = [field.name for field in wanted]
-        if sorted(field.name for field in given) != sorted(names):
-            return False
-        return all(_is_same(given.field(name).type, wanted.field(name).type) for name in names)
-    if pa.types.is_map(given) and pa.types.is_map(wanted):
-        return _is_same(given.key_type, wanted.key_type) and _is_same(given.item_type, wanted.item_type)
-    if _is_list(given) and _is_list(wanted):
-        return _is_same(given.value_type, wanted.value_type)
-    return bool(_narrow(given).equals(_narrow(wanted)))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.ListType | pa.LargeListType)
-
-
-def _narrow(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
-
-
 def _partition(stream: Stream, layout: Layout, path: str, file: pq.ParquetFile) -> Partition:
     """Return the partition of all rows of a file, and check its texts, which Arrow reads without looking at them."""
     looked = [name for name in file.schema_arrow.names if _has_text(file.schema_arrow.field(name).type)]
@@ -244,7 +257,7 @@ def _partition(stream: Stream, layout: Layout, path: str, file: pq.ParquetFile) 
         more = f" and {len(days) - _DAYS_SHOWN} more" if len(days) > _DAYS_SHOWN else ""
         raise InvalidData(
             f"{stream.name}: {path} has events of several days, {', '.join(days[:_DAYS_SHOWN])}{more}, but a file of a "
-            f"stream with days has one; {_INSTEAD}"
+            f"stream with days has one; {INSTEAD}"
         )
     return partition_of(found[0])
 

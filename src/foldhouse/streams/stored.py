@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import TableUpdate
 
@@ -38,12 +40,17 @@ def load_stream(
     """
     iceberg = stored_stream(catalog, stream)
     if iceberg is None:
-        schema = schema_of_types(dict(stream.schema))
+        schema, spec = new_shape(stream)
         properties = {**TABLE_PROPERTIES, KIND: "stream", "comment": stream.description}
-        spec = day_spec(schema, stream.partition_column)
         iceberg = check_stream(create_table(catalog, stream.name, schema, spec, properties))
     check_partitioning(stream, iceberg)
     return iceberg, pending(iceberg, stream, keeps_batches=keeps_batches)
+
+
+def new_shape(stream: Stream) -> tuple[Schema, PartitionSpec]:
+    """Return the schema and the partitioning with which a stream is created."""
+    schema = schema_of_types(dict(stream.schema))
+    return schema, day_spec(schema, stream.partition_column)
 
 
 def stored_stream(catalog: Catalog, stream: Stream) -> IcebergTable | None:

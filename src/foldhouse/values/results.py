@@ -30,6 +30,7 @@ class Appended(Readable):
         rows_added, rows_removed: the events in the added and removed files.
         partitions: counts by day; for a replacement, of the days that were given.
         states: of a replacement, day -> a text that identifies its data files.
+        files_added: of `add_files`, the files that the stream did not have yet, without empty ones.
     """
 
     table: str
@@ -39,6 +40,7 @@ class Appended(Readable):
     rows_removed: int = 0
     partitions: dict[date, PartitionCounts] = field(default_factory=dict)
     states: dict[date, str] = field(default_factory=dict, repr=False)
+    files_added: int = 0
 
 
 @dataclass(frozen=True, repr=False)
