@@ -138,12 +138,8 @@ def test_nested_values_are_folded_in_tasks(spark_lake: OpenLake) -> None:
     assert lake.to_arrow(NESTED).num_rows == 6
 
 
-def folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
-
-
 def test_nothing_is_left_in_the_temporary_folder_and_nothing_committed_if_a_row_cannot_be_computed(
-    spark_lake: OpenLake,
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     table = fh.table(
         "t.failing",
@@ -154,10 +150,10 @@ def test_nothing_is_left_in_the_temporary_folder_and_nothing_committed_if_a_row_
     )
     lake = spark_lake(tuning=BY_FILES)
     lake.append(typed, extreme_rows())
-    before = folders()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(fh.errors.InvalidData, match=r"t\.failing: Spark could not compute its rows"):
         lake.refresh(table)
-    assert folders() == before
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
     assert lake.head(table) is None
 
 

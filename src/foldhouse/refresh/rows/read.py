@@ -22,7 +22,8 @@ from foldhouse.values.definition import Stream
 
 _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
 _SAMPLED = 8  # of so many files, one is looked at first, if there are at least twice as many
-_CLEARLY = 2  # a sample of files decides if its share of selected rows makes so many times too many
+_SAMPLED_ROWS = 50_000
+_CLEARLY = (2, 1.25)  # a sample decides if its share makes so many times too many; the second if it has so many rows
 
 
 def admitted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[Piece]:
@@ -118,18 +119,22 @@ def _rows_selected(logic: Logic, evaluation: Evaluation, place: int, most: int) 
 
 def _counted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> tuple[int, bool]:
     """Return how many rows of pieces choices select, and whether they were all read; see `_rows_selected`."""
-    whole = sum(piece.file.rows for piece in pieces)
-    share = _share_selected(logic, place, _sample(pieces), choices)
-    if share * whole > _CLEARLY * most:
+    whole, sample = sum(piece.file.rows for piece in pieces), _sample(pieces)
+    share = _share_selected(logic, place, sample, choices)
+    if share * whole > _clearly(sum(piece.file.rows for piece in sample)) * most:
         return int(share * whole), False
     looked = found = 0
     for some in _at_once(pieces):
         frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
         looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
-        if found > most or found * whole > _CLEARLY * most * looked:
+        if found > most or found * whole > _clearly(looked) * most * looked:
             logic.forget_picked()
             return found * whole // looked, looked == whole and found <= most
     return found, True
+
+
+def _clearly(looked_rows: int) -> float:
+    return _CLEARLY[looked_rows >= _SAMPLED_ROWS]
 
 
 def _sample(pieces: Sequence[Piece]) -> Sequence[Piece]:

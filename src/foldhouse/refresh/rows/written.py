@@ -51,12 +51,14 @@ class WrittenPart:
         path: of the file.
         row_group: its number in the file.
         row_count: how many rows it has.
+        byte_count: their size, not compressed.
         columns: the names of the signed rows' columns, each with the type that its numbers stand for, if any.
     """
 
     path: Path
     row_group: int
     row_count: int
+    byte_count: int
     columns: tuple[tuple[str, pl.DataType | None], ...] = field(repr=False)
 
     def rows(self) -> pl.DataFrame:
@@ -111,8 +113,12 @@ def written_by_spark(
 
 def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...]) -> list[WrittenPart]:
     footer = pq.read_metadata(path)
-    counts = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-    return [WrittenPart(path, number, rows, columns) for number, rows in enumerate(counts) if rows]
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return [
+        WrittenPart(path, number, group.num_rows, group.total_byte_size, columns)
+        for number, group in enumerate(groups)
+        if group.num_rows
+    ]
 
 
 def _column(place: int) -> str:

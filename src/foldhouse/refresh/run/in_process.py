@@ -87,8 +87,12 @@ def _fold_sums(run: Run) -> list[BucketResult]:
     """
     if (folded := folded_sums_of_spark(run)) is not None:
         return folded
+    return folded_sums(run, evaluated_here(run.logic, run.evaluations))
+
+
+def folded_sums(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
+    """Add up signed rows of a plan that `can_be_summed`, and fold the sums."""
     plan, left_out = run.plan, []
-    rows = evaluated_here(run.logic, run.evaluations)
     with naming(run.name):
         has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
         without = rows.filter(~has_key)

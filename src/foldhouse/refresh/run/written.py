@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,12 +22,14 @@ from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.names import KEY_ONLY
 from foldhouse.refresh.rows.evaluate import empty_rows
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
+from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
-from foldhouse.refresh.run.in_process import Recompute, Run, folded_sums_of_spark, naming
+from foldhouse.refresh.run.in_process import Recompute, Run, folded_sums, folded_sums_of_spark, naming
 from foldhouse.refresh.run.placement import placed
-from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames
+from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
+from foldhouse.storage.threads import in_threads
 
 
 def fold_written(run: Run) -> list[BucketResult]:
@@ -46,6 +48,8 @@ def fold_written(run: Run) -> list[BucketResult]:
     threads_count, tuning = os.cpu_count() or 1, run.job.tuning
     with private_folder() as folder:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
+        if run.recompute is None and can_be_summed(run.plan) and _bytes_in(window) <= tuning.unspilled_bytes:
+            return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
         again = window
         if run.recompute is not None and run.recompute.evaluation is not None:
             again = written_by_spark(run.logic, [run.recompute.evaluation], folder / "again", run.recompute.keys)
@@ -66,6 +70,14 @@ def fold_written(run: Run) -> list[BucketResult]:
                 list(threads.map(lambda part: _take(spill, divide(part)), again))
                 _take(spill, divided(of_keys, _marks(run.plan, run.recompute.keys)))
             return spill.folded(run.job, threads)
+
+
+def _typed(plan: FoldPlan) -> Callable[[WrittenPart], pl.DataFrame]:
+    return lambda part: typed_rows(plan, part.rows())
+
+
+def _bytes_in(parts: Sequence[WrittenPart]) -> int:
+    return sum(part.byte_count for part in parts)
 
 
 def _rows_in(parts: Sequence[WrittenPart]) -> int:
