@@ -127,7 +127,7 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
     java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem", *archive_options()]
     # A thread that Spark fetches results with ends when the heap is full, and its job would wait for it forever.
-    java.append("-XX:+ExitOnOutOfMemoryError")
+    java += ["-XX:+ExitOnOutOfMemoryError", "-XX:+DisplayVMOutputToStderr"]
     driver = {
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
