@@ -37,7 +37,6 @@ MODES = {
         direct_rows=0, passed_rows=0, passed_share=0, summed_key_rows=0, **FULLY
     ),
     "evaluated by Spark, which writes files": fh.Tuning(direct_rows=0, **WRITTEN),
-    "computed again in full by Spark, which writes files": fh.Tuning(direct_rows=0, **WRITTEN, **FULLY),
     "in Spark's tasks": fh.Tuning(in_process_rows=-1),
     "computed again in full": fh.Tuning(**FULLY),
     "computed again in full in Spark's tasks": fh.Tuning(in_process_rows=-1, **FULLY),
