@@ -164,7 +164,8 @@ def show_what_changed(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:
     console.print("\nThe changelog of retail.daily_revenue:\n")
     changes = lake.changes("retail.daily_revenue", after=before["retail.daily_revenue"].id)
     names = [name for name in changes.column_names if name not in CHANGE_COLUMNS]
-    print_changelog([Column(name, is_number=name not in ("day", "country")) for name in names], changes.to_pylist())
+    keys = ("day", "country")
+    print_changelog([Column(name, is_number=name not in keys) for name in names], changes.to_pylist(), keys)
 
 
 def show_both(lake: fh.Lake, before: dict[str, SnapshotInfo]) -> None:

@@ -115,9 +115,8 @@ def show_refund(lake: fh.Lake, before: dict[str, int]) -> None:
     others = ", ".join(f"{day:%A}" for day in days if day != MONDAY)
     console.print(f"What Thursday's commit of shop.revenue_by_day changed for Monday (it also changed {others}):\n")
     numbers = [Column(name, is_number=True) for name in MONEY]
-    print_changelog(
-        [Column("day"), Column("country"), *numbers], [change for change in changes if change["day"] == MONDAY]
-    )
+    of_monday = [change for change in changes if change["day"] == MONDAY]
+    print_changelog([Column("day"), Column("country"), *numbers], of_monday, keys=("day", "country"))
     (order,) = rows_of(lake, shop.order_payments, "order_id", refund["order_id"])
     console.print(
         f"\nshop.order_payments says of it: {order['status']}, {order['payments']} payments, "

@@ -28,10 +28,10 @@ SPILLS = """
 import os, signal, sys
 import pyarrow as pa
 import foldhouse as fh
-from foldhouse.refresh.run import spilled
+from foldhouse.refresh.run import spill
 events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
 totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
-spilled._Spill.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+spill.Spill.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 lake = fh.Lake.local(sys.argv[1], tuning=fh.Tuning(plain_rows_factor=0, chunk_rows=60, unspilled_bytes=0))
 lake.append(events, pa.table({"key": list(range(700)), "n": [1] * 700}))
 lake.refresh(totals)
