@@ -215,8 +215,8 @@ def _combined(
         delta = by_keys(delta, known, plan.key_names, "anti")
     joined = by_keys(delta, stored, plan.key_names, "left")
     joined = _with_deletes(plan, joined, deleted_upto)
-    unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
-    if not unresolved.is_empty():
+    if joined.select(_is_unresolved(plan).any()).item():
+        unresolved = joined.filter(_is_unresolved(plan)).select(plan.key_names)
         return Combined(state.clear().select(plan.table_schema.names), _places(state.clear()), unresolved)
     after, vanished = _merged(plan, joined)
     if recomputed is not None and known is not None:
@@ -322,6 +322,8 @@ def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
         columns |= {_field_column(unit, name): merged[name] for name, _ in unit.fields}
         exists = exists & unit.algebra.exists(merged) if unit.algebra.exists else exists
     folded = joined.select(*plan.key_names, *_beside(plan), exists.fill_null(False).alias("__exists"), **columns)
+    if folded["__exists"].all():
+        return _typed(plan, folded), _places(folded.clear())
     return _typed(plan, folded.filter("__exists")), _stored_places(folded.filter(~pl.col("__exists")))
 
 
@@ -367,8 +369,11 @@ def _stored_column(name: str) -> str:
 
 
 def _difference(plan: FoldPlan, after: pl.DataFrame, vanished: pl.DataFrame) -> Combined:
-    same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_stored_column(name))) for name in _folded(plan)])
-    changed = after.filter(pl.col(FILE).is_null() | ~same)
+    if after[FILE].null_count() == after.height:  # nothing is stored that a row could be equal to
+        changed = after
+    else:
+        same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_stored_column(name))) for name in _folded(plan)])
+        changed = after.filter(pl.col(FILE).is_null() | ~same)
     state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
     rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
     return Combined(rows, pl.concat([_stored_places(changed), vanished]), rows.clear().select(plan.key_names))

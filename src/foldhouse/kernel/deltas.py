@@ -77,9 +77,12 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
         return _with_sums(plan, rows, sums, aggregated, edges)
     if len(aggregated) > 1:  # more than the weights
         return _of_many(plan, rows, aggregated, edges)
-    several = rows.select(plan.key_names).is_duplicated()
     events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
     columns = [*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events]
+    # Counting the values of one column takes a third of the time of telling which of them come again.
+    if len(plan.key_names) == 1 and rows[plan.key_names[0]].n_unique() == rows.height:
+        return rows.select(columns)
+    several = rows.select(plan.key_names).is_duplicated()
     if not several.any():
         return rows.select(columns)
     single = rows.filter(~several).select(columns)
