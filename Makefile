@@ -7,6 +7,7 @@ KEEP := --keep
 endif
 
 BIN := .venv/bin
+# The tests start hundreds of Python processes: where the environment forbids compiled modules, each would compile them.
 TESTS := -n 2 --dist loadfile --no-loadscope-reorder $(if $(CI),,-m "not heavy")
 PORT ?= 3000
 HISTORIES ?= 1000
@@ -29,7 +30,8 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
 	@$(if $(CI),$(PLAYWRIGHT) || echo "== Playwright cannot be installed; tests/location/test_browser.py is skipped")
-	@failed=0; $(CHECKS) $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
+	@$(if $(CI),$(BIN)/foldhouse warm || echo "== no archive of Java classes; each start of Spark takes 4 s longer")
+	@failed=0; $(CHECKS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 LAWS := laws/test_the_law.py laws/test_several_sources.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
 LAWS += integration/test_corruption.py

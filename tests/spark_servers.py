@@ -14,6 +14,8 @@ from pathlib import Path
 import pyspark
 from catalog_servers import free_port
 
+from foldhouse.spark.class_archive import archive_options
+
 _BIN = Path(pyspark.__file__).parent / "bin"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _STARTS_WITHIN = 120
@@ -23,7 +25,9 @@ _STARTS_WITHIN = 120
 def running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server that writes to `folder/log`, and end it with what it started."""
     folder.mkdir(parents=True, exist_ok=True)
-    given = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
+    java = [os.environ.get("JDK_JAVA_OPTIONS", ""), *archive_options()]
+    given = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    given |= {"JDK_JAVA_OPTIONS": " ".join(java), **environment}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             command, cwd=folder, env=given, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
