@@ -26,7 +26,11 @@ _GIVEN = [
     "integration/test_nested_and_odd_types.py",
     "integration/test_spark_reads_deletes.py",
     "integration/test_spark_tasks.py",
-    "integration/test_verify.py",
+    "integration/test_verify.py::test_every_fold_is_what_spark_computes",
+    "integration/test_verify.py::test_the_first_wrong_commit_and_its_keys_are_named",
+    "integration/test_verify.py::test_the_search_finds_the_same_commit_whatever_the_logic",
+    "integration/test_verify.py::test_missing_and_extra_keys_are_found",
+    "integration/test_verify.py::test_the_command_says_what_is_wrong_and_how_to_mend_it",
     "lake/test_changes.py",
     "lake/test_publish.py",
     "laws/test_rules.py",
@@ -34,7 +38,11 @@ _GIVEN = [
     "laws/test_several_sources.py::test_a_change_on_any_side_corrects_the_affected_rows[in this process-0]",
     "laws/test_several_sources.py::test_the_engine_finds_by_itself_how_rows_meet",
     "laws/test_several_sources.py::test_a_zero_that_changes_its_sign_is_a_change",
-    "laws/test_the_law.py::test_the_law_holds_where_every_fold_runs_in_the_tasks_of_spark",
+    # The other two of these histories differ in what only a session of this machine does, or in their length.
+    *(
+        f"laws/test_the_law.py::test_the_law_holds_where_every_fold_runs_in_the_tasks_of_spark[{n}]"
+        for n in (0, 1, 2, 19)
+    ),
     "laws/test_windows_and_nothing.py::test_windows_and_rows_of_nothing_hold_the_law[0]",
     "laws/test_windows_and_nothing.py::test_windows_are_kept_by_the_columns_they_partition_by",
 ]
@@ -42,7 +50,8 @@ _GIVEN = [
 
 def test_what_holds_on_spark_holds_on_a_connect_server(tmp_path_factory: pytest.TempPathFactory) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", "-p", "no:cacheprovider", "--durations=10"]
-    command += [f"tests/{one}" for one in _GIVEN]
+    # How a window is cut into pieces is decided before a session takes part.
+    command += ["-k", "not pieces", *(f"tests/{one}" for one in _GIVEN)]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     with connect_server(tmp_path_factory.mktemp("connect")) as (address, _):
         ran = subprocess.run(command, cwd=ROOT, env={**kept, REMOTE: address}, capture_output=True, text=True)

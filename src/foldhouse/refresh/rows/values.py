@@ -26,7 +26,7 @@ def values_of(
         assert isinstance(rows, pl.DataFrame)
         return chosen(rows, choices).select(columns).unique()
 
-    return pl.concat([_no_values(logic, place, columns), *in_threads(values, pieces)]).unique()
+    return together([_no_values(logic, place, columns), *in_threads(values, pieces)])
 
 
 def values_in_files(
@@ -45,7 +45,13 @@ def values_in_files(
     pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
     files = list({piece.file.path: piece.file for piece in pieces}.values())
     found = in_threads(lambda file: picked(layout, file, list(columns), choices)[0].rows.unique(), files)
-    return pl.concat([_no_values(logic, place, columns), *found]).unique()
+    return together([_no_values(logic, place, columns), *found])
+
+
+def together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the distinct rows of frames that have no row twice each; one or more frames."""
+    whole = pl.concat(parts)
+    return whole if sum(not part.is_empty() for part in parts) < 2 else whole.unique()
 
 
 def _no_values(logic: Logic, place: int, columns: tuple[str, ...]) -> pl.DataFrame:

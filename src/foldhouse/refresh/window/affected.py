@@ -13,7 +13,7 @@ from foldhouse.refresh.rows.cancelled import changed_rows, changed_values, rows_
 from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, picked_rows, rows_of
-from foldhouse.refresh.rows.values import values_in_files, values_of
+from foldhouse.refresh.rows.values import together, values_in_files, values_of
 from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
 from foldhouse.storage.live import Live, LivePieces, Piece
 from foldhouse.values.definition import Stream
@@ -206,7 +206,7 @@ def _choices(logic: Logic, deltas: Sequence[list[Piece]], states: Mapping[int, S
     if shape.cells:
         found = [_changed(logic, place, deltas[place], states, shape.cells[place]).keys for place in places]
         names = shape.cells[0]
-        keys = pl.concat([frame.rename(dict(zip(frame.columns, names, strict=True))) for frame in found]).unique()
+        keys = together([frame.rename(dict(zip(frame.columns, names, strict=True))) for frame in found])
         return tuple((Choice(c, keys.rename(dict(zip(names, c, strict=True)))),) for c in shape.cells)
     if shape.branches:
         return _changed_branches(logic, deltas, states)
@@ -347,7 +347,7 @@ def _changed(
         return Choice(columns, events.keys.select(columns).unique())
     deliveries = [admitted(logic, place, state[place], (events,)) for state in states.values()]
     found = [values_of(logic, place, pieces, columns, (events,)) for pieces in deliveries]
-    return Choice(columns, pl.concat(found).unique())
+    return Choice(columns, together(found))
 
 
 def as_frame(keys: pa.Table) -> pl.DataFrame:
