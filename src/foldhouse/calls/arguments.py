@@ -12,6 +12,7 @@ from foldhouse.calls.failures import translating_errors
 from foldhouse.calls.progress import shown_if_long
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.storage.hiding import hiding_secrets
+from foldhouse.storage.outlived import timed
 from foldhouse.storage.rest import tokens_of
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.given import shown, text, texts
@@ -40,7 +41,7 @@ def told(method: Method) -> Method:
         name = about if isinstance(about, str) else about.name
 
         def translated() -> Any:
-            with translating_errors(name), shown_if_long(f"{method.__name__} {name}"):
+            with translating_errors(name), timed(), shown_if_long(f"{method.__name__} {name}"):
                 return method(*bound.args, **bound.kwargs)
 
         return hiding_secrets(_configuration(bound.args[0]), translated)

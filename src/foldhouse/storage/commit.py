@@ -40,6 +40,7 @@ from foldhouse.storage.history import head_of
 from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.keeps_history import check_history_is_kept, check_keeps_history
 from foldhouse.storage.manifests import CODEC, Manifests
+from foldhouse.storage.outlived import check_are_there
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.swap import branch_is, swap, unevolved, unmoved
@@ -178,6 +179,7 @@ def commit(
         CommitConflict: another writer committed first; nothing of this commit is visible.
         Unsupported: the catalog keeps no history: its first refused commit landed, later ones are not sent. Or the
             table is of a format version that cannot be written.
+        StorageError: a file of the commit was deleted meanwhile; nothing was committed.
     """
     check_keeps_history(catalog)
     check_can_be_written(iceberg)
@@ -192,6 +194,7 @@ def commit(
         requirements = (*requirements, *unevolved(iceberg))
     if changes.properties:
         updates.append(SetPropertiesUpdate(updates=dict(changes.properties)))
+    check_are_there(iceberg, [snapshot.manifest_list, *(one.file_path for one in changes.added)])
     answered = swap(
         catalog,
         iceberg,

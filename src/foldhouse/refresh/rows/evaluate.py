@@ -22,7 +22,7 @@ from foldhouse.refresh.rows.handed_over import handed_over
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark, signed, spark_frame
 from foldhouse.refresh.rows.read import events_here, rows_to_evaluate
-from foldhouse.refresh.rows.sums import are_collated, can_be_summed, read_sums, summed_on_spark
+from foldhouse.refresh.rows.sums import are_collated, can_be_summed, read_sums, summed_on_spark, texts_of_sums
 from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.values.window import Coverage
@@ -115,7 +115,8 @@ def sums_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame |
     rows = functools.reduce(DataFrame.unionByName, evaluated_on_spark(logic, known))
     if are_collated(rows):
         return None
-    return read_sums(logic.plan, handed_over(logic, summed_on_spark(logic.plan, rows), rows_given(known)))
+    texts = texts_of_sums(logic.plan, logic.compiled.table.name)
+    return read_sums(logic.plan, handed_over(logic, summed_on_spark(logic.plan, rows), rows_given(known), texts))
 
 
 def evaluations_with_rows(logic: Logic, evaluations: Sequence[Evaluation]) -> list[Evaluation]:

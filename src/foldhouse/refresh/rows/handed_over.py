@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from foldhouse.errors import Unsupported
 from foldhouse.refresh.rows.logic import Logic
+from foldhouse.refresh.rows.texts import Texts, texts_of
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.tasks import at_once, is_local
 
@@ -27,13 +28,20 @@ class TooMuchToCollect(Unsupported):
     """`rows` makes more rows than Spark hands over to this process; its tasks have to fold them."""
 
 
-def handed_over(logic: Logic, rows: DataFrame, given_rows: int) -> pl.DataFrame:
+def handed_over(logic: Logic, rows: DataFrame, given_rows: int, texts: Texts | None = None) -> pl.DataFrame:
     """Return the rows that are evaluated from so many rows of the sources.
 
     If a row may become several, each task fails as soon as it makes more than its share of the most rows. Counting them
     before would be a second job, which evaluates everything.
 
+    Args:
+        logic: of the table.
+        rows: what Spark hands over: signed rows, or others with their `texts`.
+        given_rows: the rows of the sources.
+        texts: the columns that must be UTF-8; those of signed rows if it is not given.
+
     Raises:
+        InvalidData: a text is not UTF-8.
         TooMuchToCollect: the rows would not fit into the memory of Spark's process, which keeps them all.
     """
     name, most = logic.compiled.table.name, logic.tuning.collected_rows
@@ -55,7 +63,7 @@ def handed_over(logic: Logic, rows: DataFrame, given_rows: int) -> pl.DataFrame:
             raise
     if is_limited and handed.num_rows > most:
         raise _too_many(name, most)
-    found = pl.from_arrow(handed)
+    found = pl.from_arrow((texts or texts_of(logic.plan, name)).check(handed))
     assert isinstance(found, pl.DataFrame)
     return found
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from foldhouse.kernel.canonical import canonical, holds_floats
 from foldhouse.kernel.deltas import DELTA, SUMMED
 from foldhouse.kernel.plan import FoldPlan, Unit, argument_column, polars_type
+from foldhouse.refresh.rows.texts import Texts
 from foldhouse.spark.named import literal
 
 _HALF_BITS = 32
@@ -31,6 +32,7 @@ _MOST_SUMMED_DIGITS = 28
 class _Part:
     """One column of a delta: the aggregates that Spark computes for it, and how it is made from their values."""
 
+    output: str
     label: str
     aggregates: Sequence[Column] = field(repr=False)
     made: Callable[..., pl.Expr] = field(repr=False)
@@ -83,6 +85,17 @@ def summed_on_spark(plan: FoldPlan, rows: DataFrame) -> DataFrame:
     return rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("n"), *numbered)
 
 
+def texts_of_sums(plan: FoldPlan, table: str) -> Texts:
+    """Return the columns of `summed_on_spark` that must be UTF-8: keys and extremes.
+
+    A text that is no extreme is not stored. Looking at it in Spark would cost a fifth of adding up.
+    """
+    keys = {f"k{place}": name for place, name in enumerate(plan.key_names)}
+    found = {label: f"the key {name!r}" for label, name in keys.items()}
+    made = [part.output for part in _parts(plan) for _ in part.aggregates]
+    return Texts(found | {f"c{place}": f"the column {output!r}" for place, output in enumerate(made)}, keys, table)
+
+
 def read_sums(plan: FoldPlan, handed: pl.DataFrame) -> pl.DataFrame:
     """Return the deltas of the kernel, with the keys, from the rows of `summed_on_spark`."""
     columns = [pl.col(f"k{place}").cast(polars_type(kind)).alias(name) for place, (name, kind) in enumerate(plan.keys)]
@@ -97,27 +110,28 @@ def read_sums(plan: FoldPlan, handed: pl.DataFrame) -> pl.DataFrame:
 
 def _parts(plan: FoldPlan) -> Iterator[_Part]:
     for unit in plan.units:
-        label = f"{DELTA}{unit.name}_"
+        label, output = f"{DELTA}{unit.name}_", unit.outputs[0]
         name, types = unit.algebra.name, [plan.argument_types[i] for i in unit.arguments]
         values = [F.col(argument_column(i)) for i in unit.arguments]
         if name in ("count", "total", "average"):
             counted = F.count(values[0]) if values else F.count(F.lit(1))
-            yield _Part(f"{label}count", [counted], lambda count: count.cast(pl.Int64))
+            yield _Part(output, f"{label}count", [counted], lambda count: count.cast(pl.Int64))
         if name in ("total", "average"):
-            yield (
-                _decimals(label, values[0], types[0]) if pa.types.is_decimal(types[0]) else _integers(label, values[0])
-            )
+            adding = _decimals if pa.types.is_decimal(types[0]) else _integers
+            yield adding(output, label, values[0], types[0])
         if name in ("minimum", "maximum"):
             extreme = F.min(values[0]) if name == "minimum" else F.max(values[0])
-            yield from _sides(label, extreme, polars_type(types[0]), partial(canonical, kind=types[0]))
+            yield from _sides(output, label, extreme, polars_type(types[0]), partial(canonical, kind=types[0]))
         if name in ("minimum_by", "maximum_by"):
             value, by = values
             pair = F.when(by.isNotNull(), F.struct(by.alias("by"), value.alias("value")))
             kind = pl.Struct({"by": polars_type(types[1]), "value": polars_type(types[0])})
-            yield from _sides(label, F.min(pair) if name == "minimum_by" else F.max(pair), kind, lambda one: one)
+            yield from _sides(
+                output, label, F.min(pair) if name == "minimum_by" else F.max(pair), kind, lambda one: one
+            )
 
 
-def _integers(label: str, value: Column) -> _Part:
+def _integers(output: str, label: str, value: Column, kind: pa.DataType) -> _Part:
     """Add up the upper and the lower halves of integers, neither of which can overflow a long."""
     whole = value.cast("long")
     halves = [F.sum(F.shiftright(whole, _HALF_BITS)), F.sum(whole.bitwiseAND(F.lit(2**_HALF_BITS - 1)))]
@@ -126,14 +140,16 @@ def _integers(label: str, value: Column) -> _Part:
         shifted = upper.fill_null(0).cast(pl.Int128) * pl.lit(2**_HALF_BITS, pl.Int128)
         return shifted + lower.fill_null(0).cast(pl.Int128)
 
-    return _Part(f"{label}sum", halves, made)
+    return _Part(output, f"{label}sum", halves, made)
 
 
-def _decimals(label: str, value: Column, kind: pa.DataType) -> _Part:
+def _decimals(output: str, label: str, value: Column, kind: pa.DataType) -> _Part:
     wide = pl.Decimal(38, kind.scale)
-    return _Part(f"{label}sum", [F.sum(value)], lambda total: total.cast(wide).fill_null(pl.lit(0).cast(wide)))
+    return _Part(output, f"{label}sum", [F.sum(value)], lambda total: total.cast(wide).fill_null(pl.lit(0).cast(wide)))
 
 
-def _sides(label: str, extreme: Column, kind: pl.DataType, made: Callable[[pl.Expr], pl.Expr]) -> Iterator[_Part]:
-    yield _Part(f"{label}inserted", [extreme], lambda one: made(one.cast(kind)))
-    yield _Part(f"{label}retracted", [], lambda: pl.lit(None, kind))
+def _sides(
+    output: str, label: str, extreme: Column, kind: pl.DataType, made: Callable[[pl.Expr], pl.Expr]
+) -> Iterator[_Part]:
+    yield _Part(output, f"{label}inserted", [extreme], lambda one: made(one.cast(kind)))
+    yield _Part(output, f"{label}retracted", [], lambda: pl.lit(None, kind))

@@ -23,6 +23,7 @@ from pyspark.sql import types as spark
 from foldhouse.refresh.rows.evaluate import evaluations_with_rows, with_keys
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark
+from foldhouse.refresh.rows.texts import Texts, texts_of
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.named import literal
 from foldhouse.spark.tasks import is_local
@@ -53,6 +54,7 @@ class WrittenPart:
         row_count: how many rows it has.
         byte_count: their size, not compressed.
         columns: the names of the signed rows' columns, each with the type that its numbers stand for, if any.
+        texts: the columns that must be UTF-8.
     """
 
     path: Path
@@ -60,16 +62,19 @@ class WrittenPart:
     row_count: int
     byte_count: int
     columns: tuple[tuple[str, pl.DataType | None], ...] = field(repr=False)
+    texts: Texts = field(repr=False)
 
     def rows(self) -> pl.DataFrame:
-        """Read its signed rows."""
+        """Read its signed rows.
+
+        Raises:
+            InvalidData: a text is not UTF-8.
+        """
         with pq.ParquetFile(self.path) as file:
-            found = pl.from_arrow(file.read_row_group(self.row_group))
+            read = file.read_row_group(self.row_group).rename_columns([name for name, _ in self.columns])
+        found = pl.from_arrow(self.texts.check(read))
         assert isinstance(found, pl.DataFrame)
-        return found.select(
-            pl.col(_column(place)).alias(name) if kind is None else pl.col(_column(place)).cast(kind).alias(name)
-            for place, (name, kind) in enumerate(self.columns)
-        )
+        return found.cast({name: kind for name, kind in self.columns if kind is not None})
 
 
 def can_be_written(logic: Logic) -> bool:
@@ -108,14 +113,15 @@ def written_by_spark(
         named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
         rows.select(*named).write.options(**_WRITTEN_AS).parquet(folder.as_uri())
     columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
-    return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns)]
+    texts = texts_of(logic.plan, logic.compiled.table.name)
+    return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, texts)]
 
 
-def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...]) -> list[WrittenPart]:
+def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...], texts: Texts) -> list[WrittenPart]:
     footer = pq.read_metadata(path)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return [
-        WrittenPart(path, number, group.num_rows, group.total_byte_size, columns)
+        WrittenPart(path, number, group.num_rows, group.total_byte_size, columns, texts)
         for number, group in enumerate(groups)
         if group.num_rows
     ]

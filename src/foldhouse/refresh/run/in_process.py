@@ -122,6 +122,8 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except InvalidData as failure:
+        if str(failure).startswith(f"{name}: "):
+            raise
         raise InvalidData(f"{name}: {failure}") from failure
 
 

@@ -19,6 +19,7 @@ from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, buckets_of
 from foldhouse.refresh.rows.choices import Choice, not_chosen
+from foldhouse.refresh.rows.texts import texts_of
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.live import Piece
@@ -120,8 +121,13 @@ class Reading:
 
 
 def route_task(route: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn signed rows that Spark computed into blobs."""
-    for parts in divided_frames(route, (_frame(table) for table in _gathered(route.tuning, batches))):
+    """Turn signed rows that Spark computed into blobs.
+
+    Raises:
+        InvalidData: a text is not UTF-8.
+    """
+    texts = texts_of(route.plan)
+    for parts in divided_frames(route, (_frame(texts.check(table)) for table in _gathered(route.tuning, batches))):
         yield _blobs(route, parts)
 
 
