@@ -471,7 +471,7 @@ def test_a_moment_is_printed_in_utc_to_the_millisecond():
 
 
 def test_text_gives_way_on_a_narrow_terminal_and_numbers_do_not():
-    columns = [Column("a", is_whole=False), Column("b", is_number=True), Column("c", is_whole=False)]
+    columns = [Column("a", is_folded=True), Column("b", is_number=True), Column("c", is_folded=True)]
     assert _widths(columns, [40, 10, 20], 60) == [24, 10, 20]
     assert _widths(columns, [40, 10, 20], 10) == [16, 10, 16]
     assert _widths(columns, [4, 10, 2], 10) == [4, 10, 2]

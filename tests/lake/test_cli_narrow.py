@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 import foldhouse as fh
 from foldhouse.cli import main
+from foldhouse.cli.output import moment_of
 
 ONE, OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7", "7c9e6679-7425-40de-944b-e07fc1f90ae8"
 LONG = "a description that is longer than what is left of a line of eighty columns"
@@ -111,3 +113,49 @@ def test_what_the_doctor_says_to_do_is_not_cut(lake: fh.Lake, tmp_path: Path, mo
     assert done.exit_code == 1
     assert "…" not in done.stdout
     assert "setanother" in done.stdout.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("words", [["history", "narrow.notes"], ["status"], ["tables"]])
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_nothing_of_a_list_is_cut_and_no_table_is_wrapped(
+    folded: fh.Lake, tmp_path: Path, words: list[str], width: int
+) -> None:
+    lines = seen(tmp_path, *words, width=width)
+    assert not any("…" in line for line in lines)
+    # A line may be longer than the terminal only if it holds one value that is.
+    assert all(len(line) <= width or "  " not in line.strip() for line in lines if "@" not in line), lines
+    wide = " ".join(seen(tmp_path, *words, width=400)).split()
+    ids = [word for word in wide if "@" in word or (word.isdigit() and len(word) > 12)]
+    together = "".join(lines).replace(" ", "")
+    assert all(one in together for one in ids)
+
+
+def test_a_commit_is_a_line_and_its_figures_are_below(folded: fh.Lake, tmp_path: Path) -> None:
+    lines = seen(tmp_path, "history", "narrow.notes")
+    newest, source = folded.history(notes)[0], folded.history(events)[0]
+    assert lines[0] == f"{newest.id}  {moment_of(newest.committed_at)}  overwrite"
+    assert lines[1].strip().split("   ") == ["written 2", "removed 2", "rows 2", f"position narrow.events@{source.id}"]
+    assert len(lines) == 4
+
+
+def test_a_table_without_lag_is_up_to_date_and_one_with_it_names_the_source(folded: fh.Lake, tmp_path: Path) -> None:
+    assert "up to date   none" in seen(tmp_path, "status", width=70)[3]
+    assert seen(tmp_path, "tables")[3].endswith("up to date")
+    folded.append(events, [event(OTHER, 9, "late", 1)])
+    behind = "".join(seen(tmp_path, "tables")[2:])
+    assert "1 commit behind" in behind
+    assert "narrow.events" in behind
+    assert "up to date with narrow.events" not in behind
+
+
+def test_failing_rows_of_an_audit_are_whole(folded: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "foldhouse.cli.proving.declared",
+        lambda *_: replace(notes, checks=(fh.accepted("note", ["short"]),)),
+    )
+    env = {"FORCE_COLOR": "1", "COLUMNS": "80", "NO_COLOR": "1", "TTY_INTERACTIVE": "0"}
+    done = CliRunner(env=env).invoke(main, ["audit", "narrow.notes", "--lake", str(tmp_path / "lake")])
+    shown = STYLE.sub("", done.stdout)
+    assert done.exit_code == 1, done.output
+    assert "…" not in shown
+    assert all(word in shown for word in [ONE, OTHER, *LONG.split()])

@@ -135,3 +135,24 @@ def test_the_command_prints_a_timeline(shop: fh.Lake, tmp_path: Path) -> None:
         True,
     )
     assert call(tmp_path, "t.payments", "two").exit_code == 2
+
+
+def test_a_column_that_the_table_does_not_have_is_refused(shop: fh.Lake, tmp_path: Path) -> None:
+    for given, said in (
+        (["t.orders", "ordr_id=2"], "t.orders has no column ordr_id; its key is order_id, as in order_id=2, or"),
+        (["t.orders", "ordr_id=2", "customer=bob"], "t.orders has no column ordr_id; its key is order_id"),
+        (["t.payments", "ordr_id=2"], "t.payments has no column ordr_id; it has "),
+    ):
+        refused = call(tmp_path, *given)
+        assert refused.exit_code == 2, refused.output
+        assert said in " ".join(refused.stderr.split())
+
+
+def test_a_value_with_an_equals_sign_is_a_value_if_its_column_is_given(lake: fh.Lake, tmp_path: Path) -> None:
+    pages = fh.stream("t.pages", schema={"page": "string", "n": "long"}, keys="page")
+    visits = fh.table("t.visits", source=pages, fold=fh.fold(n=fh.total("n")))
+    lake.append(pages, [{"page": "id=7", "n": 1}, {"page": "/?id=7", "n": 1}])
+    lake.refresh(visits)
+    assert call(tmp_path, "t.visits", "id=7").exit_code == 2
+    assert "page=id=7" in call(tmp_path, "t.visits", "page=id=7").stdout
+    assert "page=/?id=7" in call(tmp_path, "t.visits", "/?id=7").stdout

@@ -49,6 +49,11 @@ def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.Modu
     assert {one.name for one in defs.schedules or []} == {"maintenance_daily", "refresh_tables"}  # type: ignore[union-attr]
 
 
+def test_how_often_a_project_looks_is_a_setting(package: types.ModuleType) -> None:
+    for defs, seconds in ((definitions_of(package), 30), (definitions_of(package, look_every_seconds=5), 5)):
+        assert {one.minimum_interval_seconds for one in defs.sensors or []} == {seconds}  # type: ignore[union-attr]
+
+
 def test_definitions_that_are_merged_with_a_project_may_have_other_days(package: types.ModuleType) -> None:
     other = fh.table("j.other", source=dated, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
     later = dg.DailyPartitionsDefinition("2025-01-01", timezone="UTC")

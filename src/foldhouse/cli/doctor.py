@@ -78,7 +78,7 @@ def doctor(ctx: click.Context, folder: Path, starts_spark: bool, as_json: bool) 
     columns = [
         Column("what"),
         Column("state"),
-        *(Column(one, is_whole=False, is_folded=True) for one in ("found", "to do")),
+        *(Column(one, is_folded=True) for one in ("found", "to do")),
     ]
     print_rows(columns, rows, as_json=as_json)
     if any(one.state == "fail" for one in findings):

@@ -26,6 +26,7 @@ Row = Mapping[str, Any]
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _LEAST_WIDTH, _BETWEEN = 16, 3
+_SIDE_BY_SIDE, _MARGIN = "  ", "    "
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,12 @@ class Column:
     Args:
         name: the key of its values in a row, and its heading.
         is_number: numbers stand to the right.
-        is_whole: it is never cut short on a terminal.
         is_shown_empty: whether a terminal shows it if no row has a value.
-        is_folded: a long cell goes on in the next line, instead of being cut short; for what a person has to read.
+        is_folded: on a terminal, a long cell goes on in the next line.
     """
 
     name: str
     is_number: bool = False
-    is_whole: bool = True
     is_shown_empty: bool = True
     is_folded: bool = False
 
@@ -79,18 +78,34 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def print_rows(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool) -> None:
+def print_rows(
+    columns: Sequence[Column],
+    rows: Iterable[Row],
+    *,
+    as_json: bool,
+    headed: int = 2,
+    style: Callable[[Row], str] = lambda row: "",
+) -> None:
     """Print rows: as JSON lines where asked for, as a table on a terminal, else as tab-separated text with a heading.
+
+    A terminal that is too narrow for a table shows each row as a line and what follows below it. Nothing is cut.
 
     Args:
         columns: what is shown; JSON shows all a row has.
         rows: values by column name.
         as_json: whether JSON was asked for.
+        headed: of how many columns the line of a row consists on a narrow terminal; the others are below it.
+        style: row -> rich style, on a terminal.
     """
     if as_json:
         _print_lines(_json_text(plain(row)) for row in rows)
     elif stdout().is_terminal:
-        print_table(columns, rows)
+        given = list(rows)
+        shown = [one for one in columns if one.is_shown_empty or any(row[one.name] for row in given)]
+        if fits(shown, given, is_folded=True):
+            print_table(shown, given, style)
+        else:
+            _print_entries(shown, given, headed, style)
     else:
         heading = "\t".join(harmless(column.name) for column in columns)
         lines = ("\t".join(text_of(row[column.name]) for column in columns) for row in rows)
@@ -109,7 +124,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[[Row], str] = lambda row: "") -> None:
-    """Print rows as a table on a terminal; one that cannot be narrow enough is wrapped by the terminal, not cut.
+    """Print rows as a table on a terminal, of which long cells are folded; nothing is cut.
 
     Args:
         columns: what to show.
@@ -117,38 +132,73 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
         style: row -> rich style.
     """
     given = list(rows)
-    columns = [one for one in columns if one.is_shown_empty or any(row[one.name] for row in given)]
     cells = [[cell_of(row[column.name]) for column in columns] for row in given]
-    widest = [max([len(c.name), *(row[at].cell_len for row in cells)]) for at, c in enumerate(columns)]
-    widths = _widths(columns, widest, stdout().width)
+    widths = _widths(columns, _widest(columns, given), stdout().width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
         heading = Text(harmless(column.name))
-        overflow: Literal["fold", "ellipsis"] = "fold" if column.is_folded else "ellipsis"
-        table.add_column(heading, justify=justify, no_wrap=not column.is_folded, overflow=overflow, width=width)
+        table.add_column(heading, justify=justify, no_wrap=not column.is_folded, overflow="fold", width=width)
     for row, shown in zip(given, cells, strict=True):
         table.add_row(*shown, style=style(row))
     Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
 
 
-def fits(columns: Sequence[Column], rows: Sequence[Row]) -> bool:
-    """Whether a table of these rows is as narrow as the terminal, without a cell that is cut short.
+def fits(columns: Sequence[Column], rows: Sequence[Row], *, is_folded: bool = False) -> bool:
+    """Whether a table of these rows is as narrow as the terminal.
 
     Args:
         columns: what would be shown.
         rows: cells by column name, as for `print_table`.
+        is_folded: whether long cells may be folded for that.
     """
-    widths = [max([len(c.name), *(cell_of(row[c.name]).cell_len for row in rows)]) for c in columns]
-    return sum(widths) + _BETWEEN * (len(widths) - 1) <= stdout().width
+    widths = _widest(columns, rows)
+    if is_folded:
+        widths = _widths(columns, widths, stdout().width)
+    return _width_of(widths) <= stdout().width
+
+
+def _print_entries(columns: Sequence[Column], rows: Sequence[Row], headed: int, style: Callable[[Row], str]) -> None:
+    """Print each row as a line of its first columns, and the names and values of the others in lines below it.
+
+    6182562895460510231  2026-11-25T23:56:49.509Z  overwrite
+        written 4   removed 0   rows 4
+        position shop.payments@7337658846551530241
+    """
+    for row in rows:
+        heading = Text(_SIDE_BY_SIDE, style=style(row) or "bold").join(
+            cell_of(row[column.name]) for column in columns[:headed] if row[column.name] not in (None, "")
+        )
+        stdout().print(heading, soft_wrap=True)
+        line = Text()
+        for column in columns[headed:]:
+            if row[column.name] in (None, ""):
+                continue
+            said = Text.assemble((f"{harmless(column.name)} ", "dim"), cell_of(row[column.name]))
+            if line and len(_MARGIN) + line.cell_len + _BETWEEN + said.cell_len > stdout().width:
+                stdout().print(Text(_MARGIN) + line, soft_wrap=True)
+                line = Text()
+            line = Text.assemble(line, " " * _BETWEEN, said) if line else said
+        if line:
+            stdout().print(Text(_MARGIN) + line, soft_wrap=True)
+
+
+def _widest(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
+    """Return the width of each column's widest cell."""
+    return [max([len(c.name), *(cell_of(row[c.name]).cell_len for row in rows)]) for c in columns]
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    """Return the width of a table."""
+    return sum(widths) + _BETWEEN * (len(widths) - 1)
 
 
 def _widths(columns: Sequence[Column], widest: Sequence[int], available: int) -> list[int]:
-    """Return the widths of the columns: the widest column that may be cut is narrowed first."""
+    """Return the widths of the columns: the widest column that may be folded is narrowed first."""
     widths = list(widest)
-    excess = sum(widths) + _BETWEEN * (len(widths) - 1) - available
+    excess = _width_of(widths) - available
     while excess > 0:
-        room = [0 if column.is_whole else width - _LEAST_WIDTH for column, width in zip(columns, widths, strict=True)]
+        room = [width - _LEAST_WIDTH if column.is_folded else 0 for column, width in zip(columns, widths, strict=True)]
         if not room or max(room) <= 0:
             break
         widths[room.index(max(room))] -= 1

@@ -113,11 +113,11 @@ def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder
             | {"found": one.said + _against(one)}
             for one in found
         ]
-        print_rows([Column("check", is_whole=False), Column("result"), Column("found")], rows, as_json=False)
+        print_rows([Column("check", is_folded=True), Column("result"), Column("found")], rows, as_json=False)
         for one in found:
             if one.sample:
                 click.echo(f"\n{one.name}:")
-                print_rows([Column(column, is_whole=False) for column in one.sample[0]], one.sample, as_json=False)
+                print_rows([Column(column) for column in one.sample[0]], one.sample, as_json=False, headed=1)
     if not all(one.passed for one in found):
         ctx.exit(FOUND_WRONG)
 
@@ -256,7 +256,7 @@ def _print_differences(differences: Sequence[Difference]) -> None:
         for one in differences
         for name, found, expected in _cells(one)
     ]
-    values = [Column(side, is_whole=False, is_folded=True) for side in ("found", "expected")]
+    values = [Column(side, is_folded=True) for side in ("found", "expected")]
     columns = [Column("key"), Column("column"), *values]
     print_rows(columns, rows, as_json=False)
 

@@ -27,7 +27,7 @@ from foldhouse.cli.output import (
     text_of,
 )
 from foldhouse.cli.records import print_records
-from foldhouse.cli.status import plain_lag
+from foldhouse.cli.status import plain_lag, shortened
 from foldhouse.heads.row_count import rows_said
 from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, checked_against, position_of
 from foldhouse.lake.as_of import snapshot_id_at
@@ -57,8 +57,9 @@ def tables(folder: Path, as_json: bool) -> None:
         print_rows([], listed, as_json=True)
         return
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
+    columns.append(Column("position", is_folded=True))
     rows = [{**row, "position": in_short(lags.get(row["name"], ()))} for row in listed]
-    print_rows([*columns, Column("position", is_whole=False)], rows, as_json=False)
+    print_rows(columns, shortened(columns, rows, "position"), as_json=False)
     for row in listed:
         for said in row["upkeep"]:
             click.echo(f"{row['name']}: {said}", err=True)
@@ -196,9 +197,14 @@ def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
         column, is_pair, text = one.partition("=")
         if not is_pair or column not in schema.names:
             if len(keys) != 1 or len(given) != 1:
-                raise click.UsageError(f"{one!r} is not COLUMN=VALUE; {name} has {', '.join(keys or schema.names)}")
+                has = f"its key is {', '.join(keys)}" if keys else f"it has {', '.join(schema.names)}"
+                unknown = f"{name} has no column {column}" if is_pair else f"{one!r} is not COLUMN=VALUE of {name}"
+                raise click.UsageError(f"{unknown}; {has}")
             if is_pair and column.isidentifier():
-                click.echo(f"{name} has no column {column}, so {one!r} is taken as a value of {keys[0]}", err=True)
+                raise click.UsageError(
+                    f"{name} has no column {column}; its key is {keys[0]}, as in {keys[0]}={text}, or {keys[0]}={one} "
+                    "if that is the value"
+                )
             column, text = keys[0], one
         if column in found:
             raise click.UsageError(f"{column} is given twice; a key has one value of each column")
@@ -260,9 +266,9 @@ def history(name: str, folder: Path, as_json: bool) -> None:
         Column("written", is_number=True),
         Column("removed", is_number=True),
         Column("rows", is_number=True),
-        Column("position", is_whole=False),
-        Column("tags", is_whole=False, is_shown_empty=False),
-        Column("checked_against", is_whole=False, is_shown_empty=False),
+        Column("position"),
+        Column("tags", is_shown_empty=False),
+        Column("checked_against", is_shown_empty=False),
     ]
     if not as_json:
         commits = [
@@ -270,7 +276,7 @@ def history(name: str, folder: Path, as_json: bool) -> None:
             | {name: snapshots_text(commit[name]) for name in ("position", "checked_against")}
             for commit in commits
         ]
-    print_rows(columns, commits, as_json=as_json)
+    print_rows(columns, commits, as_json=as_json, headed=3)
 
 
 def _counted(info: SnapshotInfo, name: str) -> int:

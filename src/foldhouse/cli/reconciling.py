@@ -83,9 +83,9 @@ def _print(found: Reconciled, disagreements: Sequence[Disagreement]) -> None:
         for one in disagreements
     ]
     if rows:
-        totals = [Column(side, is_whole=False, is_folded=True) for side in (found.one, found.other)]
+        totals = [Column(side, is_folded=True) for side in (found.one, found.other)]
         columns = [Column("key"), *totals]
-        print_rows(columns, rows, as_json=False)
+        print_rows(columns, rows, as_json=False, headed=1)
 
 
 def _totals(side: dict[str, Any] | None) -> str:

@@ -12,24 +12,25 @@ from rich.text import Text
 
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, harmless, json_option, moment_of, print_rows, print_table, stderr, stdout
+from foldhouse.cli.output import Column, fits, harmless, json_option, moment_of, print_rows, stderr, stdout
 from foldhouse.lake import Lake
 from foldhouse.reading.lag import in_short
 from foldhouse.values.proofs import SourceLag
 from foldhouse.values.status import FINE, TableStatus
 
 _EVERY_SECONDS = 2.0
+_UP_TO_DATE = "up to date"
 _COLUMNS = (
     Column("table"),
     Column("health"),
     Column("rows", is_number=True),
     Column("age", is_number=True),
-    Column("lag", is_whole=False),
+    Column("lag", is_folded=True),
     Column("checks"),
-    Column("upkeep", is_whole=False),
+    Column("upkeep", is_folded=True),
     Column("snapshot_id"),
-    Column("coverage", is_whole=False),
-    Column("run_id", is_whole=False),
+    Column("coverage", is_folded=True),
+    Column("run_id", is_folded=True),
 )
 _ON_A_TERMINAL = ("table", "health", "rows", "age", "lag", "checks", "upkeep")
 
@@ -96,7 +97,8 @@ def _say(found: Sequence[TableStatus], *, as_json: bool, is_redrawn: bool) -> No
     if stdout().is_terminal:
         columns = [one for one in _COLUMNS if one.name in _ON_A_TERMINAL]
         wrong = {one.table for one in found if one.is_wrong}
-        print_table(columns, rows, lambda row: "red" if row["table"] in wrong else "")
+        rows = shortened(columns, rows, "lag")
+        print_rows(columns, rows, as_json=False, style=lambda row: "red" if row["table"] in wrong else "")
     else:
         print_rows(_COLUMNS, rows, as_json=False)
     for one in found:
@@ -122,7 +124,21 @@ def _row(one: TableStatus) -> dict[str, Any]:
         "snapshot_id": one.snapshot_id,
         "coverage": one.coverage,
         "run_id": one.run_id,
+        "is_behind": one.is_behind,
     }
+
+
+def shortened(columns: Sequence[Column], rows: list[dict[str, Any]], lag: str) -> list[dict[str, Any]]:
+    """Return rows that do not name the sources of tables that are up to date, if a terminal is too narrow for that.
+
+    Args:
+        columns: what is shown.
+        rows: cells by column name.
+        lag: the column of the lag; `is_behind` of a row says whether there is one.
+    """
+    if not stdout().is_terminal or fits(columns, rows):
+        return rows
+    return [row if row["is_behind"] or not row[lag] else {**row, lag: _UP_TO_DATE} for row in rows]
 
 
 def _upkeep(one: TableStatus) -> str:

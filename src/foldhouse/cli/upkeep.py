@@ -228,7 +228,7 @@ def _print_registered(planned: Sequence[Registered], *, as_json: bool) -> None:
         for one in planned
     ]
     columns = [Column("table"), Column("action"), Column("metadata_file"), Column("last_commit")]
-    print_rows([*columns, Column("notes", is_whole=False)], rows, as_json=as_json)
+    print_rows([*columns, Column("notes", is_folded=True)], rows, as_json=as_json)
 
 
 def _moment(since_1970_ms: int) -> datetime:

@@ -31,6 +31,7 @@ def definitions_of(
     assets: Sequence[Any] = (),
     resources: dict[str, Any] | None = None,
     schedule: str | None = None,
+    look_every_seconds: int = 30,
 ) -> dg.Definitions:
     """Make the Dagster definitions of a project.
 
@@ -52,6 +53,7 @@ def definitions_of(
         resources: further resources.
         schedule: a cron expression in UTC at which the tables without partitions are refreshed; off until it is
             switched on.
+        look_every_seconds: how often the sensors `commits` and `lag` look, at least.
     """
     name = package.__name__.rpartition(".")[2]
     tables = tables_in(package)
@@ -79,8 +81,8 @@ def definitions_of(
         jobs=jobs,
         schedules=schedules,
         sensors=[
-            lag_sensor("lag", tables),
-            commit_sensor("commits", tables, partitions_def=days_by_table(loaded)),
+            lag_sensor("lag", tables, every_seconds=look_every_seconds),
+            commit_sensor("commits", tables, partitions_def=days_by_table(loaded), every_seconds=look_every_seconds),
             *([days_sensor()] if any(map(are_found, days_by_table(loaded).values())) else []),
         ],
         resources={"lake": lake_resource(lake), **(resources or {})},

@@ -6,26 +6,28 @@
 | the same again | commits nothing |
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.columns import table_schema
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import DefinitionError
+from foldhouse.errors import DefinitionError, InvalidData
 from foldhouse.values.definition import Stream
 from foldhouse.values.results import Appended
 
 DAYS_PER_COMMIT = 31
 
-EventsOfDay = Callable[[date], pa.Table]
-"""A day -> all events of it, in the stream's columns; an empty table for a day without any."""
+EventsOfDay = Callable[[date], Events]
+"""A day -> all events of it, in the stream's columns and in any form that `append` takes; no rows if it has none."""
 
 
 def stream_asset(
@@ -74,14 +76,38 @@ def stream_asset(
             with trying_again(context, stream.name), reporting_days(context) as report:
                 lake = opener.open()
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
-                    of_the_days = {day: events(day) for day in days}
-                    commit = lake.replace(stream, pa.concat_tables(of_the_days.values()), partitions=days)
+                    of_the_days = {day: _rows(stream, day, events(day)) for day in days}
+                    commit = lake.replace(stream, _together(stream, of_the_days), partitions=days)
                     for day, given in of_the_days.items():
                         rows = {"dagster/partition_row_count": given.num_rows}
                         report.committed(stream.name, day, {**rows, **commit_metadata(commit, day)})
             return dg.MaterializeResult(asset_key=key_of(stream.name), metadata=report.output_metadata)
 
     return landed
+
+
+def _rows(stream: Stream, day: date, given: Any) -> pa.Table:
+    rows = given.toArrow() if is_spark(given) else given
+    return as_arrow(f"{stream.name}: what was given for {day}", rows, dict(stream.schema))
+
+
+def _together(stream: Stream, of_the_days: Mapping[date, pa.Table]) -> pa.Table:
+    """Return the events of some days in one table.
+
+    Raises:
+        InvalidData: two days have other columns, or one column has types that do not fit together.
+    """
+    (first, one), *others = of_the_days.items()
+    for day, other in others:
+        if set(other.column_names) != set(one.column_names):
+            columns = f"{first} has {', '.join(one.column_names)}, {day} has {', '.join(other.column_names)}"
+            raise InvalidData(f"{stream.name}: days have different columns: {columns}; give each day the same columns")
+    try:
+        return pa.concat_tables(of_the_days.values(), promote_options="permissive")
+    except pa.ArrowException as failure:
+        raise InvalidData(
+            f"{stream.name}: the columns of {first} to {max(of_the_days)} do not have the same types: {failure}"
+        ) from failure
 
 
 def spec_of(stream: Stream, partitions_def: dg.DailyPartitionsDefinition, group: str) -> dg.AssetSpec:
