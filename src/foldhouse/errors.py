@@ -118,7 +118,7 @@ class ForeignCommit(FoldhouseError):
 
 
 class LostTables(FoldhouseError):
-    """The catalog does not know tables or commits that are in the warehouse; `foldhouse register` adds them."""
+    """The catalog does not know tables or commits that are in the warehouse; the message says how to register them."""
 
 
 class Paused(FoldhouseError):

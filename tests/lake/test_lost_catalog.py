@@ -271,3 +271,45 @@ def test_a_registered_table_keeps_its_position_and_its_history(folder: Path) -> 
     assert head is not None
     assert position_of(lake.head(by_key) or head) == position_of(head) == {"s.ev": before[0]}
     lake.close()
+
+
+def test_a_configured_catalog_that_was_emptied_begins_no_table_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a lake on Postgres, whose database was lost and made again."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
+    lake = fh.Lake.open("prod")
+    lake.append(ev, events(1, 2, 3))
+    lake.refresh(by_key)
+    found = lake.load(ev).metadata_location
+    lake.close()
+    (tmp_path / "prod.db").unlink()
+    lake = fh.Lake.open("prod")
+    files = sorted((tmp_path / "prod").rglob("*"))
+    with pytest.raises(
+        fh.LostTables, match=r"the catalog prod knows no table s\.ev, but file:.* contains one, .*"
+    ) as said:
+        lake.append(ev, events(4))
+    assert f"load_catalog('prod').register_table('s.ev', '{found}')" in str(said.value)
+    assert sorted((tmp_path / "prod").rglob("*")) == files
+    assert lake.tables() == []
+    lake.catalog.register_table("s.ev", found)
+    lake.append(ev, events(4))
+    assert lake.count(ev) == 4
+    lake.close()
+
+
+def test_torn_and_copied_metadata_files_are_no_lost_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
+    other_lake = fh.Lake.local(tmp_path / "other")
+    other_lake.append(ev, events(1))
+    other_lake.close()
+    inside = tmp_path / "prod" / "s" / "ev" / "metadata"
+    shutil.copytree(tmp_path / "other" / "warehouse" / "s" / "ev" / "metadata", inside)
+    (inside / "00009-torn.metadata.json").write_bytes(b'{"format-version": 2, "table-uu')
+    lake = fh.Lake.open("prod")
+    lake.append(ev, events(4))
+    assert lake.count(ev) == 1
+    lake.close()

@@ -39,6 +39,29 @@ def _probe(place: str) -> dict[str, type]:
     return asked | often
 
 
+def _pod_security(place: str) -> dict[str, type]:
+    kinds = _under(place, runAsNonRoot=bool, runAsUser=int, runAsGroup=int)
+    return {**kinds, f"{place}.seccompProfile.type": str}
+
+
+def _container_security(place: str) -> dict[str, type]:
+    kinds = _under(place, allowPrivilegeEscalation=bool, readOnlyRootFilesystem=bool)
+    return {**kinds, f"{place}.capabilities.drop[]": str}
+
+
+def _confined(place: str) -> dict[str, type]:
+    """What each of the chart's processes has: who it is, what it may use, and the one folder that it may write."""
+    return {
+        **_pod_security(f"{place}.podSecurityContext"),
+        **_container_security(f"{place}.securityContext"),
+        **_under(f"{place}.resources.requests", cpu=str, memory=str),
+        f"{place}.resources.limits.memory": str,
+        **_under(f"{place}.volumes[]", name=str, emptyDir=dict),
+        **_under(f"{place}.volumeMounts[]", name=str, mountPath=str),
+    }
+
+
+_RUNS = "runLauncher.config.k8sRunLauncher"
 CHART: dict[str, type] = {
     **_under("global", postgresqlSecretName=str, dagsterHome=str),
     "generatePostgresqlPasswordSecret": bool,
@@ -59,11 +82,15 @@ CHART: dict[str, type] = {
     f"{_CODE}.includeConfigInLaunchedRuns.enabled": bool,
     **_image(_CODE),
     **_environment(_CODE),
-    f"{_CODE}.volumes[].name": str,
+    **_confined("dagsterWebserver"),
+    **_confined("dagsterDaemon"),
+    **_confined(_CODE),
+    **_container_security(f"{_RUNS}.securityContext"),
+    **_pod_security(f"{_RUNS}.runK8sConfig.podSpecConfig.securityContext"),
     f"{_CODE}.volumes[].persistentVolumeClaim.claimName": str,
-    **_under(f"{_CODE}.volumeMounts[]", name=str, mountPath=str, readOnly=bool),
+    f"{_CODE}.volumeMounts[].readOnly": bool,
     "runLauncher.type": str,
-    "runLauncher.config.k8sRunLauncher.imagePullPolicy": str,
+    f"{_RUNS}.imagePullPolicy": str,
     "dagsterDaemon.enabled": bool,
     **_image("dagsterDaemon"),
     **_environment("dagsterDaemon"),
@@ -82,7 +109,7 @@ CHART: dict[str, type] = {
 
 
 def _leaves(given: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(given, dict):
+    if isinstance(given, dict) and given:
         for key, value in given.items():
             yield from _leaves(value, f"{place}.{key}" if place else key)
     elif isinstance(given, list):
@@ -109,20 +136,33 @@ def test_the_chart_reads_every_value() -> None:
 def test_a_misspelt_key_and_another_type_are_found(place: str) -> None:
     for change in ("key", "type"):
         broken = copy.deepcopy(VALUES)
-        _break(broken, place.replace("[]", ".0").split("."), change)
+        _break(broken, place.replace("[]", ".[]").split("."), change)
         assert list(chart_findings(broken)), change
 
 
 def _break(given: Any, steps: list[str], change: str) -> None:
-    for step in steps[:-1]:
-        given = given[int(step)] if isinstance(given, list) else given[step]
-    last = int(steps[-1]) if isinstance(given, list) else steps[-1]
-    if change == "type":
-        given[last] = 1.5
-    elif isinstance(given, list):
-        given[last] = {"misspelt": given[last]}
+    """Break the first place of the file that has these steps; lists may have elements of several kinds."""
+    step, *more = steps
+    if isinstance(given, list):
+        found = next(at for at, one in enumerate(given) if not more or _has(one, more))
+        if more:
+            _break(given[found], more, change)
+        else:
+            given[found] = 1.5 if change == "type" else {"misspelt": given[found]}
+    elif more:
+        _break(given[step], more, change)
+    elif change == "type":
+        given[step] = 1.5
     else:
-        given[f"{last}s"] = given.pop(last)
+        given[f"{step}s"] = given.pop(step)
+
+
+def _has(given: Any, steps: list[str]) -> bool:
+    if not steps:
+        return True
+    if isinstance(given, list):
+        return any(_has(one, steps[1:]) for one in given)
+    return steps[0] in given and _has(given[steps[0]], steps[1:])
 
 
 def _job_of_a_run() -> dict[str, Any]:
@@ -139,7 +179,11 @@ def _job_of_a_run() -> dict[str, Any]:
         "env": code["env"],
         "volumes": code["volumes"],
         "volume_mounts": code["volumeMounts"],
+        "resources": code["resources"],
     }
+    launcher = VALUES["runLauncher"]["config"]["k8sRunLauncher"]
+    given["security_context"] = launcher["securityContext"]
+    given["run_k8s_config"] = {"pod_spec_config": launcher["runK8sConfig"]["podSpecConfig"]}
     context = K8sContainerContext.create_from_config({"k8s": given})
     config = DagsterK8sJobConfig(
         job_image="{repository}:{tag}".format(**code["image"]),
@@ -159,3 +203,12 @@ def test_the_pod_of_a_run_has_the_landing_files_the_environment_and_the_secrets(
     assert [one for one in container["env"] if one in code["env"]] == code["env"]
     assert {"secretRef": {"name": "foldhouse"}} in container["envFrom"]
     assert container["imagePullPolicy"] == "IfNotPresent"
+
+
+def test_the_pod_of_a_run_is_confined_and_has_a_limit_of_memory_as_the_code_server_has() -> None:
+    pod = _job_of_a_run()["spec"]["template"]["spec"]
+    [code], [container] = VALUES["dagster-user-deployments"]["deployments"], pod["containers"]
+    assert container["securityContext"] == code["securityContext"]
+    assert pod["securityContext"] == code["podSecurityContext"]
+    assert container["resources"] == code["resources"]
+    assert container["resources"]["limits"]["memory"] == "4Gi"

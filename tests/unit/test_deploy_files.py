@@ -26,7 +26,7 @@ MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.
 INSTANCE: dict[str, Any] = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
 EXAMPLE = re.findall(r"^([A-Z_0-9]+)=(.*)$", (DEPLOY / "environment.example").read_text(), re.MULTILINE)
 _SERVICE = {"image", "build", "command", "restart", "environment", "volumes", "networks", "ports", "depends_on"}
-_SERVICE |= {"healthcheck", "logging"}
+_SERVICE |= {"healthcheck", "logging", "read_only", "cap_drop", "security_opt", "mem_limit"}
 _SECRET = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|TOKEN")
 _REQUIRED = re.compile(r"\$\{([A-Z_0-9]+):\?\}")
 _USED = re.compile(r"\$\{([A-Z_0-9]+)[:}]")
@@ -59,6 +59,7 @@ def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterat
             yield f"{name} is asked too often: each look imports Dagster"
         if missing := set(service.get("networks", [])) - set(compose.get("networks") or {}):
             yield f"{name} is in unknown networks {missing}"
+        yield from _confined(name, service)
         yield from _volumes(name, service, compose)
         yield from _dependencies(name, service, services)
         yield from _command(name, service.get("command"))
@@ -74,9 +75,24 @@ def compose_findings(compose: dict[str, Any], example: dict[str, str]) -> Iterat
             yield f"environment.example has a secret: {name}"
 
 
+_TEMPORARY = "/tmp"
+
+
+def _confined(name: str, service: dict[str, Any]) -> Iterator[str]:
+    """Look at what a service may do. Postgres begins as root, with capabilities, and writes outside of its volume."""
+    if not re.fullmatch("[0-9]+g", str(service.get("mem_limit"))):
+        yield f"{name} can take all memory of the machine"
+    if service.get("security_opt") != ["no-new-privileges:true"]:
+        yield f"{name} can get privileges"
+    if name != "postgres" and (service.get("read_only"), service.get("cap_drop")) != (True, ["ALL"]):
+        yield f"{name} can write its root file system, or has capabilities"
+    if name != "postgres" and _TEMPORARY not in service["volumes"]:
+        yield f"{name} can write nothing temporary"
+
+
 def _volumes(name: str, service: dict[str, Any], compose: dict[str, Any]) -> Iterator[str]:
     for volume in service.get("volumes", []):
-        if _REQUIRED.match(volume):  # a folder of the machine, which the environment names
+        if _REQUIRED.match(volume) or volume == _TEMPORARY:  # a folder of the machine, which the environment names
             continue
         source = volume.split(":")[0]
         if source.startswith("."):
@@ -178,11 +194,36 @@ def helm_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) -> It
     if f"service/foldhouse-{web.get('nameOverride')} " not in (DEPLOY / "values.yaml").read_text():
         yield "the service of the page has another name than its comment says"
     yield from _probes(web)
+    for name, one in {"code": code, "daemon": daemon, "web": web}.items():
+        yield from _confined_pod(name, one["podSecurityContext"], one)
+    launcher = values["runLauncher"]["config"].get("k8sRunLauncher", {})
+    if launcher and launcher.get("securityContext") != code["securityContext"]:
+        yield "the containers of runs have privileges"
+    of_runs = launcher.get("runK8sConfig", {}).get("podSpecConfig", {}).get("securityContext")
+    if launcher and of_runs != code["podSecurityContext"]:
+        yield "the pods of runs have privileges"
     if values["ingress"]["enabled"]:
         yield "the page is open"
     yield from _launcher(values)
     yield from _as_the_instance(values)
     yield from _manifest_findings(values, manifests)
+
+
+def _confined_pod(name: str, pod: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:
+    """Look at what a pod may do; `given` has its container's part, and its mounts."""
+    # The chart's pods also have containers of other images, whose user is root: a number is needed here too.
+    if (pod.get("runAsNonRoot"), pod.get("runAsUser"), pod.get("runAsGroup")) != (True, 1000, 1000):
+        yield f"{name} is not user 1000"
+    if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield f"{name} may make all calls of the system"
+    container = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    if given.get("securityContext") != container:
+        yield f"{name} has privileges"
+    resources = given.get("resources", {})
+    if not {"cpu", "memory"} <= set(resources.get("requests", {})) or set(resources.get("limits", {})) != {"memory"}:
+        yield f"{name} has no limit of memory, or asks for nothing"
+    if _TEMPORARY not in {one["mountPath"] for one in given.get("volumeMounts", [])}:
+        yield f"{name} can write nothing temporary"
 
 
 def _probes(web: dict[str, Any]) -> Iterator[str]:
@@ -251,6 +292,10 @@ def _manifest_findings(values: dict[str, Any], manifests: list[dict[str, Any]]) 
         return
     for name, spec in deployments.items():
         labels, [container] = spec["template"]["metadata"]["labels"], spec["template"]["spec"]["containers"]
+        pod = spec["template"]["spec"]
+        yield from _confined_pod(name, pod.get("securityContext", {}), container)
+        if pod.get("volumes") != [{"name": "temporary", "emptyDir": {}}]:
+            yield f"{name} has other volumes"
         ports = {one["name"]: one["containerPort"] for one in container["ports"]}
         [port] = services[name]["ports"]
         if not labels == spec["selector"]["matchLabels"] == services[name]["selector"]:
@@ -305,6 +350,12 @@ SECRET = "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY"
         _set("services", "code", "healthcheck", "interval", to="5s"),
         _set("services", "postgres", "logging", to=None),
         _set("services", "spark", "logging", "driver", to="json-file"),
+        _set("services", "postgres", "mem_limit", to=None),
+        _set("services", "web", "mem_limit", to="1"),
+        _set("services", "postgres", "security_opt", to=None),
+        _set("services", "spark", "read_only", to=False),
+        _set("services", "code", "cap_drop", to=None),
+        _set("services", "metrics", "volumes", to=[]),
         _set("services", "daemon", "command", 2, to="dagster.gone"),
         _set("services", "web", "command", 4, to="deploy/gone.yaml"),
         _set("services", "spark", "command", 0, to="deploy/gone.sh"),
@@ -354,6 +405,15 @@ _NO_LAUNCHER = {"module": "foldhouse.dagster.launcher", "class": "Gone", "config
         _set("dagsterWebserver", "startupProbe", "httpGet", to={"port": 3000, "httpHeaders": []}),
         _set("dagsterWebserver", "livenessProbe", "httpGet", "port", to=80),
         _set("ingress", "enabled", to=True),
+        _set("dagsterWebserver", "podSecurityContext", "runAsUser", to=None),
+        _set(*_CODE, "podSecurityContext", to={}),
+        _set("dagsterDaemon", "securityContext", "readOnlyRootFilesystem", to=False),
+        _set(*_CODE, "securityContext", "capabilities", to=None),
+        _set(*_CODE, "resources", "limits", to=None),
+        _set("dagsterDaemon", "resources", to=None),
+        _set("dagsterWebserver", "volumeMounts", to=[]),
+        _set("runLauncher", "config", "k8sRunLauncher", "securityContext", to=None),
+        _set("runLauncher", "config", "k8sRunLauncher", "runK8sConfig", to=None),
         _set("runLauncher", "type", to="CeleryK8sRunLauncher"),
         _set("runLauncher", to={"type": "CustomRunLauncher", "config": {"customRunLauncher": _NO_LAUNCHER}}),
         _set("concurrency", "enabled", to=None),
@@ -380,6 +440,11 @@ _POD = (0, "spec", "template", "spec", "containers", 0)
         _set(1, "spec", "selector", to={"app": "other"}),
         _set(1, "spec", "ports", 0, "port", to=15003),
         _set(*_POD, "image", to="other:1"),
+        _set(*_POD, "securityContext", to=None),
+        _set(*_POD, "resources", "limits", to={}),
+        _set(*_POD, "volumeMounts", to=[]),
+        _set(0, "spec", "template", "spec", "securityContext", "runAsNonRoot", to=False),
+        _set(2, "spec", "template", "spec", "volumes", to=[]),
         _set(*_POD, "envFrom", to=[]),
         _set(*_POD, "command", 0, to="deploy/gone.sh"),
         _set(2, "spec", "template", "spec", "containers", 0, "command", 1, to="metric"),

@@ -21,9 +21,8 @@ from sqlalchemy.orm import Session
 from foldhouse.errors import LostTables
 from foldhouse.storage.known import KnowingCatalog
 from foldhouse.storage.lost import check_catalog, check_newest, lost_table
-from foldhouse.storage.places import is_its_own
 from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
-from foldhouse.storage.warehouse import TableFolder, mark_dropped, path_of, unmark_dropped
+from foldhouse.storage.warehouse import TableFolder, path_of
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
@@ -80,24 +79,6 @@ class _LocalCatalog(KnowingCatalog):
         with Session(self.engine) as session:
             known = session.scalars(select(IcebergTables.metadata_location)).all()
         return lost_table(name, folder, [one for one in known if one])
-
-    def drop_table(self, identifier: str | Identifier) -> None:
-        try:
-            # Before the drop, because the mark needs the uuid and the folder.
-            dropped = super().load_table(identifier)
-        except NoSuchTableError:
-            raise
-        except Exception:  # a table that cannot be read can still be dropped
-            dropped = None
-        super().drop_table(identifier)
-        if dropped is not None and is_its_own(dropped, dropped.metadata_location):
-            mark_dropped(path_of(dropped.metadata_location).parent.parent, str(dropped.metadata.table_uuid))
-
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        table = super().register_table(identifier, metadata_location, overwrite)
-        if is_its_own(table, metadata_location):
-            unmark_dropped(path_of(table.metadata_location).parent.parent, str(table.metadata.table_uuid))
-        return table
 
 
 def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
@@ -193,6 +174,11 @@ def _namespaces(catalog: Catalog, within: Identifier) -> Iterator[Identifier]:
     for namespace in catalog.list_namespaces(within):
         yield namespace
         yield from _namespaces(catalog, namespace)
+
+
+def is_local(catalog: Catalog) -> bool:
+    """Whether a catalog is the one of a lake in a folder."""
+    return isinstance(catalog, _LocalCatalog)
 
 
 def is_in_warehouse(catalog: Catalog, name: str) -> bool:

@@ -40,6 +40,7 @@ from foldhouse.storage.history import head_of
 from foldhouse.storage.integrity import SealedFile
 from foldhouse.storage.keeps_history import check_history_is_kept, check_keeps_history
 from foldhouse.storage.manifests import CODEC, Manifests
+from foldhouse.storage.occupied import check_is_alone
 from foldhouse.storage.outlived import check_are_there
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import write_properties
@@ -177,12 +178,14 @@ def commit(
 
     Raises:
         CommitConflict: another writer committed first; nothing of this commit is visible.
+        LostTables: the table is new, and files of a table that the catalog lost are at its location.
         Unsupported: the catalog keeps no history: its first refused commit landed, later ones are not sent. Or the
             table is of a format version that cannot be written.
         StorageError: a file of the commit was deleted meanwhile; nothing was committed.
     """
     check_keeps_history(catalog)
     check_can_be_written(iceberg)
+    check_is_alone(iceberg)
     head = head_of(iceberg)
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)

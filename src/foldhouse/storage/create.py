@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from foldhouse.errors import CommitConflict
 from foldhouse.storage.keeps_history import check_keeps_history
+from foldhouse.storage.occupied import check_is_free
 
 
 def create_table(
@@ -27,6 +28,7 @@ def create_table(
     """Create a table and its namespace, or load the table if another writer was faster.
 
     Raises:
+        LostTables: the files of a table that the catalog does not know are where the table would be.
         Unsupported: the catalog is known to keep no history.
         CommitConflict: the table or its namespace was dropped at the same moment; nothing was created.
     """
@@ -34,6 +36,7 @@ def create_table(
     with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog raises the second one
         catalog.create_namespace(name.rpartition(".")[0])
     try:
+        check_is_free(catalog, name)
         return catalog.create_table(name, schema, partition_spec=spec, properties=dict(properties))
     except NoSuchNamespaceError as failure:
         raise _dropped(name, "its namespace") from failure

@@ -19,6 +19,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from foldhouse.storage.configuration import reread
 from foldhouse.storage.credentials import separated
+from foldhouse.storage.dropped import mark, unmark
 from foldhouse.storage.format import check_format
 from foldhouse.storage.places import is_below, places_of
 from foldhouse.storage.properties import write_properties
@@ -79,11 +80,25 @@ class _Guarded(Catalog):
 
     def register_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         check_stored(Catalog.identifier_to_tuple(identifier))
-        return super().register_table(identifier, *args, **kwargs)  # type: ignore[safe-super]
+        made = super().register_table(identifier, *args, **kwargs)  # type: ignore[safe-super]
+        unmark(made)
+        return made
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        try:
+            # Before the drop, because the mark needs the uuid and the place.
+            dropped = super().load_table(identifier)  # type: ignore[safe-super]
+        except Exception:  # a table that cannot be read can still be dropped
+            dropped = None
+        super().drop_table(identifier)  # type: ignore[safe-super]
+        if dropped is not None:
+            mark(dropped)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         check_stored(Catalog.identifier_to_tuple(to_identifier))
-        return super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
+        renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
+        unmark(renamed)  # some catalogs rename by dropping the old name
+        return renamed
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         check_stored(Catalog.identifier_to_tuple(namespace))

@@ -1,7 +1,6 @@
 """The table folders and metadata files on disk below a local lake's warehouse, independent of the catalog.
 
-A metadata file is whole if it can be parsed and the manifest list of its head exists. This module writes only the
-marker file of a dropped table.
+A metadata file is whole if it can be parsed and the manifest list of its head exists. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from urllib.parse import urlparse
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.metadata import TableMetadata
 
+from foldhouse.storage.dropped import marked_in
 from foldhouse.storage.metadata import read_metadata
 
 # Matches `00003-<uuid>.metadata.json`, also with `.gz`, and other writers' `v3.metadata.json` and `.json.gz`.
 _METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_DROPPED = "dropped-"
 
 
 @dataclass(frozen=True)
@@ -73,17 +72,25 @@ def folders(lake: Path) -> Iterator[tuple[str, Path]]:
 
 def versions(folder: Path) -> dict[Path, int]:
     """Return the metadata files of a table folder and their versions, without reading the files."""
+    found = ((name, version_in(name)) for name in _names(folder))
+    return {folder / "metadata" / name: version for name, version in found if version is not None}
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        names = os.listdir(folder / "metadata")
+        return os.listdir(folder / "metadata")
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-    found = ((name, _METADATA.fullmatch(name)) for name in names)
-    return {folder / "metadata" / name: int(match[1]) for name, match in found if match is not None}
+        return []
 
 
 def version_of(path: Path) -> int | None:
     """Return the version in the name of a metadata file; `None` if the name is not that of a metadata file."""
-    match = _METADATA.fullmatch(path.name)
+    return version_in(path.name)
+
+
+def version_in(name: str) -> int | None:
+    """Return the version in the name of a file; `None` if the name is not that of a metadata file."""
+    match = _METADATA.fullmatch(name)
     return None if match is None else int(match[1])
 
 
@@ -94,7 +101,7 @@ def look_into(name: str, folder: Path) -> TableFolder:
     chosen, and never a dropped table.
     """
     skipped: list[str] = []
-    dropped = _dropped(folder)
+    dropped = marked_in(_names(folder))
     whole: list[MetadataFile] = []
     for path, version in sorted(versions(folder).items()):
         found = read(path, version)
@@ -132,18 +139,3 @@ def path_of(location: str) -> Path:
     """Return the path of a local location, with or without `file:`, as pyiceberg's file system interprets it."""
     found = urlparse(location)
     return Path(found.path) if found.scheme == "file" else Path(location)
-
-
-def mark_dropped(folder: Path, uuid: str) -> None:
-    """Mark a table's folder as dropped on purpose: its files stay, and do not count as a lost table."""
-    if (folder / "metadata").is_dir():
-        (folder / "metadata" / f"{_DROPPED}{uuid}").touch()
-
-
-def unmark_dropped(folder: Path, uuid: str) -> None:
-    """Remove the mark of `mark_dropped`."""
-    (folder / "metadata" / f"{_DROPPED}{uuid}").unlink(missing_ok=True)
-
-
-def _dropped(folder: Path) -> set[str]:
-    return {one.name.removeprefix(_DROPPED) for one in (folder / "metadata").glob(f"{_DROPPED}*")}
