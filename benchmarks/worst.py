@@ -1,8 +1,9 @@
 """Refreshing against recomputing: each kind of definition, change and size, in seconds of both.
 
 A case is a table of `DEFINITIONS`, a number of events and one of `CHANGES`. foldhouse refreshes the table after the
-change. Then Spark computes the same table from the same streams, in the same session, and writes it as Parquet. Events
-have a key of about four events, and are stored in a file for each of ten days.
+change. Then Spark computes the same table from the same streams, in the same session, and writes it as Parquet. It has
+done so once before the first load: else the one that comes first would wait for the compiler for both. Events have a
+key of about four events, and are stored in a file for each of ten days.
 
 The claim that is measured: no refresh takes more than 1.1 times as long as recomputing the table with Spark.
 """
@@ -118,6 +119,8 @@ def _measured(
         times, runs = [], []
         for _ in range(1 if change == "first" else rounds):
             _make(case, change)
+            if change == "first":
+                _recompute(case, place / "spark")
             started = time.monotonic()
             runs.append(lake.refresh(definition.table))
             refreshed = time.monotonic()
