@@ -141,6 +141,25 @@ def test_running_it_again_lands_the_corrected_file_and_still_names_the_other(fol
         assert green(instance, ORDERS, days(2, 4)) == [str(day) for day in days(2, 4)]
 
 
+def test_the_check_fails_while_a_day_of_an_earlier_run_has_not_landed(folder):
+    folder.land(days(2, 2)[0], "x", "y")
+    folder.land(days(3, 3)[0], 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not land(folder, FakeLake(), days(2, 2), instance, raise_on_error=False).success
+        later = land(folder, FakeLake(), days(3, 3), instance)
+        assert later.success
+        [found] = later.get_asset_check_evaluations()
+        assert (found.passed, found.metadata["days"].value, found.metadata["days_not_landed"].value) == (
+            False,
+            "2024-03-02",
+            1,
+        )
+        assert found.description == "2024-03-02: did not land in an earlier run; run it again"
+        folder.land(days(2, 2)[0], 1)
+        [found] = land(folder, FakeLake(), days(2, 2), instance).get_asset_check_evaluations()
+        assert (found.passed, found.metadata["days"].value) == (True, "none")
+
+
 def test_tables_are_folded_with_the_good_days_before_the_run_fails(folder):
     folder.land(days(2, 2)[0], 1)
     folder.land(days(3, 3)[0], "x", "y")

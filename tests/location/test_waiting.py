@@ -16,7 +16,7 @@ from dagster._grpc import server
 from foldhouse.dagster import code_server, daemon
 from foldhouse.dagster.waiting import WaitingProcesses
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 240
 SERVER = """
 import sys, time
 from foldhouse.dagster.waiting import WaitingProcesses
@@ -139,13 +139,17 @@ def test_two_runs_at_once_do_not_share_a_process(processes) -> None:
 def test_the_process_that_waits_ends_with_its_code_server(tmp_path: Path, is_killed: bool) -> None:
     (tmp_path / "serves.py").write_text(SERVER)
     command = [sys.executable, str(tmp_path / "serves.py"), "600" if is_killed else "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         number = int(process.stdout.readline())
         if is_killed:
+            wait(lambda: ignores_ctrl_c(number))
             process.kill()
         assert process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if is_killed else 0)
+        said = process.stderr.read()
     wait(lambda: is_gone(number))
+    assert "Traceback" not in said, said
 
 
 def test_ctrl_c_does_not_reach_the_process_that_waits(processes) -> None:

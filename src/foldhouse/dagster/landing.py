@@ -4,6 +4,8 @@
 |---|---|---|---|---|
 | can be read | lands, green | land | are folded | succeeds |
 | cannot be read, or is mostly bad | stays as it was, red | land, green | are folded | fails at its end |
+
+The check `every_day_landed` fails until no day is red, whichever run it was of.
 """
 
 from collections.abc import Iterator
@@ -95,12 +97,17 @@ def landing_asset(
         )
         def check(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
             refused = _refused(context, land.name, key_of(stream.name))
+            earlier = _red_before(context, key_of(stream.name), partitions_def)
+            told = refused | dict.fromkeys(earlier[:_REASONS_SHOWN], "did not land in an earlier run; run it again")
             yield dg.AssetCheckResult(
-                passed=not refused,
+                passed=not refused and not earlier,
                 asset_key=key_of(stream.name),
                 check_name=CHECK,
-                description="\n\n".join(f"{day}: {reason}" for day, reason in refused.items()),
-                metadata={"days_not_landed": len(refused), "days": ", ".join(refused) or "none"},
+                description="\n\n".join(f"{day}: {reason}" for day, reason in told.items()),
+                metadata={
+                    "days_not_landed": len(refused) + len(earlier),
+                    "days": ", ".join(sorted([*refused, *earlier])) or "none",
+                },
             )
             if refused:
                 failure = DaysNotLanded(_message(stream, refused))
@@ -114,7 +121,8 @@ def landing_asset(
                 "checked": dg.AssetCheckSpec(
                     CHECK,
                     asset=key_of(stream.name),
-                    description="Fails the run, at its end, where a file of one of its days could not land.",
+                    description="Fails while a day has not landed: its file cannot be read, or has too many bad lines. "
+                    "Such a day of a run fails the run at its end.",
                 )
             },
             backfill_policy=policy_of(days_per_run),
@@ -150,6 +158,15 @@ def _refused(context: dg.AssetExecutionContext, landing_op: str, key: dg.AssetKe
             return {one.partition: one.description or "" for one in seen if one.partition}
         run = context.instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
     return {}
+
+
+def _red_before(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, partitions_def: dg.DailyPartitionsDefinition
+) -> list[str]:
+    """The days that did not land in an earlier run, and are not of this one; the page shows them in red."""
+    others = sorted(set(partitions_def.get_partition_keys()) - set(context.partition_keys))
+    found = context.instance.get_status_by_partition(key, others, partitions_def) or {}
+    return [day for day in others if found.get(day) == dg.AssetPartitionStatus.FAILED]
 
 
 def _message(stream: Stream, refused: dict[str, str]) -> str:

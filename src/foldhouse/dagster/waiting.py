@@ -75,9 +75,12 @@ class WaitingProcesses:
     def close(self) -> None:
         """End the process that waits."""
         with self._lock:
-            if self._next is not None:
-                self._next.task.close()
-                self._next = None
+            one, self._next = self._next, None
+        if one is not None:
+            one.task.close()
+            # While it starts it opens its queue, of which multiprocessing removes the name when this process ends.
+            one.process.kill()
+            one.process.join()
 
     def Queue(self) -> Any:  # noqa: N802  the name of multiprocessing
         """Return the queue of the process that waits, or a new one."""
