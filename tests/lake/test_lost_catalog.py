@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -313,3 +314,25 @@ def test_torn_and_copied_metadata_files_are_no_lost_table(tmp_path: Path, monkey
     lake.append(ev, events(4))
     assert lake.count(ev) == 1
     lake.close()
+
+
+def test_doctor_finds_a_configured_catalog_that_was_restored_from_an_older_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
+    lake = fh.Lake.open("prod")
+    lake.append(ev, events(1))
+    shutil.copy(tmp_path / "prod.db", tmp_path / "backup.db")
+    for value in (2, 3):
+        lake.append(ev, events(value))
+    lake.close()
+    shutil.copy(tmp_path / "backup.db", tmp_path / "prod.db")
+    done = call("doctor", "--catalog", "prod", "--json")
+    assert done.exit_code == 1
+    (found,) = [one for one in map(json.loads, done.stdout.splitlines()) if one["what"] == "s.ev"]
+    assert found["state"] == "fail"
+    assert "newer by 2 commits: the catalog is from an older backup" in found["found"]
+    refused = call("expire", "s.ev", "--orphans", "--delete", "--catalog", "prod")
+    assert refused.exit_code == 3
+    assert "Nothing was deleted" in refused.stderr

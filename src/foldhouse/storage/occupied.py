@@ -7,7 +7,7 @@ of it is simply done again. A local lake looks into its folders itself, see `los
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyarrow.fs import FileSelector, FileType
@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from foldhouse.errors import CorruptFile, LostTables
 from foldhouse.storage.catalog import all_tables, is_local
 from foldhouse.storage.dropped import marked_in, name_of_mark
+from foldhouse.storage.lost import CERTAIN
 from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.removal import plain
 from foldhouse.storage.warehouse import version_in
@@ -70,6 +71,41 @@ def check_is_alone(iceberg: IcebergTable) -> None:
             f"the catalog {catalog.name} has {name} as a new, empty table, but {_said(found)}"
             f"{_ways(catalog, found, name, 'drop the empty table without purging it, and ')}"
         )
+
+
+def check_is_newest(iceberg: IcebergTable, paths: Iterable[str]) -> None:
+    """Refuse a table if the store has newer commits than the catalog knows: the catalog is from an older backup.
+
+    One version ahead proves nothing, see `lost`: a commit that lost its race leaves a file.
+
+    Args:
+        iceberg: the table, loaded after the files were listed.
+        paths: of the files below its location.
+
+    Raises:
+        LostTables: a metadata file of the table is two or more versions ahead.
+    """
+    folder, _, known = iceberg.metadata_location.rpartition("/")
+    version = version_in(known)
+    if version is None:
+        return
+    names = [one.rpartition("/")[2] for one in paths if plain(one).rpartition("/")[0] == plain(folder)]
+    ahead = [one for one in names if (found := version_in(one)) is not None and found >= version + CERTAIN]
+    for location, metadata in _newest_first(iceberg.io, folder, ahead, set()):
+        if metadata.table_uuid == iceberg.metadata.table_uuid:
+            raise _behind(iceberg, known, location)
+
+
+def _behind(iceberg: IcebergTable, known: str, location: str) -> LostTables:
+    name, newest = ".".join(iceberg.name()), location.rpartition("/")[2]
+    way = f"run `foldhouse register {name}`"
+    if not is_local(iceberg.catalog):
+        way = "drop it without purging it, and " + _registered(iceberg.catalog, name, location)
+    return LostTables(
+        f"the catalog {iceberg.catalog.name} has {name} at {known}, but {newest} beside it is newer by "
+        f"{(version_in(newest) or 0) - (version_in(known) or 0)} commits: the catalog is from an older backup. Nothing "
+        f"was deleted. To move the table forward, {way}. To stay at the older state, move the newer files away"
+    )
 
 
 def _lost(io: FileIO, location: str, own: IcebergTable | None = None) -> _Lost | None:
@@ -130,7 +166,10 @@ def _said(found: _Lost) -> str:
 def _ways(catalog: Catalog, found: _Lost, name: str, first: str = "") -> str:
     mark = f"{found.location.rpartition('/')[0]}/{name_of_mark(found.metadata.table_uuid)}"
     return (
-        f"Restore the catalog's database from its backup; or {first}register the table with pyiceberg: "
-        f"load_catalog({catalog.name!r}).register_table({name!r}, {found.location!r}). If the table was dropped on "
-        f"purpose, write an empty file {mark}"
+        f"Restore the catalog's database from its backup; or {first}{_registered(catalog, name, found.location)}. If "
+        f"the table was dropped on purpose, write an empty file {mark}"
     )
+
+
+def _registered(catalog: Catalog, name: str, location: str) -> str:
+    return f"register it with pyiceberg: load_catalog({catalog.name!r}).register_table({name!r}, {location!r})"

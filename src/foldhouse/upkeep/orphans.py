@@ -19,6 +19,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import Unsupported
 from foldhouse.storage.catalog import all_tables
+from foldhouse.storage.occupied import check_is_newest
 from foldhouse.storage.places import is_below
 from foldhouse.storage.removal import delete as delete_file
 from foldhouse.storage.removal import is_on_disk, on_disk, plain, spellings
@@ -48,6 +49,7 @@ def find_orphans(
     Raises:
         Unsupported: another table has the same location, the table's files cannot be listed, or are to be deleted
             although the table has `gc.enabled=false`.
+        LostTables: the catalog is from an older backup, and the files of later commits are no orphans.
         OSError: the referenced files cannot be determined for certain; nothing was deleted.
     """
     iceberg = load()
@@ -57,8 +59,10 @@ def find_orphans(
             "deleted; set gc.enabled to true if no other table uses them"
         )
     others = _other_locations(all_tables(catalog) if tables is None else tables, iceberg)
-    listed = [one for one in _listed(iceberg) if one.written_at < before and not _is_hidden(iceberg, one.path)]
+    everything = list(_listed(iceberg))
+    listed = [one for one in everything if one.written_at < before and not _is_hidden(iceberg, one.path)]
     iceberg = load()
+    check_is_newest(iceberg, (one.path for one in everything))  # else the newest commits would be orphans
     named = {spelled for path in named_files(iceberg) for spelled in spellings(path)}
     found = tuple(
         one

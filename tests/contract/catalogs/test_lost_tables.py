@@ -80,6 +80,27 @@ def test_no_table_is_begun_over_the_files_of_one_that_the_catalog_lost(filled: f
     assert {one["key"]: one["n"] for one in filled.to_arrow(totals).to_pylist()} == {"0": 2, "1": 9}
 
 
+def test_the_newest_commits_are_no_orphans_of_a_catalog_of_an_older_backup(filled: fh.Lake) -> None:
+    def put_back(location: str) -> None:
+        filled.catalog.drop_table("c.events")
+        filled.catalog.register_table("c.events", location)
+
+    backup = filled.load(events).metadata_location
+    filled.append(events, batch(4))
+    put_back(backup)
+    filled.orphans(events)  # a file one version ahead may be of a commit that never landed
+    for value in (5, 6, 7):
+        filled.append(events, batch(value))
+    newest = filled.load(events).metadata_location
+    put_back(backup)
+    for delete in (False, True):
+        with pytest.raises(fh.LostTables, match=r"c\.events.*newer by 3 commits.*(register_table|foldhouse register)"):
+            filled.orphans(events, delete=delete)
+    make_known(filled, "c.events", newest)
+    filled.orphans(events)
+    assert sorted(filled.to_arrow(events)["n"].to_pylist()) == [1, 2, 3, 5, 6, 7]
+
+
 def test_a_table_that_was_dropped_is_begun_again(filled: fh.Lake) -> None:
     filled.catalog.drop_table("c.events")
     filled.append(events, batch(7))
