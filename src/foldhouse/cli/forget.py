@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,20 +134,24 @@ def report_of(found: Forgotten, *, whole: bool) -> Iterator[str]:
 
 
 def _of_table(one: ForgottenTable, *, whole: bool, is_plan: bool) -> Iterator[str]:
-    what = f"{one.rows:,} events leave" if one.kind == "stream" else f"{one.rows:,} rows, folded again"
+    if one.kind == "stream":
+        what = "1 event leaves" if one.rows == 1 else f"{one.rows:,} events leave"
+    else:
+        what = f"{one.rows:,} row{'' if one.rows == 1 else 's'}, folded again"
     kept = "" if one.snapshot_id is None else f"; its history begins at snapshot {one.snapshot_id}"
-    verb = "would go" if is_plan else "are gone"
+    is_gone, are_gone = ("would go", "would go") if is_plan else ("is gone", "are gone")
     yield f"  {one.kind} {one.table}: {what}{kept}"
-    yield from _listed(f"snapshots {verb}", [str(number) for number in one.snapshots], whole=whole)
-    yield from _listed(f"tags and branches {verb}", one.refs, whole=True)
-    yield from _listed(f"files {verb}", one.files, whole=whole)
-    yield from _listed("files written", one.files_written, whole=whole)
+    numbers = [str(number) for number in one.snapshots]
+    yield from _listed(f"snapshot {is_gone}", f"snapshots {are_gone}", numbers, whole=whole)
+    yield from _listed(f"tag or branch {is_gone}", f"tags and branches {are_gone}", one.refs, whole=True)
+    yield from _listed(f"file {is_gone}", f"files {are_gone}", one.files, whole=whole)
+    yield from _listed("file written", "files written", one.files_written, whole=whole)
 
 
-def _listed(what: str, names: list[str] | tuple[str, ...], *, whole: bool) -> Iterator[str]:
+def _listed(one: str, many: str, names: Sequence[str], *, whole: bool) -> Iterator[str]:
     if not names:
         return
-    yield f"    {len(names):,} {what}"
+    yield f"    {len(names):,} {one if len(names) == 1 else many}"
     if whole:
         yield from (f"      {name}" for name in names)
 
