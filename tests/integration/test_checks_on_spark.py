@@ -61,6 +61,14 @@ def test_a_query_that_spark_refuses_names_the_check(given: fh.Lake) -> None:
     assert given.head("q.sums") is None
 
 
+def test_a_query_that_gives_a_text_that_is_not_utf8_names_the_check(given: fh.Lake) -> None:
+    query = "SELECT key, CAST(X'C328' AS STRING) AS text FROM {sums}"
+    with pytest.raises(
+        fh.DefinitionError, match=r"the query of the check bytes gives a text that is not UTF-8: Column 1"
+    ):
+        given.refresh(table(fh.no_rows(query, name="bytes")))
+
+
 @pytest.mark.parametrize("checked_rows", [1, 1_000])
 def test_values_are_compared_alike_in_memory_and_by_spark(given: fh.Lake, checked_rows: int) -> None:
     given.append(events, [{"key": key, "n": 1, "kind": kind} for key, kind in (("c", "y"), ("d", "y"), ("e", "x"))])

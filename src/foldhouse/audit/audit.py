@@ -275,7 +275,7 @@ def _query(auditor: Auditor, candidate: Candidate, check: NoRows) -> Checked:
             _frame_for(auditor, candidate, source).createOrReplaceTempView(views[name])
         query = IN_BRACES.sub(lambda found: views.get(found.group(1), found.group()), check.query)
         try:
-            rows = frame(session.sql(query).limit(_MOST_COUNTED + 1).toArrow())
+            found = session.sql(query).limit(_MOST_COUNTED + 1).toArrow()
         except PySparkException as failure:
             raise DefinitionError(
                 f"table {table.name}: Spark cannot evaluate the query of the check {check.name}: {_first_line(failure)}"
@@ -283,6 +283,14 @@ def _query(auditor: Auditor, candidate: Candidate, check: NoRows) -> Checked:
     finally:
         for view in views.values():
             session.catalog.dropTempView(view)
+    try:
+        found.validate(full=True)
+    except pa.ArrowInvalid as failure:
+        raise DefinitionError(
+            f"table {table.name}: the query of the check {check.name} gives a text that is not UTF-8: {failure}; "
+            "select the bytes, or `try_validate_utf8` of the text"
+        ) from failure
+    rows = frame(found)
     return _result(check, Failing(rows.height, sample_of(rows)), None)
 
 

@@ -95,8 +95,8 @@ def _check_outputs(relation: _Relation, sources: Sequence[pa.Schema], outputs: p
     empty = [pl.DataFrame(schema={f.name: polars_type(f.type) for f in source}) for source in sources]
     try:
         made = relation.evaluate(empty)
-    except pl.exceptions.PolarsError as failure:
-        raise UnknownLogic("Polars refuses an expression") from failure
+    except (pl.exceptions.PolarsError, pa.ArrowException) as failure:
+        raise UnknownLogic("Polars or Arrow refuses an expression") from failure
     types = [made.schema[_name(number)] for number in relation.ids]
     if types != [polars_type(one.type) for one in outputs]:
         raise UnknownLogic("a column has another type here")

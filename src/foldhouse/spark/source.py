@@ -53,10 +53,12 @@ def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> Da
 
 
 def frame_of_arrow(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Return rows in memory as a DataFrame; an empty one needs an explicit schema in a Connect session."""
-    return (
-        session.createDataFrame(rows) if rows.num_rows else session.createDataFrame([], from_arrow_schema(rows.schema))
-    )
+    """Return rows in memory as a DataFrame.
+
+    The schema is explicit: without one, Spark takes timestamps without a zone for timestamps of the session's zone,
+    and in a Connect session an empty frame has no columns.
+    """
+    return session.createDataFrame(rows if rows.num_rows else [], from_arrow_schema(rows.schema))
 
 
 def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: Sequence[Piece]) -> DataFrame:

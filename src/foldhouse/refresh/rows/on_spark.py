@@ -18,6 +18,7 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, rows_of
 from foldhouse.spark.named import literal, map_in_arrow
 from foldhouse.spark.source import frame_of, frame_of_arrow
+from foldhouse.spark.types import arrow_schema, spark_schema
 from foldhouse.values.definition import Stream
 
 
@@ -95,8 +96,9 @@ def _chosen_on_spark(session: SparkSession, rows: DataFrame, choices: Choices) -
 
 def spark_frame(logic: Logic, place: int, rows: pl.DataFrame) -> DataFrame:
     """Return rows of a source in memory as a Spark DataFrame of all its columns."""
-    schema = logic.layouts[place].arrow
-    fields = [schema.field(name).remove_metadata() for name in logic.compiled.inputs[place]]
+    layout, names = logic.layouts[place], list(logic.compiled.inputs[place])
+    kinds = arrow_schema(spark_schema(layout.schema, names))  # Spark has no UUIDs, but their bytes
+    fields = [layout.arrow.field(name).remove_metadata().with_type(kinds.field(name).type) for name in names]
     needed = logic.compiled.needed[place]
     target = pa.schema([one if one.name in needed else one.with_nullable(True) for one in fields])
     whole = rows.to_arrow().cast(target).combine_chunks()  # Spark drops what comes after an empty chunk
