@@ -6,14 +6,15 @@ column has its own, because each may come from another event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.rowwise import comparable
+from foldhouse.kernel.rowwise import comparable, map_columns
 from foldhouse.kernel.sides import Sequenced, Types
 from foldhouse.values.fold import (
     Accumulator,
@@ -83,23 +84,53 @@ def _sequence_of(event: pl.Expr, fields: Accumulator) -> list[pl.Expr]:
 
 
 def _order_of(event: pl.Expr, types: Types, fields: Accumulator) -> list[pl.Expr]:
-    values = [comparable(event.struct.field(f"v{i}"), kind) for i, kind in enumerate(types)]
+    values = [event.struct.field(f"v{i}") for i in range(len(types))]
     return [*_sequence_of(event, fields), event.struct.field("d"), *values]
 
 
 def _stored_order(types: Types, old: Accumulator) -> list[pl.Expr]:
-    values = [comparable(old[Value(i)], kind) for i, kind in enumerate(types)]
-    return [*components(old, "sequence"), pl.lit(False), *values]
+    return [*components(old, "sequence"), pl.lit(False), *(old[Value(i)] for i in range(len(types)))]
 
 
-def _wins(is_latest: bool, challenger: list[pl.Expr], holder: list[pl.Expr]) -> pl.Expr:
-    return precedes(holder, challenger) if is_latest else precedes(challenger, holder)
+def _wins(types: Types, is_latest: bool, challenger: list[pl.Expr], holder: list[pl.Expr]) -> pl.Expr:
+    """Whether one event is at least as late as another one, or as early: by sequence, delete and values."""
+    left, right = (holder, challenger) if is_latest else (challenger, holder)
+    kinds = [None] * (len(left) - len(types)) + list(types)
+    columns = {f"left{i}": part for i, part in enumerate(left)} | {f"right{i}": part for i, part in enumerate(right)}
+    return map_columns(partial(_precede, kinds), pl.Boolean(), **columns)
 
 
-def _merge(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> Merged:
-    new, names = delta["inserted"], sequence_columns(old)
-    wins = _wins(is_latest, _order_of(new, types, old), _stored_order(types, old))
-    takes = new.is_not_null() & (old["sequence"].is_null() | wins)
+def _precede(kinds: Sequence[pa.DataType | None], **columns: pl.Series) -> pl.Series:
+    """Whether each tuple `left` is before the tuple `right` or equal to it, as `precedes` says.
+
+    A part is compared only for the rows whose parts before are equal. As one expression, the parts of a hundred columns
+    would take Polars seconds to plan.
+    """
+    undecided = pl.DataFrame(columns)
+    answer, places = np.ones(undecided.height, np.bool_), np.arange(undecided.height)
+    for i, kind in enumerate(kinds):
+        left, right = (pl.col(f"{side}{i}") for side in ("left", "right"))
+        if kind is not None:
+            left, right = comparable(left, kind), comparable(right, kind)
+        found = undecided.select(before=precedes([left], [right]), equal=left.eq_missing(right))
+        equal = found["equal"].to_numpy()
+        answer[places] = found["before"].to_numpy()
+        if not equal.any():
+            break
+        if not equal.all():
+            undecided, places = undecided.filter(found["equal"]), places[equal]
+    return pl.Series(answer)
+
+
+def _takes(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
+    """Whether an event takes the place of the stored one, or there is none."""
+    new = delta["inserted"]
+    wins = _wins(types, is_latest, _order_of(new, types, old), _stored_order(types, old))
+    return new.is_not_null() & (old["sequence"].is_null() | wins)
+
+
+def _merge(types: Types, old: Accumulator, delta: Delta) -> Merged:
+    new, names, takes = delta["inserted"], sequence_columns(old), delta["joint"]
     both = zip(_sequence_of(new, old), components(old, "sequence"), strict=True)
     parts = [pl.when(takes).then(offered).otherwise(stored) for offered, stored in both]
     values = [pl.when(takes).then(new.struct.field(f"v{i}")).otherwise(old[Value(i)]) for i in range(len(types))]
@@ -114,8 +145,8 @@ def _merge(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> Mer
 def _unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     """Whether the published event may have been retracted and no inserted event replaces it."""
     gone, new = delta["retracted"], delta["inserted"]
-    lost = gone.is_not_null() & _wins(is_latest, _order_of(gone, types, old), _stored_order(types, old))
-    outdone = new.is_not_null() & _wins(is_latest, _order_of(new, types, old), _order_of(gone, types, old))
+    lost = gone.is_not_null() & _wins(types, is_latest, _order_of(gone, types, old), _stored_order(types, old))
+    outdone = new.is_not_null() & _wins(types, is_latest, _order_of(new, types, old), _order_of(gone, types, old))
     return lost & ~outdone
 
 
@@ -123,7 +154,8 @@ def _outlook(is_latest: bool, old: Accumulator, delta: Delta) -> Outlook:
     """Compare sequences alone: the stored values matter only if an event has the stored sequence."""
     gone, new, stored = delta["retracted"], delta["inserted"], components(old, "sequence")
     ties = [event.is_not_null() & _equal(_sequence_of(event, old), stored) for event in (gone, new)]
-    beats = new.is_not_null() & _wins(is_latest, _sequence_of(new, old), stored)
+    offered = _sequence_of(new, old)
+    beats = new.is_not_null() & (precedes(stored, offered) if is_latest else precedes(offered, stored))
     tied = ties[0].fill_null(False) | ties[1].fill_null(False)
     return Outlook(replaced=beats.fill_null(False) & ~tied, unknown=tied)
 
@@ -150,8 +182,9 @@ def _by_types(algebra: Algebra, is_latest: bool, types: Types) -> Algebra:
     unresolved = _live_unresolved if algebra.exists else _unresolved
     return replace(
         algebra,
-        merge=partial(_merge, types, is_latest),
+        merge=partial(_merge, types),
         unresolved=partial(unresolved, types, is_latest),
+        joint=partial(_takes, types, is_latest),
         specialised=None,
     )
 
@@ -161,8 +194,9 @@ def _ordered(name: str, is_latest: bool, has_deletes: bool = False) -> Algebra:
         name=name,
         fields=_fields,
         delta=partial(_delta, is_latest),
-        merge=partial(_merge, [], is_latest),
+        merge=partial(_merge, []),
         unresolved=partial(_unresolved, [], is_latest),
+        joint=partial(_takes, [], is_latest),
         is_ordered=True,
         is_shared=True,
         exists=(lambda merged: merged["exists"]) if has_deletes else None,

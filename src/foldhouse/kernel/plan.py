@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import polars as pl
@@ -91,25 +91,25 @@ class FoldPlan:
         is_one = len(self.sequence) == 1 and not pa.types.is_floating(self.sequence[0][1])
         return kinds.pop() if is_one and len(kinds) == 1 else None
 
-    @property
+    @cached_property
     def seldom_needed(self) -> list[str]:
         """The published columns whose stored values most changes do not need."""
         lazy = [unit for unit in self.units if unit.algebra.outlook is not None]
         return [name for name in self.outputs if any(name in unit.outputs for unit in lazy)]
 
-    @property
+    @cached_property
     def delta_schema(self) -> pa.Schema:
         """The columns of the signed rows: keys, arguments, sequence, weight."""
         return self.row_schema.append(pa.field(WEIGHT, pa.int64()))
 
-    @property
+    @cached_property
     def row_schema(self) -> pa.Schema:
         """The columns that logic returns: keys, arguments, sequence."""
         arguments = [(argument_column(i), kind) for i, kind in enumerate(self.argument_types)]
         sequence = [(sequence_column(i), kind) for i, (_, kind) in enumerate(self.sequence)]
         return pa.schema([*self.keys, *arguments, *sequence])
 
-    @property
+    @cached_property
     def table_schema(self) -> pa.Schema:
         """The columns of the table: keys, published columns as declared, `_state`."""
         published = {

@@ -65,7 +65,7 @@ def map_columns(function: Callable[..., pl.Series], kind: pl.DataType, **columns
     """
 
     def mapped(rows: pl.Series) -> pl.Series:
-        return function(**{name: rows.struct.field(name) for name in columns}).alias(rows.name)
+        return function(**{column.name: column for column in rows.struct.unnest()}).alias(rows.name)
 
     given = [expression.alias(name) for name, expression in columns.items()]
     return pl.struct(given).map_batches(mapped, return_dtype=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 
@@ -38,9 +39,10 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     Raises:
         InvalidData: columns are missing or unknown, or a value does not fit its type.
     """
-    declared = {name for name, _ in stream.schema}
-    missing = [n for n in layout.visible if n in declared and n not in events.column_names]
-    unknown = [name for name in events.column_names if name not in layout.visible]
+    declared, given, visible = {name for name, _ in stream.schema}, events.column_names, layout.visible
+    there, known = set(given), set(visible)
+    missing = [name for name in visible if name in declared and name not in there]
+    unknown = [name for name in given if name not in known]
     if missing or unknown:
         found = [f"lack {', '.join(missing)}"] if missing else []
         found += [f"also have {', '.join(unknown)}"] if unknown else []
@@ -52,25 +54,27 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
     _check_values(stream, events)
     columns = []
     for target in layout.arrow:
-        if target.name not in events.column_names:
+        if target.name not in there:
             columns.append(nulls(events.num_rows, target.type))
             continue
         try:
             columns.append(events[target.name].cast(target.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
-            given = events.schema.field(target.name).type
+            kind = events.schema.field(target.name).type
             raise InvalidData(
-                f"{stream.name}.{target.name} is {target.type}, but the events have {given}: {failure}; cast the column"
+                f"{stream.name}.{target.name} is {target.type}, but the events have {kind}: {failure}; cast the column"
             ) from failure
     return pa.table(columns, schema=layout.arrow)
 
 
 def _check_nested(stream: Stream, layout: Layout, events: pa.Table) -> None:
     """Refuse nested fields that a column does not have, because a cast drops them; missing ones are null."""
+    types: dict[str, pa.DataType] = {}
+    for one in events.schema:
+        types.setdefault(one.name, one.type)
     for target in layout.arrow:
-        if target.name in events.column_names:
-            given = events.schema.field(events.schema.get_all_field_indices(target.name)[0]).type
-            unknown = list(unknown_fields(target.name, given, target.type))
+        if target.name in types:
+            unknown = list(unknown_fields(target.name, types[target.name], target.type))
             if unknown:
                 raise InvalidData(
                     f"{stream.name}.{target.name} is {target.type}, but the events also have {', '.join(unknown)}; add "
@@ -80,7 +84,7 @@ def _check_nested(stream: Stream, layout: Layout, events: pa.Table) -> None:
 
 def _check_values(stream: Stream, events: pa.Table) -> None:
     """Refuse two columns of the same name, and invalid bytes, such as texts that are not UTF-8."""
-    twice = {name for name in events.column_names if events.column_names.count(name) > 1}
+    twice = {name for name, count in Counter(events.column_names).items() if count > 1}
     if twice:
         raise InvalidData(f"{stream.name}: the events have the column {min(twice)!r} twice; rename or drop one")
     try:
