@@ -123,7 +123,7 @@ def show_tables(lake: fh.Lake) -> None:
         comment = lake.load(name).properties["comment"].partition(";")[0].partition(":")[0].rstrip(".")
         rows.append({"name": name, "kind": lake.kind(name), "rows": lake.count(name), "what it says": comment})
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True)]
-    print_table([*columns, Column("what it says", is_whole=False)], rows)
+    print_table([*columns, Column("what it says")], rows)
 
 
 def show_sales(lake: fh.Lake) -> None:

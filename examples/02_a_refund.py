@@ -95,7 +95,7 @@ def show_tables(lake: fh.Lake) -> None:
         said = one.description.partition(";")[0].partition(",")[0].rstrip(".")
         rows.append({"name": one.name, "kind": lake.kind(one), "rows": lake.count(one), "what it says": said})
     columns = [Column("name"), Column("kind"), Column("rows", is_number=True)]
-    print_table([*columns, Column("what it says", is_whole=False)], rows)
+    print_table([*columns, Column("what it says")], rows)
     console.print(f"\nMonday, {MONDAY}, in shop.revenue_by_day:\n")
     print_table([Column("country"), *(Column(name, is_number=True) for name in MONEY)], monday(lake))
 
