@@ -1,4 +1,4 @@
-"""Tables of a hundred columns and more: what they cost to plan grows with their columns, and ties are decided by the last one."""
+"""Tables of many columns: what they cost to plan grows with their columns, and equal events are told by the last one."""
 
 from __future__ import annotations
 
