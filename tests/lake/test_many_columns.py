@@ -1,4 +1,4 @@
-"""Tables of many columns: what they cost to plan grows with their columns, and equal events are told by the last one."""
+"""Tables of many columns: their planning grows with the columns, and equal events are told by the last one."""
 
 from __future__ import annotations
 
