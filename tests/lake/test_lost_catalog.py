@@ -274,26 +274,30 @@ def test_a_registered_table_keeps_its_position_and_its_history(folder: Path) -> 
     lake.close()
 
 
-def test_a_configured_catalog_that_was_emptied_begins_no_table_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a lake on Postgres, whose database was lost and made again."""
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the catalog `prod`, which pyiceberg's configuration names: `prod.db`, and files below `prod`."""
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
+    return tmp_path
+
+
+def test_a_configured_catalog_that_was_emptied_begins_no_table_again(prod: Path) -> None:
+    """As a lake on Postgres, whose database was lost and made again."""
     lake = fh.Lake.open("prod")
     lake.append(ev, events(1, 2, 3))
     lake.refresh(by_key)
     found = lake.load(ev).metadata_location
     lake.close()
-    (tmp_path / "prod.db").unlink()
+    (prod / "prod.db").unlink()
     lake = fh.Lake.open("prod")
-    files = sorted((tmp_path / "prod").rglob("*"))
+    files = sorted((prod / "prod").rglob("*"))
     with pytest.raises(
         fh.LostTables, match=r"the catalog prod knows no table s\.ev, but file:.* contains one, .*"
     ) as said:
         lake.append(ev, events(4))
     assert f"load_catalog('prod').register_table('s.ev', '{found}')" in str(said.value)
-    assert sorted((tmp_path / "prod").rglob("*")) == files
+    assert sorted((prod / "prod").rglob("*")) == files
     assert lake.tables() == []
     lake.catalog.register_table("s.ev", found)
     lake.append(ev, events(4))
@@ -301,14 +305,12 @@ def test_a_configured_catalog_that_was_emptied_begins_no_table_again(
     lake.close()
 
 
-def test_torn_and_copied_metadata_files_are_no_lost_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
-    other_lake = fh.Lake.local(tmp_path / "other")
+def test_torn_and_copied_metadata_files_are_no_lost_table(prod: Path) -> None:
+    other_lake = fh.Lake.local(prod / "other")
     other_lake.append(ev, events(1))
     other_lake.close()
-    inside = tmp_path / "prod" / "s" / "ev" / "metadata"
-    shutil.copytree(tmp_path / "other" / "warehouse" / "s" / "ev" / "metadata", inside)
+    inside = prod / "prod" / "s" / "ev" / "metadata"
+    shutil.copytree(prod / "other" / "warehouse" / "s" / "ev" / "metadata", inside)
     (inside / "00009-torn.metadata.json").write_bytes(b'{"format-version": 2, "table-uu')
     lake = fh.Lake.open("prod")
     lake.append(ev, events(4))
@@ -316,18 +318,14 @@ def test_torn_and_copied_metadata_files_are_no_lost_table(tmp_path: Path, monkey
     lake.close()
 
 
-def test_doctor_finds_a_configured_catalog_that_was_restored_from_an_older_backup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/prod.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/prod")
+def test_doctor_finds_a_configured_catalog_that_was_restored_from_an_older_backup(prod: Path) -> None:
     lake = fh.Lake.open("prod")
     lake.append(ev, events(1))
-    shutil.copy(tmp_path / "prod.db", tmp_path / "backup.db")
+    shutil.copy(prod / "prod.db", prod / "backup.db")
     for value in (2, 3):
         lake.append(ev, events(value))
     lake.close()
-    shutil.copy(tmp_path / "backup.db", tmp_path / "prod.db")
+    shutil.copy(prod / "backup.db", prod / "prod.db")
     done = call("doctor", "--catalog", "prod", "--json")
     assert done.exit_code == 1
     (found,) = [one for one in map(json.loads, done.stdout.splitlines()) if one["what"] == "s.ev"]
