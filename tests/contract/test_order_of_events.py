@@ -50,5 +50,10 @@ def test_events_are_compared_column_by_column_as_by_one_expression(seed: int, is
 
     left, right = (other, one) if is_latest else (one, other)
     expected = precedes(order(left), order(right))
-    found = pl.DataFrame(columns).select(found=_wins(types, is_latest, one, other), expected=expected)
-    assert found["found"].to_list() == found["expected"].to_list()
+    whole = [pl.struct(parts) for parts in (one, other)]
+    found = pl.DataFrame(columns).select(
+        beside_columns=_wins(types, is_latest, whole[0], other),
+        beside_event=_wins(types, is_latest, whole[0], whole[1]),
+        expected=expected,
+    )
+    assert found["beside_columns"].to_list() == found["beside_event"].to_list() == found["expected"].to_list()

@@ -83,32 +83,32 @@ def _sequence_of(event: pl.Expr, fields: Accumulator) -> list[pl.Expr]:
     return [event.struct.field(f"s{i}") for i in range(len(sequence_columns(fields)))]
 
 
-def _order_of(event: pl.Expr, types: Types, fields: Accumulator) -> list[pl.Expr]:
-    values = [event.struct.field(f"v{i}") for i in range(len(types))]
-    return [*_sequence_of(event, fields), event.struct.field("d"), *values]
-
-
 def _stored_order(types: Types, old: Accumulator) -> list[pl.Expr]:
     return [*components(old, "sequence"), pl.lit(False), *(old[Value(i)] for i in range(len(types)))]
 
 
-def _wins(types: Types, is_latest: bool, challenger: list[pl.Expr], holder: list[pl.Expr]) -> pl.Expr:
-    """Whether one event is at least as late as another one, or as early: by sequence, delete and values."""
-    left, right = (holder, challenger) if is_latest else (challenger, holder)
-    kinds = [None] * (len(left) - len(types)) + list(types)
-    columns = {f"left{i}": part for i, part in enumerate(left)} | {f"right{i}": part for i, part in enumerate(right)}
-    return map_columns(partial(_precede, kinds), pl.Boolean(), **columns)
+def _wins(types: Types, is_latest: bool, challenger: pl.Expr, holder: pl.Expr | list[pl.Expr]) -> pl.Expr:
+    """Whether one event is at least as late as another one, or as early: by sequence, delete and values.
+
+    An event is given whole: expressions that each take one of its thousand fields would take Polars half a second.
+    """
+    beside = {"holder": holder} if isinstance(holder, pl.Expr) else {f"holder{i}": one for i, one in enumerate(holder)}
+    sides = ["holder", "challenger"] if is_latest else ["challenger", "holder"]
+    return map_columns(partial(_precede, types, sides), pl.Boolean(), challenger=challenger, **beside)
 
 
-def _precede(kinds: Sequence[pa.DataType | None], **columns: pl.Series) -> pl.Series:
-    """Whether each tuple `left` is before the tuple `right` or equal to it, as `precedes` says.
+def _precede(types: Types, sides: Sequence[str], **columns: pl.Series) -> pl.Series:
+    """Whether each tuple of the first side is before the tuple of the second one or equal to it, as `precedes` says.
 
     A part is compared only for the rows whose parts before are equal. As one expression, the parts of a hundred columns
     would take Polars seconds to plan.
     """
-    undecided = pl.DataFrame(columns)
+    parts = [_parts(side, columns) for side in sides]
+    undecided = pl.DataFrame(
+        {f"{name}{i}": one for name, side in zip(("left", "right"), parts, strict=True) for i, one in enumerate(side)}
+    )
     answer, places = np.ones(undecided.height, np.bool_), np.arange(undecided.height)
-    for i, kind in enumerate(kinds):
+    for i, kind in enumerate([None] * (len(parts[0]) - len(types)) + list(types)):
         left, right = (pl.col(f"{side}{i}") for side in ("left", "right"))
         if kind is not None:
             left, right = comparable(left, kind), comparable(right, kind)
@@ -122,10 +122,17 @@ def _precede(kinds: Sequence[pa.DataType | None], **columns: pl.Series) -> pl.Se
     return pl.Series(answer)
 
 
+def _parts(side: str, columns: Mapping[str, pl.Series]) -> list[pl.Series]:
+    """Return the parts of a tuple in their order: the fields of an event, or columns of their own."""
+    if side in columns:
+        return columns[side].struct.unnest().get_columns()
+    return [column for name, column in columns.items() if name.startswith(side)]
+
+
 def _takes(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     """Whether an event takes the place of the stored one, or there is none."""
     new = delta["inserted"]
-    wins = _wins(types, is_latest, _order_of(new, types, old), _stored_order(types, old))
+    wins = _wins(types, is_latest, new, _stored_order(types, old))
     return new.is_not_null() & (old["sequence"].is_null() | wins)
 
 
@@ -145,8 +152,8 @@ def _merge(types: Types, old: Accumulator, delta: Delta) -> Merged:
 def _unresolved(types: Types, is_latest: bool, old: Accumulator, delta: Delta) -> pl.Expr:
     """Whether the published event may have been retracted and no inserted event replaces it."""
     gone, new = delta["retracted"], delta["inserted"]
-    lost = gone.is_not_null() & _wins(types, is_latest, _order_of(gone, types, old), _stored_order(types, old))
-    outdone = new.is_not_null() & _wins(types, is_latest, _order_of(new, types, old), _order_of(gone, types, old))
+    lost = gone.is_not_null() & _wins(types, is_latest, gone, _stored_order(types, old))
+    outdone = new.is_not_null() & _wins(types, is_latest, new, gone)
     return lost & ~outdone
 
 

@@ -5,11 +5,10 @@ Nothing here decides which rows are evaluated, or whether logic is allowed.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -39,16 +38,30 @@ def analysed_plan(rows: DataFrame) -> str:
 
     Over Connect, rows of the client are printed as `LocalRelation`. A classic session calls them `LogicalRDD`.
     """
-    is_remote = not hasattr(rows, "_jdf")
-    if is_remote:
-        text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
-    else:
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            rows.explain(extended=True)
-        text = printed.getvalue()
+    if hasattr(rows, "_jdf"):
+        return "\n".join(_printed(rows).strip().splitlines())
+    text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
     body = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     plan = "\n".join(body.strip().splitlines()[1:])
-    return _LOCAL.sub(r"\1LogicalRDD \2, false", plan) if is_remote else plan
+    return _LOCAL.sub(r"\1LogicalRDD \2, false", plan)
+
+
+def _printed(rows: DataFrame) -> str:
+    """Return the text of an analysed plan in a classic session; unlike `explain`, this does not optimise the plan.
+
+    The settings of the thread's active session apply, such as the time zone of literals; `explain` sets it as well.
+    """
+    session = rows.sparkSession
+    sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        return str(rows._jdf.queryExecution().analyzed().treeString())
+    finally:
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def normalised(plan: str) -> str:

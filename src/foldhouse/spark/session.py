@@ -226,8 +226,16 @@ def settings_of(session: SparkSession) -> dict[str, str]:
             f"the Spark session has the time zone {zone}, but tables are folded in UTC: their days and hours would "
             "differ. Set spark.sql.session.timeZone to UTC before tables are refreshed"
         )
-    given = session.conf.getAll  # with Spark Connect one call, instead of one per name
+    given = _all_settings(session)
     found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
     other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
     # Spark has many legacy settings that change results, so all that are set count.
     return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}
+
+
+def _all_settings(session: SparkSession) -> dict[str, str]:
+    """Return all settings of a session in one call; `getAll` of a classic session makes two for each name."""
+    if not hasattr(session, "_jsparkSession"):
+        return session.conf.getAll
+    listed = str(session._jsparkSession.conf().getAll().mkString("\0"))
+    return {name: value for name, _, value in (one.partition(" -> ") for one in listed.split("\0"))}
