@@ -113,7 +113,7 @@ def trouble(heading: str, *, spark: bool = False) -> Callable[[Callable[[Place],
 
 
 def project(place: Place) -> None:
-    """What `foldhouse init shop` writes, whose days begin on 2024-03-04."""
+    """What `foldhouse init shop` writes, with README commands for the days from 2024-03-04 on."""
     given = {"name": "shop", "first": DAYS[0], "last": DAYS[-1]}
     for path, text in FILES.items():
         file = place.folder / Template(path).substitute(given)

@@ -384,6 +384,15 @@ def test_a_pipe_that_is_closed_early_is_no_error(shop, folder):
     assert done.stderr == ""
 
 
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():
+    result = call("statuss")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: there is no command 'statuss'; did you mean status?",
+    )
+    assert "No such command 'xyzzy'" in call("xyzzy").stderr
+
+
 def test_reading_imports_neither_dagster_nor_starts_a_jvm(shop, folder):
     code = (
         "import sys; from foldhouse.cli import main\n"
