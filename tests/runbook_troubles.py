@@ -28,6 +28,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 import foldhouse as fh
 from foldhouse.cli.template import FILES
+from foldhouse.dagster.found_days import asking_for
 from foldhouse.kernel import combine
 from foldhouse.testing import FaultyCatalog
 
@@ -79,7 +80,9 @@ class Place:
     def shop(self) -> ModuleType:
         """The declarations of the project."""
         importlib.invalidate_caches()
-        return importlib.import_module("shop.payments")
+        # The commands run in this process and do not load it again; a process of its own is asked for its days first.
+        with asking_for(DAYS[0], DAYS[-1]):
+            return importlib.import_module("shop.payments")
 
     def declare(self, before: str, after: str) -> None:
         """Change the declarations."""
