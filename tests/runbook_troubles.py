@@ -28,6 +28,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 import foldhouse as fh
 from foldhouse.cli.template import FILES
+from foldhouse.dagster.found_days import asking_for
 from foldhouse.kernel import combine
 from foldhouse.testing import FaultyCatalog
 
@@ -79,7 +80,9 @@ class Place:
     def shop(self) -> ModuleType:
         """The declarations of the project."""
         importlib.invalidate_caches()
-        return importlib.import_module("shop.payments")
+        # The commands run in this process and do not load it again; a process of its own is asked for its days first.
+        with asking_for(DAYS[0], DAYS[-1]):
+            return importlib.import_module("shop.payments")
 
     def declare(self, before: str, after: str) -> None:
         """Change the declarations."""
@@ -113,7 +116,7 @@ def trouble(heading: str, *, spark: bool = False) -> Callable[[Callable[[Place],
 
 
 def project(place: Place) -> None:
-    """What `foldhouse init shop` writes, whose days begin on 2024-03-04."""
+    """What `foldhouse init shop` writes, with README commands for the days from 2024-03-04 on."""
     given = {"name": "shop", "first": DAYS[0], "last": DAYS[-1]}
     for path, text in FILES.items():
         file = place.folder / Template(path).substitute(given)

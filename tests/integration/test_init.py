@@ -8,6 +8,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,80 @@ def test_a_new_project_lands_folds_and_passes_its_own_tests(run: Run, site: Path
     tables = ["shop.balances: nothing new", "shop.daily_revenue: nothing new", "shop.loyalty: nothing new"]
     assert [line.partition(", ")[0] for line in refreshed] == tables
     assert "passed" in run("-c", COMMAND, "audit", "shop.balances", folder=project)
+
+
+SCAFFOLD = """
+import sys
+from pathlib import Path
+from dagster.components.component_scaffolding import scaffold_object
+for component, name, options in zip(*[iter(sys.argv[1:])] * 3):
+    scaffold_object(Path("shop/defs", name), f"foldhouse.dagster.components.{component}", options, "yaml", Path())
+"""
+SHOWN = """
+from definitions import defs
+graph = defs.resolve_asset_graph()
+for key in sorted(graph.get_all_asset_keys()):
+    days = graph.get(key).partitions_def
+    print(key.to_user_string(), *([days.start.date(), days.get_last_partition_key()] if days else []))
+print(*sorted(one.name for one in defs.sensors))
+"""
+DG = "from dagster_dg_cli.cli import main; main()"
+SOURCE = '{"source": "shop.payments.payments", "keys": "customer"}'
+
+
+def test_the_days_of_a_new_project_follow_its_stream(run: Run, tmp_path: Path) -> None:
+    run("-c", COMMAND, "init", "shop")
+    project, today = tmp_path / "shop", datetime.now(UTC).date()
+    month_ago, long_ago = today - timedelta(days=31), today - timedelta(days=100)
+    (balances, revenue, _, landed, sensors) = run("-c", SHOWN, folder=project).splitlines()
+    assert balances == "shop/balances"
+    assert revenue.split() == ["shop/daily_revenue", str(month_ago), str(today)]
+    assert landed.split() == ["shop/payments", str(month_ago), str(today)]
+    assert "days" in sensors.split()
+    appended = (
+        f"from shop.payments import *; fh.Lake.local('lake').append(payments, payments_of(date({long_ago:%Y,%-m,%-d})))"
+    )
+    run("-c", appended, folder=project)
+    grown = run("-c", SHOWN, folder=project)
+    assert f"shop/payments {long_ago} " in grown
+    assert f"shop/daily_revenue {long_ago} " in grown
+
+
+def test_what_dg_scaffolds_in_a_new_project_is_loaded_without_an_edit(run: Run, tmp_path: Path) -> None:
+    run("-c", COMMAND, "init", "shop")
+    project = tmp_path / "shop"
+    made = ("FoldComponent", "spenders", SOURCE, "LandingComponent", "returns", "{}")
+    run("-c", SCAFFOLD, *made, folder=project)
+    shown = run("-c", SHOWN, folder=project)
+    assert [line.split()[0] for line in shown.splitlines()[:-1]] == [
+        "shop/balances",
+        "shop/daily_revenue",
+        "shop/loyalty",
+        "shop/payments",
+        "shop/returns",
+        "shop/returns_quarantine",
+        "shop/spenders",
+    ]
+    run("-c", SCAFFOLD, "FoldComponent", "unsaid", "{}", folder=project)
+    refused = run("-c", SHOWN, folder=project, status=1)
+    assert "unsaid/defs.yaml: source: 'SOURCE' is no folder of the defs folder" in refused
+
+
+@pytest.mark.skipif(find_spec("dagster_dg_cli") is None, reason="dagster-dg-cli is not installed")
+def test_dg_checks_scaffolds_and_lists_in_a_new_project(run: Run, tmp_path: Path) -> None:
+    run("-c", COMMAND, "init", "shop")
+    project = tmp_path / "shop"
+    assert "All definitions loaded successfully" in run("-c", DG, "check", "defs", folder=project)
+    component = "foldhouse.dagster.components.FoldComponent"
+    options = ("--source", "shop.payments.payments", "--keys", "customer")
+    run("-c", DG, "scaffold", "defs", component, "spenders", *options, folder=project)
+    assert "All component YAML validated successfully" in run("-c", DG, "check", "defs", folder=project)
+    listed = run("-c", DG, "list", "defs", "--json", folder=project)
+    assert all(f'"{name}"' in listed for name in ("shop/spenders", "shop/payments", "shop/loyalty"))
+    options = ("--keys", "customer", "--source", "nowhere")
+    run("-c", DG, "scaffold", "defs", component, "lost", *options, folder=project)
+    refused = run("-c", DG, "check", "defs", folder=project, status=1)
+    assert "lost/defs.yaml: source: 'nowhere' is no folder" in refused
 
 
 BAD = """

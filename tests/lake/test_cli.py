@@ -252,9 +252,21 @@ def test_a_rollback_that_nobody_can_be_asked_about_needs_yes(shop, folder):
     first = shop.history(balances)[-1]
     refused = call("rollback", "shop.balances", "--to", str(first.id), "--lake", folder)
     assert (refused.exit_code, shop.count(balances)) == (2, 2)
+    planned = f"shop.balances holds 2 rows, and would hold 1 at snapshot {first.id}: 1 commit undone"
+    assert planned in refused.stderr
+    assert "Nobody is there to be asked; --yes rolls back without asking" in refused.stderr
     done = call("rollback", "shop.balances", "--to", str(first.id), "--lake", folder, "--yes")
     assert done.stdout == f"shop.balances is at snapshot {first.id} again: 1 row\n"
     assert shop.head(balances).id == first.id
+
+
+@pytest.mark.parametrize("target", ["nosuch", "1", "2001-01-01"])
+def test_a_wrong_target_of_a_rollback_is_named_before_the_question(shop, folder, target):
+    result = call("rollback", "shop.balances", "--to", target, "--lake", folder)
+    assert result.exit_code == 2
+    assert target in result.stderr
+    assert "Nobody is there" not in result.stderr
+    assert shop.count(balances) == 2
 
 
 def test_a_rollback_to_the_head_says_that_nothing_moved(shop, folder):
@@ -372,6 +384,15 @@ def test_a_pipe_that_is_closed_early_is_no_error(shop, folder):
     assert done.stderr == ""
 
 
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():
+    result = call("statuss")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: there is no command 'statuss'; did you mean status?",
+    )
+    assert "No such command 'xyzzy'" in call("xyzzy").stderr
+
+
 def test_reading_imports_neither_dagster_nor_starts_a_jvm(shop, folder):
     code = (
         "import sys; from foldhouse.cli import main\n"
@@ -383,11 +404,28 @@ def test_reading_imports_neither_dagster_nor_starts_a_jvm(shop, folder):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_list_of_commands_is_printed_without_importing_them():
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["init", "--help"], ["nosuch"]])
+def test_the_list_of_commands_is_printed_without_importing_them(words):
     code = (
-        "import sys; from foldhouse.cli import main\n"
-        "main(['--help'], standalone_mode=False)\n"
-        "assert not {'pyiceberg', 'pyarrow', 'polars', 'pyspark', 'sqlalchemy'} & set(sys.modules)"
+        "import click, contextlib, sys; from foldhouse.cli import main\n"
+        f"with contextlib.suppress(click.UsageError): main({words!r}, standalone_mode=False)\n"
+        "heavy = {'dagster', 'pyiceberg', 'pyarrow', 'polars', 'pyspark', 'sqlalchemy', 'pandas', 'numpy', 'yaml'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_reading_the_options_of_any_command_imports_no_dagster_and_starts_no_jvm():
+    code = (
+        "import click, sys; from foldhouse.cli.main import SUBCOMMANDS, main\n"
+        "for name in SUBCOMMANDS:\n"
+        "    command = main.get_command(click.Context(main), name)\n"
+        "    command.get_help(click.Context(command, info_name=name))\n"
+        "    heavy = {'dagster', 'duckdb', 'grpc', 'pyspark.sql.connect.session'} & set(sys.modules)\n"
+        "    assert not heavy, (name, heavy)\n"
+        "from pyspark import SparkContext\n"
+        "assert SparkContext._gateway is None"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -80,11 +80,12 @@ def make_project(folder: Path) -> Path:
     subprocess.run(command, check=True, capture_output=True)
     file = project / "demo" / "payments.py"
     code = file.read_text()
-    before, _, after = code.partition("days = dg.")
+    before, _, after = code.partition("days = stream_days(")
     code = before + DAYS + after.partition("\n")[2]
     code = code.replace("payments_of, partitions_def=days)", "payments_of, partitions_def=days, days_per_commit=7)")
     code = code.replace("    chance =", WAITS).replace("range(20)", "range(12 + day.toordinal() * 5 % 9)")
     code = code.replace("import random\n", "import random\nimport time as time_module\nfrom pathlib import Path\n")
+    code = code.replace("import pyarrow as pa\n", "import dagster as dg\nimport pyarrow as pa\n")
     file.write_text(code)
     (project / "demo" / "orders.py").write_text(ORDERS)
     (project / "definitions.py").write_text(DEFINITIONS)

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 import foldhouse as fh
-from foldhouse.dagster import fold_asset
+from foldhouse.dagster import fold_asset, gapless_check
 
 events = fh.stream("d.events", schema={"key": "string", "n": "long"}, keys="key")
 others = fh.stream("d.others", schema={"key": "string"}, keys="key")
@@ -94,6 +94,19 @@ def test_a_blocking_check_fails_the_run_and_nothing_downstream_begins(
     assert "d.sums was not published, because 1 of its 2 checks fails" in str(failure.step_failure_data.error)
     assert [lake.head(table) for table in (sums, above)] == heads
     assert result.get_asset_materialization_events() == []
+
+
+def test_a_failed_audit_leaves_the_check_gapless_green(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:
+    assets = [fold_asset(sums), gapless_check(sums)]
+    lake.append(events, [{"key": "a", "n": 1}])
+    assert run(*assets).success
+    lake.append(events, [{"key": "b", "n": 500}])
+    result = run(*assets)
+    assert not result.success
+    assert evaluated(instance, result)["gapless"] == (True, "ERROR")
+    key = dg.AssetCheckKey(dg.AssetKey(["d", "sums"]), "gapless")
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert (record.run_id, record.status.value) == (result.run_id, "SUCCEEDED")
 
 
 def test_a_day_whose_rows_fail_is_not_reported_as_done(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:

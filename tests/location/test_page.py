@@ -121,3 +121,14 @@ def test_even_the_page_itself_cannot_name_another_lake_or_server(page):
     said = page.graphql(launch(page))["launchRun"]["__typename"]
     assert said == "RunConfigValidationInvalid"
     assert page.graphql(RUNS) == {"runsOrError": {"results": []}}
+
+
+def test_the_page_adds_the_quarantine_to_a_launch_of_the_stream_alone(page):
+    """The two are landed by one step. The page asks for what it has to add, names it in a dialog, and launches both."""
+    asked = '{ assetNodeAdditionalRequiredKeys(assetKeys: [{path: ["retail", "NAME"]}]) { path } }'
+    added = {
+        name: page.graphql(asked.replace("NAME", name))["assetNodeAdditionalRequiredKeys"]
+        for name in ("sales", "sales_quarantine", "products")
+    }
+    sales, quarantine = {"path": ["retail", "sales"]}, {"path": ["retail", "sales_quarantine"]}
+    assert added == {"sales": [quarantine], "sales_quarantine": [sales], "products": []}

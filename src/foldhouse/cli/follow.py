@@ -19,7 +19,7 @@ import click
 
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
-from foldhouse.cli.output import harmless, json_option, print_rows, rows_text
+from foldhouse.cli.output import harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
@@ -244,6 +244,8 @@ def follow(
             else:
                 click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
 
+        if not as_json:  # to standard error, so that what is piped is commits alone
+            stderr().print(f"following {', '.join(one.name for one in tables)}; Ctrl-C ends it", soft_wrap=True)
         follower = Follower(lake, tables, say, committed, keep, beside=beside)
         while not stopped.is_set():
             commits = follower.round()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -92,6 +93,15 @@ class Program(click.Group):
         module = importlib.import_module(f"foldhouse.cli.{SUBCOMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a subcommand; for a name that none has, name one that is close to it."""
+        close = get_close_matches(args[0], SUBCOMMANDS, 1) if args and args[0] not in SUBCOMMANDS else []
+        if close:
+            raise click.UsageError(f"there is no command {args[0]!r}; did you mean {close[0]}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands without importing them."""

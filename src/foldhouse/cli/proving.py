@@ -203,7 +203,8 @@ def _say_chain(chain: Gapless) -> None:
     ]
     rest = f"; {'; '.join(unknown)}" if unknown else ""
     if chain.passed:
-        click.echo(f"{chain.table}: its {chain.commits:,} commits form one chain{rest}")
+        commits = "1 commit forms" if chain.commits == 1 else f"{chain.commits:,} commits form"
+        click.echo(f"{chain.table}: its {commits} one chain{rest}")
         return
     click.echo(f"{chain.table}: {chain.broken:,} of its {chain.commits:,} commits break the chain{rest}")
     for one in chain.breaks:

@@ -15,6 +15,13 @@ up some payments a day: put your own source there.
     foldhouse refresh                                   # fold what is new, in the order of the sources
     foldhouse dev                                       # the Dagster page on 127.0.0.1:3000
     python -m pytest
+
+A table can also be a few lines of YAML in `$name/defs/`, with Dagster's `dg` (`pip install dagster-dg-cli`):
+
+    dg scaffold defs foldhouse.dagster.components.FoldComponent spenders \\
+        --source $name.payments.payments --keys customer
+    dg check defs
+    dg list defs
 """,
     "pyproject.toml": """\
 [project]
@@ -32,6 +39,14 @@ packages = ["$name"]
 
 [tool.foldhouse]
 declared_in = "$name"
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "$name"
+code_location_name = "$name"
+code_location_target_module = "definitions"
 
 [tool.pytest.ini_options]
 testpaths = ["tests"]
@@ -101,15 +116,19 @@ event_log_storage:
   class: EventLog
 """,
     "definitions.py": """\
-\"\"\"What `foldhouse dev` and `foldhouse backfill` load.\"\"\"
+\"\"\"What `foldhouse dev`, `foldhouse backfill` and `dg` load.\"\"\"
+
+import dagster as dg
 
 import $name
-from foldhouse.dagster import definitions_of
+from foldhouse.dagster import components_of, definitions_of
 
-defs = definitions_of($name, schedule="*/5 * * * *")
+defs = dg.Definitions.merge(definitions_of($name, schedule="*/5 * * * *"), components_of($name))
 """,
     "$name/__init__.py": """\
 \"\"\"The streams and tables of this project; each module is a part of it.\"\"\"
+""",
+    "$name/defs/.gitkeep": """\
 """,
     "$name/payments.py": """\
 \"\"\"Payments: the stream of what customers paid, and the tables that are folded from it.\"\"\"
@@ -118,11 +137,10 @@ import random
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
-import dagster as dg
 import pyarrow as pa
 
 import foldhouse as fh
-from foldhouse.dagster import fold_asset, stream_asset
+from foldhouse.dagster import fold_asset, stream_asset, stream_days
 
 payments = fh.stream(
     "$name.payments",
@@ -183,7 +201,8 @@ def payments_of(day: date) -> pa.Table:
     return pa.Table.from_pylist(made, pa.schema(zip(dict(payments.schema), kinds, strict=True)))
 
 
-days = dg.DailyPartitionsDefinition("$first", timezone="UTC")
+# Those that the stream has, and those of the last month, which can be asked for; each new day is one by itself.
+days = stream_days(payments, reach=31)
 landed_payments = stream_asset(payments, payments_of, partitions_def=days)
 revenue_by_day = fold_asset(daily_revenue, partitions_def=days)
 # Tables without an asset of their own get one in definitions.py.

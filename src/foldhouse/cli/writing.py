@@ -146,9 +146,10 @@ def rollback(name: str, target: str, yes: bool, folder: Path, as_json: bool) -> 
     with opened(folder) as lake:
         head = lake.head(known(lake, name))
         if not yes:
+            planned = _planned(lake, name, target)  # first, because a wrong target matters more than who is there
             if not sys.stdin.isatty():
-                raise click.UsageError("nobody is there to be asked; --yes rolls back without asking")
-            click.confirm(f"{_planned(lake, name, target)} Roll it back?", abort=True, err=True)
+                raise click.UsageError(f"{planned} Nobody is there to be asked; --yes rolls back without asking")
+            click.confirm(f"{planned} Roll it back?", abort=True, err=True)
         snapshot_id = lake.rollback(name, to=target)
         rows = lake.count(name)
     has_moved = head is None or head.id != snapshot_id

@@ -5,6 +5,7 @@ No other package of foldhouse imports Dagster.
 
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.commits import commit_sensor
+from foldhouse.dagster.components_folder import components_of
 from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
 from foldhouse.dagster.found_days import found_days, stream_days
@@ -24,6 +25,7 @@ __all__ = [
     "ForegroundRun",
     "LakeFolder",
     "commit_sensor",
+    "components_of",
     "days_by_table",
     "days_sensor",
     "definitions_of",

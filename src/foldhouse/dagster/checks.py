@@ -6,7 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.proofs import report_gapless
 from foldhouse.dagster.report import key_of
+from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import ChecksFailed
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Checked
@@ -42,8 +44,8 @@ def results_of(table: Table, results: Sequence[Checked]) -> list[dg.AssetCheckRe
 
 
 @contextmanager
-def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table) -> Iterator[None]:
-    """Report the results of all checks if a blocking one fails inside, and fail the step with their message."""
+def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table, opener: LakeOpener) -> Iterator[None]:
+    """Report all checks, and `gapless`, if a blocking one fails inside, and fail the step with their message."""
     try:
         yield
     except ChecksFailed as failure:
@@ -58,6 +60,7 @@ def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table) -> 
                     metadata=_metadata(one),
                 )
             )
+        report_gapless(context, table, opener)
         raise dg.Failure(description=str(failure), allow_retries=False) from failure
 
 

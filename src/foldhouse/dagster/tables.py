@@ -82,7 +82,7 @@ def fold_asset(
         )
         def folded(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
-            with trying_again(context, table.name), reporting_failed_checks(context, table):
+            with trying_again(context, table.name), reporting_failed_checks(context, table, opener):
                 if partitions_def is None:
                     return _refresh(opener.open(), table)
                 return _backfill(opener.open(), table, context, days_per_commit)

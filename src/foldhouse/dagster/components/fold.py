@@ -11,12 +11,14 @@ from pyspark.sql import functions as F
 from foldhouse import table as declare_table
 from foldhouse.dagster.components.calls import fold_of
 from foldhouse.dagster.components.declared import located, of_type, source_of
+from foldhouse.dagster.components.scaffold import FoldScaffolder
 from foldhouse.dagster.lag import lag_check
 from foldhouse.dagster.tables import fold_asset
 from foldhouse.errors import DefinitionError
 from foldhouse.values.definition import Table
 
 
+@dg.scaffold_with(FoldScaffolder)
 class FoldComponent(dg.Component, dg.Model, dg.Resolvable):
     """A table that is the fold of a stream or of another table.
 

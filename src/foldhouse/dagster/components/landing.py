@@ -10,6 +10,7 @@ from pydantic import Field
 
 from foldhouse import stream as declare_stream
 from foldhouse.dagster.components.declared import located, of_type
+from foldhouse.dagster.components.scaffold import LandingScaffolder
 from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.landing import landing_asset
@@ -42,6 +43,7 @@ def _columns(context: Any, written: Sequence[Any]) -> Sequence[CsvColumn]:
     return [CsvColumn(one.source, one.name, one.type, one.required) for one in written]
 
 
+@dg.scaffold_with(LandingScaffolder)
 class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
     """A folder with one CSV file a day, `YYYY-MM-DD.csv[.gz]`, that lands in a stream.
 
