@@ -96,11 +96,12 @@ def test_a_default_for_earlier_rows_is_refused(lake: fh.Lake, folder: Path, wher
         lake.append(events, [{"k": "a", "n": 1}])
 
 
-def upgrade(lake: fh.Lake, name: str) -> None:
+def upgrade(lake: fh.Lake, name: str, *added: dict[str, Any]) -> None:
     """Write the table's metadata as format version 3, as Iceberg's own library does; pyiceberg cannot."""
     path = Path(lake.load(name).metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     metadata |= {"format-version": 3, "next-row-id": 100}
+    metadata["schemas"][-1]["fields"] += added
     for snapshot in metadata["snapshots"]:
         snapshot |= {"first-row-id": 0, "added-rows": 1}
     upgraded = path.with_name(f"{int(path.name.split('-')[0]) + 1:05d}-{uuid4()}.metadata.json")
@@ -128,6 +129,33 @@ def test_a_stream_of_format_version_3_is_read_and_not_written(lake: fh.Lake, fol
         with pytest.raises(fh.Unsupported, match=r"of Iceberg's format version 3|cannot be written"):
             call()
     assert lake.head(events) == head
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "variant",
+        "geometry(srid:4326)",
+        {"type": "list", "element-id": 9, "element": "variant", "element-required": False},
+    ],
+    ids=["variant", "geometry", "in a list"],
+)
+def test_a_type_that_cannot_be_parsed_is_named_and_is_no_damage(lake: fh.Lake, folder: Path, kind: Any) -> None:
+    """As damaged metadata, it would be restored from a backup, and the commits since would be lost."""
+    upgrade(lake, "s.events", {"id": 8, "name": "x", "type": kind, "required": False})
+    refused(lake, "a later format version, with the column 'x' of the type .*(variant|geometry)")
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ns", "timestamptz_ns"])
+def test_nanoseconds_are_passed_over_and_not_folded(lake: fh.Lake, folder: Path, kind: str) -> None:
+    lake.append(events, [{"k": "a", "n": 2}])
+    upgrade(lake, "s.events", {"id": 8, "name": "x", "type": kind, "required": False})
+    lake.refresh(sums)
+    assert lake.to_arrow(sums).to_pylist() == [{"k": "a", "n": 3, "rows": 2}]
+    for fold in (fh.fold(x=fh.minimum("x")), fh.latest()):
+        table = fh.table("s.of_them", source=events, keys="k", sequence_by="n", fold=fold)
+        with pytest.raises(fh.DefinitionError, match=r"cannot store.*timestamp\[ns"):
+            lake.refresh(table)
 
 
 def test_a_table_of_format_version_3_is_not_folded_to(lake: fh.Lake, folder: Path) -> None:

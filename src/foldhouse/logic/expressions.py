@@ -38,6 +38,10 @@ _TYPES: dict[str, pa.DataType] = {
 # Matches the type as Spark prints it, without a blank.
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
+_MOST_NEGATED_DIGITS = 34
+"""Spark rounds `-x` and `abs(x)` of a decimal to so many digits."""
+_MOST_PARTS = 500
+"""Of a translated expression: Polars takes seconds to plan thousands, and `least` repeats what is in it."""
 _COMMON = -1
 """Stands for the number of a column, where the columns include the common part of an expression."""
 # Only this form: other years and finer fractions are not the same in Python, Polars and Spark.
@@ -89,7 +93,28 @@ def translated(expression: Expression, columns: Columns) -> Typed:
     """
     if expression.kind not in _TRANSLATIONS or expression.plan is not None:
         raise UnknownLogic(expression.kind)
+    if _parts(expression) > _MOST_PARTS:
+        raise UnknownLogic("an expression of many parts")
     return _TRANSLATIONS[expression.kind](expression, columns)
+
+
+def _parts(expression: Expression) -> int:
+    """Return about how many parts a translated expression has, with those that it repeats."""
+    sizes = [_parts(child) for child in expression.children]
+    if expression.kind in ("Least", "Greatest"):  # see `_better`
+        return reduce(lambda one, other: 3 * one + 2 * other, sizes)
+    if expression.kind == "In":
+        return _parts_of_list(expression, sizes)
+    if expression.kind == "With" and len(sizes) > 1:
+        uses = sum(one.kind == "CommonExpressionRef" for one in expression.children[0].walk())
+        return sizes[0] + uses * sum(sizes[1:])
+    return 1 + sum(sizes)
+
+
+def _parts_of_list(expression: Expression, sizes: Sequence[int]) -> int:
+    if all(child.kind in ("Literal", "Cast") and not child.references for child in expression.children[1:]):
+        return 1 + sizes[0]
+    return len(sizes) * sizes[0] + sum(sizes)
 
 
 def condition(expression: Expression, columns: Columns) -> pl.Expr:
@@ -242,7 +267,14 @@ def _is_not_null(expression: Expression, columns: Columns) -> Typed:
 def _in(expression: Expression, columns: Columns) -> Typed:
     """Translate `a IN (x, y)` as `a = x OR a = y`, which is null if no value is equal and one of them is null."""
     one, *others = _same_type(expression, columns)
-    arrow_type(one.type)
+    kind = arrow_type(one.type)
+    listed = [other.constant for other in others if other.constant is not None]
+    # A comparison for each of thousands of values would take minutes to plan.
+    if len(listed) == len(others) and expression.children[0].references:
+        values = pl.Series([scalar.as_py() for scalar in listed if scalar.is_valid], dtype=polars_type(kind))
+        found_one = one.made.is_in(values.implode())
+        is_known = len(values) == len(others)  # of a null in the list, it is not known whether it is equal
+        return Typed(found_one if is_known else pl.when(found_one).then(pl.lit(True)), "boolean")
     found = [one.made == other.made for other in others]
     return Typed(reduce(lambda a, b: a | b, found, pl.lit(False)), "boolean")
 
@@ -328,6 +360,8 @@ def _result_type(kind: str, types: Sequence[str]) -> str:
     if len(parts) < len(types):
         raise UnknownLogic(f"{kind} of {', '.join(types)}")
     if len(parts) == 1:
+        if parts[0][0] > _MOST_NEGATED_DIGITS:
+            raise UnknownLogic(f"{kind} with {parts[0][0]} digits")
         return types[0]
     (p1, s1), (p2, s2) = parts
     scale = s1 + s2 if kind == "Multiply" else max(s1, s2)

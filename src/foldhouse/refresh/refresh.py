@@ -39,6 +39,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import ByPartition, Live, live_of
 from foldhouse.storage.properties import write_properties
+from foldhouse.storage.restore import restore_columns
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
@@ -112,6 +113,7 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
         )
     work = work_of(workshop, compiled, target, found, sources, asked)
     if work is None:
+        restore_columns(workshop.catalog, target.iceberg)
         return _nothing_new(target.iceberg, table, found, asked, started)
     return folded_and_committed(workshop, work, started)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io as streams
+import json
 import re
 import threading
 from functools import lru_cache
@@ -16,6 +17,7 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import NestedField
 
 from foldhouse.errors import CorruptFile, Unsupported
 from foldhouse.storage.guarded import GuardedMetastore
@@ -23,10 +25,12 @@ from foldhouse.storage.integrity import WAY_OUT, check, new_seal, sealed, write_
 from foldhouse.storage.snapshot_texts import contents, parsed
 from foldhouse.storage.sqlite import check_whole
 from foldhouse.storage.store import of_store
+from foldhouse.values.given import shown
 
 _GZIP = ".gz.metadata.json"
 UNPACKED_BYTES = 256 * 2**20
 """The limit of a compressed metadata file once unpacked; a gzip of zeros grows a thousandfold."""
+_FIRST_WITH_NEW_TYPES = 3
 # Matches the UUID in a name such as `00003-5f0c2a9e-1b7d-4c1d-9a3e-0123456789ab.gz.metadata.json`.
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
@@ -41,21 +45,44 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
 
     Raises:
         CorruptFile: the file has other contents, or more than `UNPACKED_BYTES` once unpacked.
+        Unsupported: a column has a type of a later format version that pyiceberg cannot parse, such as variant.
         OSError: the file is missing, or the store refused.
     """
     with io.new_input(location).open() as source:
         found = source.read()
     check(location, found)
+    plain = None
     try:
         plain = _unpacked(found) if location.endswith(_GZIP) else found
         if plain is not None:
             return parsed(plain.decode())
     except Exception as failure:  # whatever a parser raises for bytes that are not metadata
+        if unknown := _unknown_types(plain or b""):
+            raise Unsupported(
+                f"{location} is of a later format version, with the column {unknown}, which foldhouse does "
+                "not read. Nothing was written; let the tool that added it copy the other columns into a new table"
+            ) from failure
         reason = (str(failure).splitlines() or ["no message"])[0]
         raise CorruptFile(f"{location} is damaged: it is not table metadata ({reason}). {WAY_OUT}") from failure
     raise CorruptFile(
         f"{location} has more than {UNPACKED_BYTES:,} bytes unpacked, the limit of compressed metadata. {WAY_OUT}"
     )
+
+
+def _unknown_types(plain: bytes) -> str:
+    """Return a column of metadata of format version 3 or later whose type cannot be parsed; empty if there is none."""
+    try:
+        metadata = json.loads(plain)
+        if metadata["format-version"] < _FIRST_WITH_NEW_TYPES:
+            return ""
+        for field in (field for schema in metadata["schemas"] for field in schema["fields"]):
+            try:
+                NestedField.model_validate(field)
+            except Exception:  # pyiceberg raises errors of several families for a type
+                return f"{shown(field['name'])} of the type {shown(field['type'])}"
+    except (ValueError, LookupError, TypeError):  # not metadata at all
+        pass
+    return ""
 
 
 def _unpacked(packed: bytes) -> bytes | None:

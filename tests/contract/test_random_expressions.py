@@ -1,0 +1,204 @@
+"""Random expressions over hostile values: this process gives the value and type of Spark, or leaves them to Spark.
+
+A failure names its seed and the expression. `FOLDHOUSE_LAW_HISTORIES` sets how many are compared: two for each history.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from contract.random_expressions import SCHEMA, SPARK_TYPES, Maker, hostile
+from laws.amount import HISTORIES
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from foldhouse.logic.analysed import analysed
+from foldhouse.logic.direct import Direct, direct_of
+from foldhouse.logic.plan import source_name
+from foldhouse.spark.source import frame_of_arrow
+from foldhouse.spark.types import arrow_schema
+
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
+
+AT_ONCE = 30
+"""Expressions of one job."""
+Steps = Callable[[DataFrame, DataFrame], DataFrame]
+KEYED = ("integer", "decimal", "text", "day", "time", "local", "bool")
+"""Families of what can be grouped by, joined on and compared."""
+_BITS = {pl.Float64: pl.Int64, pl.Float32: pl.Int32}
+
+
+@functools.cache
+def empty_source(spark: SparkSession, place: int = 0) -> DataFrame:
+    return spark.createDataFrame([], SPARK_TYPES).alias(source_name(place))
+
+
+def seeds(number: int) -> list[Any]:
+    """Return the seeds of tests, of which all except the first two are long."""
+    return [pytest.param(seed, marks=[pytest.mark.heavy] * (seed > 1)) for seed in range(max(2, number))]
+
+
+def analysable(spark: SparkSession, texts: Sequence[str]) -> list[str]:
+    """Return the expressions that Spark accepts, such as those whose operands have a common type."""
+    try:
+        _ = empty_source(spark).selectExpr("row", *texts).schema
+        return list(texts)
+    except PySparkException:
+        half = len(texts) // 2
+        return [*analysable(spark, texts[:half]), *analysable(spark, texts[half:])] if half else []
+
+
+def directly(logic: DataFrame, names: Sequence[str]) -> dict[str, Direct]:
+    """Return each column of a projection that is direct logic by itself, with the number of its row."""
+    plan, outputs = analysed(logic), arrow_schema(logic.schema)
+    row, *listed = plan.of("projectList")
+    found = {}
+    for one, name in zip(listed, names, strict=True):
+        alone = replace(plan, expressions={**plan.expressions, "projectList": (row, one)})
+        made = direct_of(alone, [SCHEMA], pa.schema([outputs.field("row"), outputs.field(name)]))
+        if made is not None:
+            found[name] = made
+    return found
+
+
+def evaluated(direct: Direct, sources: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """Evaluate as a refresh does; `None` if Spark has to decide."""
+    try:
+        return direct.rows(sources)
+    except (pl.exceptions.PolarsError, pa.ArrowException):
+        return None
+
+
+def listed(rows: pl.DataFrame) -> list[str]:
+    """Return the rows as texts that are equal for the same bits only: -0.0 is not 0.0, and years have no limit."""
+    exact = [pl.col(name).reinterpret(dtype=_BITS[kind]) for name, kind in rows.schema.items() if kind in _BITS]
+    exact += [pl.col(n).to_physical() for n, kind in rows.schema.items() if kind.is_temporal()]
+    return list(map(repr, rows.with_columns(exact).rows()))
+
+
+def of_spark(logic: DataFrame) -> pl.DataFrame:
+    made = pl.from_arrow(logic.toArrow())
+    assert isinstance(made, pl.DataFrame)
+    return made
+
+
+def compare_values(spark: SparkSession, seed: int) -> Counter[str]:
+    """Compare some expressions; return how many both evaluated, failed in this process, or were left to Spark."""
+    chance = random.Random(seed)
+    maker, rows = Maker(chance), hostile(60, seed)
+    texts = analysable(spark, [maker.any(chance.randint(1, 4)) for _ in range(AT_ONCE)])
+    names = [f"value {place}" for place in range(len(texts))]
+    selected = ["row", *(F.expr(text).alias(name) for text, name in zip(texts, names, strict=True))]
+    direct = directly(empty_source(spark).select(*selected), names)
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    ours = {name: made for name, one in direct.items() if (made := evaluated(one, [frame])) is not None}
+    theirs = _of_spark_one_by_one(spark, rows, {name: texts[names.index(name)] for name in ours}, seed)
+    for name, made in ours.items():
+        text, same = texts[names.index(name)], theirs.select("row", name)
+        assert made.schema == same.schema, f"seed {seed}: {text}"
+        found = [pair for pair in zip(listed(made), listed(same), strict=True) if pair[0] != pair[1]]
+        assert not found, f"seed {seed}: {text}: {found[0]} in row {rows.slice(_row(found[0][0]), 1).to_pylist()}"
+    return Counter(same=len(ours), failed=len(direct) - len(ours), left=len(texts) - len(direct))
+
+
+def _row(text: str) -> int:
+    return int(text.strip("(").split(",")[0])
+
+
+def _of_spark_one_by_one(spark: SparkSession, rows: pa.Table, texts: dict[str, str], seed: int) -> pl.DataFrame:
+    """Evaluate expressions in one job; name the one that Spark refuses, though this process has a value."""
+    frame = frame_of_arrow(spark, rows)
+    try:
+        return of_spark(frame.select("row", *(F.expr(text).alias(name) for name, text in texts.items())))
+    except PySparkException:
+        for text in texts.values():
+            try:
+                frame.selectExpr(text).toArrow()
+            except PySparkException as failure:
+                raise AssertionError(f"seed {seed}: Spark refuses {text}: {failure}") from failure
+        raise
+
+
+@pytest.mark.parametrize("seed", seeds(HISTORIES * 2 // AT_ONCE))
+def test_random_expressions_give_the_values_of_spark(spark, seed):
+    assert compare_values(spark, seed)["same"]
+
+
+def compare_rows(spark: SparkSession, seed: int) -> Counter[str]:
+    """Compare random plans of filters, groups, distinct rows, joins and unions over random expressions."""
+    chance = random.Random(seed)
+    tables = [hostile(chance.choice([0, 1, 40]), seed), hostile(40, seed + 1)]
+    frames = [pl.from_arrow(one) for one in tables]
+    count: Counter[str] = Counter()
+    for _ in range(6):
+        steps = random_steps(chance)
+        try:
+            logic = steps(*(empty_source(spark, place) for place in range(2)))
+            direct = direct_of(analysed(logic), [SCHEMA] * 2, arrow_schema(logic.schema))
+        except PySparkException:  # operands without a common type
+            continue
+        ours = None if direct is None else evaluated(direct, frames)  # type: ignore[arg-type]
+        count["left" if direct is None else "failed" if ours is None else "same"] += 1
+        if ours is None:
+            continue
+        theirs = of_spark(steps(*(frame_of_arrow(spark, one) for one in tables)))
+        what = f"seed {seed}: {logic._jdf.queryExecution().analyzed().toString()}"
+        assert ours.schema == theirs.schema, what
+        assert Counter(listed(ours)) == Counter(listed(theirs)), what
+    return count
+
+
+def random_steps(chance: random.Random) -> Steps:
+    """Return a random plan over two sources, as a function of their frames."""
+    make = Maker(chance, beyond=0.0)
+    shape = chance.choice(["filter", "groups", "groups", "groups", "distinct", "join", "join", "union", "global"])
+    few = [make.any(chance.randint(0, 2)) for _ in range(3)]
+    tests = [make.condition(chance.randint(1, 3)) for _ in range(3)]
+    keys = [make.of(chance.choice(KEYED), chance.randint(0, 2)) for _ in range(chance.randint(1, 2))]
+    calls = [_a_call(chance, make) for _ in range(3)]
+    how = chance.choice(["inner", "left", "right", "full", "left_semi", "left_anti"])
+    is_filtered = chance.random() < 0.5
+
+    def steps(one: DataFrame, other: DataFrame) -> DataFrame:
+        if is_filtered:
+            one = one.where(tests[0])
+        if shape == "filter":
+            return one.where(tests[1]).selectExpr("row", *few)
+        if shape == "groups":
+            made = [F.expr(text).alias(f"call {place}") for place, text in enumerate(calls)]
+            return one.groupBy(*(F.expr(text).alias(f"key {place}") for place, text in enumerate(keys))).agg(*made)
+        if shape == "global":
+            return one.agg(*(F.expr(text).alias(f"call {place}") for place, text in enumerate(calls)))
+        if shape == "distinct":
+            return one.selectExpr(*keys).distinct()
+        if shape == "union":
+            return one.selectExpr("row", keys[0]).union(other.where(tests[1]).selectExpr("row", keys[0]))
+        left = one.selectExpr("row AS l", *(f"{text} AS a{place}" for place, text in enumerate(keys)))
+        right = other.selectExpr("row AS r", *(f"{text} AS b{place}" for place, text in enumerate(keys)))
+        equal = [F.col(f"a{place}") == F.col(f"b{place}") for place in range(len(keys))]
+        return left.join(right, functools.reduce(lambda a, b: a & b, equal), how)
+
+    return steps
+
+
+def _a_call(chance: random.Random, make: Maker) -> str:
+    function = chance.choice(["count", "count", "sum", "sum", "min", "max", "min", "max", "count(distinct"])
+    families = ("integer", "decimal") if function == "sum" else KEYED
+    given = make.of(chance.choice(families), chance.randint(0, 2))
+    call = f"count(distinct {given})" if function == "count(distinct" else f"{function}({given})"
+    return chance.choice([call, call, f"coalesce({call}, {call})", f"({call} is null)", "count(*)"])
+
+
+@pytest.mark.parametrize("seed", seeds(HISTORIES // 20))
+def test_random_plans_give_the_rows_of_spark(spark, seed):
+    assert sum(compare_rows(spark, seed).values())
