@@ -125,7 +125,6 @@ def test_a_thousand_refreshes_leave_the_right_rows_and_a_history_that_stays_smal
             f"in the first hundred and {late * 1000:.0f} ms in the last; {sizes[-1]}",
             end="",
         )
-    assert late < 4 * early, "a refresh gets slower with the refreshes before it"
     for name in NAMES:
         theirs = lake.load(name).scan(selected_fields=tuple(lake.to_arrow(name).column_names)).to_arrow()
         assert Counter(map(str, theirs.to_pylist())) == Counter(map(str, lake.to_arrow(name).to_pylist()))
