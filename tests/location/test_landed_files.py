@@ -1,6 +1,7 @@
 """The sensor compares files with what landed in a real lake. No JVM is started."""
 
 import json
+import sqlite3
 from datetime import date, datetime, timedelta
 
 import dagster as dg
@@ -185,6 +186,22 @@ def test_a_stream_that_was_dropped_gets_its_days_again(landed):
     assert landed.look() == []
     landed.lake.catalog.drop_table("shop.orders")
     assert landed.look() == ["2..6"]
+
+
+def test_a_stream_of_a_catalog_that_was_restored_from_a_backup_gets_no_run_and_the_tick_says_why(landed):
+    backup = landed.lake.load(orders).metadata_location
+    landed.write(3, 7)
+    landed.land(3, 3)
+    assert landed.look() == []
+    with sqlite3.connect(landed.tmp_path / "lake" / "catalog.db") as connection:
+        given = (backup, "orders")
+        connection.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", given)
+    connection.close()
+    landed.use("lake")  # each tick opens the catalog
+    with pytest.raises(fh.LostTables, match=r"shop\.orders is at commit \d, but this sensor has seen its commit \d"):
+        landed.look()
+    landed.cursor = None
+    assert landed.look() == ["3"]
 
 
 def test_a_removed_file_is_no_correction(landed):

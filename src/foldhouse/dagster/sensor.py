@@ -12,6 +12,7 @@ from foldhouse.dagster.landed_files import LandedFiles
 from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
 from foldhouse.dagster.reload import reload_page
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
+from foldhouse.errors import LostTables
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream, Table
 
@@ -128,6 +129,9 @@ def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
     """Return the cursor with the lake as it is now, and the days without a run that somebody landed since.
 
     The second is for a file that was put back while a landing of the other file was under way.
+
+    Raises:
+        LostTables: the stream is in an older state than at the last look. Days that landed since then would be lost.
     """
     events, bad = files.heads()
     now = [_short(repr(files.lake)), events.table_id, str(events.sequence), str(bad.sequence)]
@@ -135,6 +139,12 @@ def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
     is_known = len(was) == 4 and was[0] == now[0] and was[1] in ("", now[1]) and all(map(str.isdigit, was[2:]))
     if not is_known:
         seen, was = {_OUTSIDE: seen[_OUTSIDE]} if _OUTSIDE in seen else {}, now
+    if was[1] == now[1] and events.sequence < int(was[2]):
+        raise LostTables(
+            f"{files.stream.name} is at commit {events.sequence}, but this sensor has seen its commit {was[2]}: the "
+            "catalog was restored from an older backup. No run was asked for. Run `foldhouse doctor`: it says which "
+            "tables are behind, and how to move them forward. If the older state is meant, reset this sensor's cursor"
+        )
     unasked = {day for day, value in seen.items() if day not in _NO_DAYS and "=" in value}
     since = events.since(int(was[2])) | bad.since(int(was[3]))
     return {**seen, _LAKE: ":".join(now)}, unasked & {day.isoformat() for day in since}

@@ -18,6 +18,7 @@ from pyiceberg.table import Table as IcebergTable
 from sqlalchemy.exc import IntegrityError
 
 from foldhouse.errors import CommitConflict
+from foldhouse.storage.compares_heads import check_may_compare_heads
 from foldhouse.storage.keeps_history import check_keeps_history
 from foldhouse.storage.occupied import check_is_free
 
@@ -29,10 +30,11 @@ def create_table(
 
     Raises:
         LostTables: the files of a table that the catalog does not know are where the table would be.
-        Unsupported: the catalog is known to keep no history.
+        Unsupported: the catalog is known to keep no history, or to ignore the head that a commit requires.
         CommitConflict: the table or its namespace was dropped at the same moment; nothing was created.
     """
     check_keeps_history(catalog)
+    check_may_compare_heads(catalog)
     with contextlib.suppress(NamespaceAlreadyExistsError, IntegrityError):  # a SQL catalog raises the second one
         catalog.create_namespace(name.rpartition(".")[0])
     try:

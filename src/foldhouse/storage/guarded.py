@@ -27,6 +27,7 @@ from foldhouse.storage.secrets import is_secret
 from foldhouse.storage.store import of_store
 from foldhouse.storage.updated import updated
 from foldhouse.storage.vended import said_by, vended_for
+from foldhouse.storage.went_back import check_went_not_back, forget, remember
 from foldhouse.values.names import check_stored
 
 C = TypeVar("C", bound=Catalog)
@@ -67,8 +68,10 @@ class _Guarded(Catalog):
     # safe-super: these methods are abstract in Catalog, but a concrete class always follows in the order.
     def load_table(self, identifier: str | Identifier) -> Table:
         found = super().load_table(identifier)  # type: ignore[safe-super]
-        # The catalog may be the caller's own code, and give something else.
-        return check_format(found) if isinstance(found, Table) else found  # type: ignore[redundant-expr]
+        if not isinstance(found, Table):  # the catalog may be the caller's own code
+            return found
+        again = super().load_table  # type: ignore[safe-super]
+        return check_format(check_went_not_back(self, found, lambda: again(identifier)))
 
     def create_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> Table:
         check_stored(Catalog.identifier_to_tuple(identifier))
@@ -93,6 +96,7 @@ class _Guarded(Catalog):
         super().drop_table(identifier)  # type: ignore[safe-super]
         if dropped is not None:
             mark(dropped)
+            forget(self, dropped.metadata)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         check_stored(Catalog.identifier_to_tuple(to_identifier))
@@ -108,7 +112,9 @@ class _Guarded(Catalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         check_stored(table.name())
-        return super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+        response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+        remember(self, response.metadata)
+        return response
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:

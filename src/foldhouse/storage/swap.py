@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 
 from foldhouse.errors import CommitConflict, StorageError, Unsupported
 from foldhouse.storage import log
+from foldhouse.storage.compares_heads import check_compares_heads
 from foldhouse.storage.removal import delete
 
 
@@ -68,9 +69,11 @@ def swap(
 
     Raises:
         CommitConflict: the swap did not land, because a requirement no longer held.
-        Unsupported: pyiceberg cannot write the change, or the table's format version.
+        Unsupported: pyiceberg cannot write the change, or the table's format version. Or the catalog ignores the head
+            that is required: then nothing was sent.
         FoldhouseError: the swap failed, and the catalog cannot be read to see whether it landed.
     """
+    check_compares_heads(iceberg)
     try:
         landed_as = catalog.commit_table(iceberg, requirements, updates)
     except Exception as failure:  # of any class: a timeout, too, may come after the commit landed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,14 +11,18 @@ from uuid import uuid4
 
 import catalog_servers
 import pytest
+from conftest import REMOTE
 from http_proxy import HttpProxy
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
 
 import foldhouse as fh
+from foldhouse.spark.session import session_of
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.configured import open_catalog
+from foldhouse.storage.guarded import guarded
 
 LOCAL: dict[str, Callable[[Path], Catalog]] = {
     "local": open_local_catalog,
@@ -28,7 +33,11 @@ LOCAL: dict[str, Callable[[Path], Catalog]] = {
 STORED = ("SQLite and gs", "SQLite and abfss")
 """A SQL catalog in a file, with tables in a store for which there is an emulator."""
 SERVED = ("Postgres and files", "Postgres and S3", "REST and files", "REST and S3", "Glue and S3", *STORED)
+GIVEN = "FOLDHOUSE_TEST_GIVEN"
+"""The environment variable that names the one catalog to test: `local`, or that of a server, configured as `c`."""
 CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for name in SERVED)]
+if GIVEN in os.environ:
+    CATALOGS = [os.environ[GIVEN]]
 
 
 class Servers:
@@ -134,10 +143,15 @@ def _database(uri: str, name: str) -> str:
     return uri.rpartition("/")[0] + f"/{name}"
 
 
+def variables(name: str, given: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables that configure a catalog."""
+    told = {key.upper().replace(".", "__").replace("-", "_"): value for key, value in given.items()}
+    return {f"PYICEBERG_CATALOG__{name.upper()}__{key}": value for key, value in told.items()}
+
+
 def configure(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, str]) -> None:
-    for key, value in given.items():
-        told = key.upper().replace(".", "__").replace("-", "_")
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__{told}", value)
+    for key, value in variables(name, given).items():
+        monkeypatch.setenv(key, value)
 
 
 @pytest.fixture(scope="session")
@@ -150,13 +164,27 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def catalog(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     if request.param in LOCAL:
         return LOCAL[request.param](tmp_path)
+    if GIVEN in os.environ:
+        return emptied(guarded(open_catalog("c")))
     configure(monkeypatch, "c", request.getfixturevalue("servers").configuration(request.param, tmp_path))
     return open_catalog("c")
 
 
+def emptied(catalog: Catalog) -> Catalog:
+    """Drop the tables that the test before this one left."""
+    for (namespace,) in catalog.list_namespaces():
+        for name in catalog.list_tables(namespace):
+            catalog.drop_table(name)
+    return catalog
+
+
 @pytest.fixture
 def lake(catalog: Catalog) -> Iterator[fh.Lake]:
-    opened = fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
+    """A lake that must do without Spark; with a Connect server, one that folds each window in its tasks."""
+    if REMOTE in os.environ:
+        opened = fh.Lake(catalog, lambda: _remote_session(os.environ[REMOTE]), in_process_rows=0)
+    else:
+        opened = fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
     yield opened
     opened.close()
 
@@ -170,6 +198,19 @@ def store(
     with HttpProxy(given["s3.endpoint"]) as proxy:
         configure(monkeypatch, "c", {**given, "s3.endpoint": proxy.address})
         yield proxy
+
+
+@pytest.fixture
+def lake_with_spark(catalog: Catalog, spark: SparkSession) -> Iterator[fh.Lake]:
+    """A lake whose declarations are read by Spark; with a Connect server, each window is folded in its tasks too."""
+    opened = fh.Lake(catalog, lambda: spark, in_process_rows=0 if REMOTE in os.environ else None)
+    yield opened
+    opened.close()
+
+
+def _remote_session(address: str) -> SparkSession:
+    print(f"a session of {address}")
+    return session_of(address)
 
 
 class Proxies:

@@ -141,6 +141,37 @@ def test_more_than_a_hundred_refreshes_and_an_expiry_leave_the_right_rows(lake: 
     readable(lake)
 
 
+@pytest.mark.spark
+def test_a_join_follows_both_sides_and_events_that_delete_their_key(lake_with_spark: fh.Lake) -> None:
+    lake = lake_with_spark
+    schema = {"key": "string", "at": "int", "name": "string", "gone": "boolean"}
+    names = fh.stream("c.names", schema=schema, keys="key", sequence_by="at")
+    named = fh.table("c.named", source=names, fold=fh.latest(delete_when="gone"))
+    joined = fh.table(
+        "c.joined",
+        source=[events, named],
+        rows=lambda events, named: events.join(named, "key").select("name", "n"),
+        keys="name",
+        fold=fh.fold(n=fh.total("n"), rows=fh.count()),
+    )
+
+    def land(*given: tuple[str, int, str]) -> dict[str, tuple[int, int]]:
+        keys, ats, texts = zip(*given, strict=True)
+        gone = [one == "gone" for one in texts]
+        lake.append(names, pa.table({"key": keys, "at": pa.array(ats, pa.int32()), "name": texts, "gone": gone}))
+        lake.refresh(named)
+        lake.refresh(joined)
+        return {row["name"]: (row["n"], row["rows"]) for row in lake.to_arrow(joined).to_pylist()}
+
+    lake.append(events, rows([("a", DAYS[0], 1), ("b", DAYS[0], 2), ("a", DAYS[1], 3)]))
+    assert land(("a", 1, "Ada"), ("b", 1, "Bob")) == {"Ada": (4, 2), "Bob": (2, 1)}
+    assert land(("b", 2, "Ada")) == {"Ada": (6, 3)}
+    lake.replace(events, rows([("b", DAYS[0], 20)]), partitions=DAYS[:1])
+    assert land(("c", 1, "Cy")) == {"Ada": (23, 2)}
+    assert land(("a", 2, "gone"), ("b", 1, "late")) == {"Ada": (20, 1)}
+    readable(lake)
+
+
 def test_a_tag_keeps_its_rows_through_upkeep_and_a_rollback(lake: fh.Lake) -> None:
     lake.append(events, rows([("a", DAYS[0], 1)]))
     lake.refresh(per_day)

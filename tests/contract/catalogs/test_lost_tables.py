@@ -101,6 +101,42 @@ def test_the_newest_commits_are_no_orphans_of_a_catalog_of_an_older_backup(fille
     assert sorted(filled.to_arrow(events)["n"].to_pylist()) == [1, 2, 3, 5, 6, 7]
 
 
+def _put_back(catalog: Any, root: Path, name: str, location: str) -> None:
+    """Do what the restore of a catalog's database does."""
+    table = name.partition(".")[2]
+    if isinstance(catalog, SqlCatalog):
+        with catalog.engine.begin() as connection:
+            statement = text("UPDATE iceberg_tables SET metadata_location = :location WHERE table_name = :name")
+            connection.execute(statement, {"location": location, "name": table})
+    elif isinstance(catalog, MetastoreCatalog):
+        glue = catalog.glue  # type: ignore[attr-defined]
+        found = glue.get_table(DatabaseName="c", Name=table)["Table"]
+        given = {key: found[key] for key in ("Name", "TableType", "StorageDescriptor")}
+        glue.update_table(
+            DatabaseName="c", TableInput={**given, "Parameters": {**found["Parameters"], "metadata_location": location}}
+        )
+    else:
+        with sqlite3.connect(root / "rest.db") as connection:
+            given = (location, table)
+            connection.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", given)
+        connection.close()
+
+
+def test_a_catalog_that_is_restored_from_a_backup_is_refused_by_a_process_that_has_it_open(
+    filled: fh.Lake, tmp_path: Path
+) -> None:
+    backup = filled.load(events).metadata_location
+    for value in (5, 6, 7):
+        filled.append(events, batch(value))
+    newest = filled.load(events).metadata_location
+    _put_back(filled.catalog, tmp_path, "c.events", backup)
+    for call in (lambda: filled.append(events, batch(8)), lambda: filled.refresh(totals)):
+        with pytest.raises(fh.LostTables, match=r"c\.events at commit 3, but this process has seen its commit 6"):
+            call()
+    _put_back(filled.catalog, tmp_path, "c.events", newest)
+    assert filled.refresh(totals).rows_read == 3
+
+
 def test_a_table_that_was_dropped_is_begun_again(filled: fh.Lake) -> None:
     filled.catalog.drop_table("c.events")
     filled.append(events, batch(7))

@@ -101,7 +101,13 @@ def test_eight_processes_open_a_new_catalog_on_postgres_at_once(
         assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
-    said = [one.communicate(timeout=120)[1] for one in running]
+    try:
+        said = [one.communicate(timeout=300)[1] for one in running]
+    finally:
+        for one in running:  # one that is left over would make the next tests fail, too
+            if one.poll() is None:
+                one.kill()
+                one.communicate()
     assert [one.returncode for one in running] == [0] * 8, said
     lake = fh.Lake.open("c")
     assert sorted(lake.to_arrow("c.events")["n"].to_pylist()) == list(range(8))
