@@ -133,8 +133,15 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("tuning", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("table", ORACLE, ids=lambda table: table.name)
+SOME = [  # each table in every second way, because jobs take their time
+    pytest.param(table, tuning, id=f"{table.name}-{way}")
+    for at, table in enumerate(ORACLE)
+    for place, (way, tuning) in enumerate(WAYS.items())
+    if (at + place) % 2 == 0
+]
+
+
+@pytest.mark.parametrize(("table", "tuning"), SOME)
 def test_a_table_that_is_folded_in_tasks_is_right_after_every_window(
     spark_lake: OpenLake, table: fh.Table, tuning: fh.Tuning
 ) -> None:
