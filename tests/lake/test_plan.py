@@ -57,6 +57,21 @@ def test_a_plan_is_what_the_refresh_then_reads(shop: fh.Lake) -> None:
     assert shop.plan(sums) == fh.Planned("p.sums", rows=2, consumers=("p.above",))
 
 
+def test_only_files_that_can_hold_the_ids_of_new_events_count_as_read(lake: fh.Lake) -> None:
+    """Every row of the stream counted, of which the bounds of the files leave one out after the other."""
+    once = fh.stream("p.once", schema={"id": "string", "n": "long"}, event_id="id")
+    table = fh.table("p.of_once", source=once, keys="id", fold=fh.fold(n=fh.total("n")))
+    for first in ("a", "b", "c"):
+        lake.append(once, [{"id": f"{first}{place}", "n": place} for place in range(4)])
+    assert lake.refresh(table).rows_read == 12
+    for new, rows, files in (("d0", 1, 1), ("b0", 5, 2)):
+        lake.append(once, [{"id": new, "n": 7}])
+        planned = lake.plan(table)
+        done = lake.refresh(table)
+        assert (planned.rows_read, planned.files_read) == ({"p.once": rows}, files)
+        assert (done.rows_read, done.files_read) == (rows, files)
+
+
 def test_the_plan_of_a_new_table_creates_nothing(shop: fh.Lake) -> None:
     land(shop, SECOND, ("a", 5))
     planned = shop.plan(daily, [SECOND])

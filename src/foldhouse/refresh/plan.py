@@ -9,7 +9,7 @@ from foldhouse.heads.head import Head, read_head
 from foldhouse.heads.paused import pause_of
 from foldhouse.heads.row_count import row_count
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.run.runner import WHERE, cost_of, pieces_read, runner_of
+from foldhouse.refresh.run.runner import WHERE, cost_of, pieces_looked_in, runner_of
 from foldhouse.refresh.sources import compiled_over, pinned
 from foldhouse.refresh.target import Target, loaded
 from foldhouse.refresh.window.affected import of_state
@@ -56,7 +56,7 @@ def _planned(
     workshop: Workshop, table: Table, logic: Logic, evaluations: Sequence[Evaluation], planned: Planned
 ) -> Planned:
     """Return a plan with the sizes of what is read."""
-    read = pieces_read(evaluations)
+    read = pieces_looked_in(logic, evaluations)
     rows = dict.fromkeys((source.name for source in table.sources), 0)
     for place, piece in read:
         rows[table.sources[place].name] += rows_of_piece(logic.layouts[place], piece)

@@ -30,7 +30,7 @@ from foldhouse.refresh.checked import hand_to_rebuild, pinned_others, publish_ch
 from foldhouse.refresh.publish import publish
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.run.in_process import Run
-from foldhouse.refresh.run.runner import fold_evaluations, pieces_read
+from foldhouse.refresh.run.runner import fold_evaluations, pieces_looked_in
 from foldhouse.refresh.sources import compiled_over, pinned
 from foldhouse.refresh.target import load_for_rebuild, load_or_create, loaded, settled
 from foldhouse.refresh.work import Work, evaluations_of, work_of
@@ -211,7 +211,7 @@ def _folded(workshop: Workshop, work: Work) -> _Folded:
         )
         results, recomputed = fold_evaluations(workshop, Run(work.logic, job, work.evaluations), work.sources)
         results += emptied_buckets(job, results) if work.is_full_recompute else []
-    read = pieces_read(work.evaluations)
+    read = pieces_looked_in(work.logic, work.evaluations)
     iceberg = work.target.iceberg
     before = row_count(iceberg, iceberg.metadata.current_snapshot_id) if work.stored else work.kept_rows
     if work.restated:  # what is left out of these days was counted when they were first folded

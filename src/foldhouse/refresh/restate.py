@@ -21,7 +21,7 @@ from foldhouse.heads.head import Head, is_ours, last_head, read_head
 from foldhouse.heads.paused import pause_of
 from foldhouse.refresh.refresh import folded_and_committed
 from foldhouse.refresh.rows.logic import Logic
-from foldhouse.refresh.run.runner import WHERE, cost_of, pieces_read, runner_of
+from foldhouse.refresh.run.runner import WHERE, cost_of, pieces_looked_in, runner_of
 from foldhouse.refresh.sources import check_positions, checked_positions, compiled_over, pinned
 from foldhouse.refresh.target import Target, following, loaded
 from foldhouse.refresh.window.affected import of_state
@@ -64,7 +64,7 @@ def restate(workshop: Workshop, table: Table, days: Iterable[date]) -> Refreshed
 def plan_restate(workshop: Workshop, table: Table, days: Iterable[date]) -> PlannedRestate:
     """Return what `restate` would read and replace; nothing is folded or committed."""
     work, stored = _restated(workshop, table, Coverage.of(days))
-    iceberg, read = work.target.iceberg, pieces_read(work.evaluations)
+    iceberg, read = work.target.iceberg, pieces_looked_in(work.logic, work.evaluations)
     rows = dict.fromkeys((source.name for source in table.sources), 0)
     for place, piece in read:
         rows[table.sources[place].name] += rows_of_piece(work.logic.layouts[place], piece)

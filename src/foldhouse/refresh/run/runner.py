@@ -13,7 +13,7 @@ from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.rows.evaluate import has_choices, is_collected
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.rows.read import can_be_picked
+from foldhouse.refresh.rows.read import admitted, can_be_picked
 from foldhouse.refresh.rows.written import can_be_written
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
@@ -127,6 +127,18 @@ def pieces_read(evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
         for piece in pieces
     }
     return list(found.values())
+
+
+def pieces_looked_in(logic: Logic, evaluations: Sequence[Evaluation]) -> list[tuple[int, Piece]]:
+    """Return the pieces that can hold rows which evaluations select, each once, with the place of its source."""
+    pruned = []
+    for one in evaluations:
+        pieces = [
+            [*admitted(logic, place, of_source, one.choices[place]), *one.besides_of(place)]
+            for place, of_source in enumerate(one.pieces)
+        ]
+        pruned.append(replace(one, pieces=tuple(pieces)))
+    return pieces_read(pruned)
 
 
 def rows_of_files(evaluations: Sequence[Evaluation]) -> int:
