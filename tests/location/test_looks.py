@@ -7,6 +7,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyiceberg.catalog.memory import InMemoryCatalog
 
 import foldhouse as fh
 from foldhouse.cli import main
@@ -163,6 +164,14 @@ def test_the_command_shows_the_rows_of_the_commit(lake, tmp_path):
     assert words[0] == "foldhouse"
     done = CliRunner().invoke(main, [*words[1:], "--lake", str(tmp_path / "lake")])
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 2), done.output
+
+
+def test_the_command_names_the_catalog_of_a_lake_that_is_no_folder(tmp_path):
+    lake = fh.Lake(InMemoryCatalog("prod", warehouse=tmp_path.as_uri()), lambda: pytest.fail("no JVM is needed"))
+    add(lake, (1, SECRET, 0, 10))
+    told, _ = run(lake, people)
+    lake.close()
+    assert told[None]["show"].endswith(" --catalog prod`")
 
 
 def test_a_failed_check_names_no_sensitive_value_on_the_page_nor_in_its_message(lake):

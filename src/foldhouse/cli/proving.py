@@ -193,11 +193,11 @@ def _say_unseen(found: Verified) -> None:
 
 def _say_chain(chain: Gapless) -> None:
     unknown = [
-        f"{number:,} {what}"
-        for number, what in (
-            (chain.unrecorded, "do not say where they began"),
-            (chain.spans_expired, "stand on expired commits"),
-            (chain.mended, "broke it, and were folded again since"),
+        f"{number:,} {one if number == 1 else several}"
+        for number, one, several in (
+            (chain.unrecorded, "does not say where it began", "do not say where they began"),
+            (chain.spans_expired, "stands on expired commits", "stand on expired commits"),
+            (chain.mended, "broke it, and was folded again since", "broke it, and were folded again since"),
         )
         if number
     ]

@@ -22,6 +22,7 @@ from foldhouse.dagster.charts import bars, lines
 from foldhouse.dagster.corrected import MOST, corrected_by_day, corrected_of
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
+from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.values.corrected import CommitFigures
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Refreshed
@@ -54,7 +55,7 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
     """Return what the page shows of a commit, or of a run without one; see the table above."""
     if refreshed.snapshot_id is None:
         return Looks({})
-    show = {"show": show_command(table.name, refreshed.snapshot_id)}
+    show = {"show": show_command(lake, table.name, refreshed.snapshot_id)}
     try:
         figures = lake.figures(table)
         history = _history(figures)
@@ -73,9 +74,10 @@ def looks_of(lake: Lake, table: Table, refreshed: Refreshed) -> Looks:
     return Looks({**history, **show}, show, corrected_by_day(table, found, _changed(refreshed)), rows)
 
 
-def show_command(name: str, snapshot_id: int) -> dg.MetadataValue[Any]:
-    """Return the command that prints a snapshot, as metadata."""
-    return dg.MetadataValue.md(f"`foldhouse show {name} --as-of {snapshot_id}`")
+def show_command(lake: Lake, name: str, snapshot_id: int) -> dg.MetadataValue[Any]:
+    """Return the command that prints a snapshot, as metadata; a local lake is that of `$FOLDHOUSE_LAKE`."""
+    where = "" if lake.catalog.name == CATALOG_NAME else f" --catalog {lake.catalog.name}"
+    return dg.MetadataValue.md(f"`foldhouse show {name} --as-of {snapshot_id}{where}`")
 
 
 def _has_corrections(refreshed: Refreshed) -> bool:
