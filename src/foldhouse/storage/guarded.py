@@ -113,7 +113,8 @@ class _Guarded(Catalog):
     ) -> CommitTableResponse:
         check_stored(table.name())
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
-        remember(self, response.metadata)
+        if isinstance(response, CommitTableResponse):  # the catalog may be the caller's own code
+            remember(self, response.metadata)
         return response
 
     @staticmethod

@@ -6,13 +6,16 @@ Guarantee: one compare-and-swap on the head that was read; a commit of another w
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.update import SetCurrentSchemaUpdate
+from pyiceberg.table.update import SetCurrentSchemaUpdate, SetDefaultSpecUpdate, TableUpdate
 
 from foldhouse.errors import CommitConflict, UnknownSnapshot
 from foldhouse.storage.clock import Stamped, main_moves_to
 from foldhouse.storage.columns import continues
 from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.live import live_of
 from foldhouse.storage.schema import kind_of
 from foldhouse.storage.swap import swap, unevolved, unmoved
 
@@ -69,15 +72,29 @@ def restore_columns(catalog: Catalog, iceberg: IcebergTable) -> None:
             iceberg,
             (*unmoved(iceberg), *unevolved(iceberg)),
             (*wanted, Stamped(updates={})),
-            lambda now: now.metadata.current_schema_id == wanted[0].schema_id,
+            lambda now: not _columns_of(now, now.metadata.current_snapshot_id),
             "the return of the columns",
         )
 
 
-def _columns_of(iceberg: IcebergTable, snapshot_id: int | None) -> tuple[SetCurrentSchemaUpdate, ...]:
-    """Return the update that makes the columns of a snapshot of a table current, unless they are all there."""
+def _columns_of(iceberg: IcebergTable, snapshot_id: int | None) -> tuple[TableUpdate, ...]:
+    """Return the updates that make the columns of a snapshot of a table current, unless they are all there.
+
+    A rebuild may have partitioned the table by a column that the snapshot does not have: then its partitioning is that
+    of the snapshot's files again, too.
+    """
     snapshot = snapshot_of(iceberg, snapshot_id)
     written = None if snapshot is None or snapshot.schema_id is None else iceberg.schemas().get(snapshot.schema_id)
     if written is None or kind_of(iceberg) != "table" or continues(iceberg.schema(), written):
         return ()
-    return (SetCurrentSchemaUpdate(schema_id=written.schema_id),)
+    columns = SetCurrentSchemaUpdate(schema_id=written.schema_id)
+    if _fits(iceberg.spec(), written):
+        return (columns,)
+    of_files = live_of(iceberg, snapshot_id).spec_ids or set(iceberg.specs())
+    fitting = [spec_id for spec_id in of_files if _fits(iceberg.specs()[spec_id], written)]
+    return (columns, SetDefaultSpecUpdate(spec_id=max(fitting))) if fitting else ()
+
+
+def _fits(spec: PartitionSpec, schema: Schema) -> bool:
+    """Whether a schema has the columns that a spec partitions by."""
+    return {one.source_id for one in spec.fields} <= {one.field_id for one in schema.fields}
