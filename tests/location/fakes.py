@@ -9,9 +9,11 @@ from pathlib import Path
 import dagster as dg
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
 
 import foldhouse as fh
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
+from foldhouse.storage.catalog import CATALOG_NAME
 from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.landed import LandedDays
 from foldhouse.values.results import Appended, PartitionCounts, Refreshed
@@ -58,6 +60,7 @@ class FakeLake:
     unfit: date | None = None
     late: date | None = None
     calls: list[tuple[str, tuple[date, ...]]] = field(default_factory=list)
+    catalog: NoopCatalog = field(default_factory=lambda: NoopCatalog(CATALOG_NAME))
 
     def open(self) -> "FakeLake":
         return self
