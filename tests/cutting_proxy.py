@@ -8,6 +8,9 @@ import socket
 import threading
 from types import TracebackType
 
+# A request of HTTP begins so.
+_NEXT = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE) /")
+
 
 class CuttingProxy:
     """Forwards connections to a server; while armed, it cuts the next reply to a request that matches.
@@ -79,6 +82,8 @@ class CuttingProxy:
 
     def _let_pass(self, data: bytes, budget: list[int | None]) -> bool:
         with self._lock:
+            if _NEXT.match(data):  # a reply that was shorter than its cut leaves nothing to cut from the next one
+                budget[0] = None
             if self._after is None or not self._request.search(data):
                 return True
             budget[0], self._after = self._after, None

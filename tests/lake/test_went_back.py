@@ -106,6 +106,16 @@ def test_an_older_state_that_somebody_registers_with_the_open_catalog_is_meant(l
     assert lake.count(events) == 1
 
 
+def test_one_state_under_two_names_is_two_tables(lake: fh.Lake) -> None:
+    lake.append(events, [{"key": 1, "n": 1}])
+    location = lake.load(events).metadata_location
+    lake.append(events, [{"key": 2, "n": 2}])
+    other = fh.stream(f"{events.name}_copy", schema=dict(events.schema))
+    lake.catalog.register_table(other.name, location)
+    assert lake.append(other, [{"key": 3, "n": 3}]).committed
+    assert (lake.count(other), lake.count(events)) == (2, 2)
+
+
 def test_a_rollback_an_expiry_and_a_rebuild_are_no_older_backup(lake: fh.Lake) -> None:
     first = lake.append(events, [{"key": 1, "n": 1}]).snapshot_id
     lake.append(events, [{"key": 2, "n": 2}])

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foldhouse.kernel.plan import polars_type
+from foldhouse.logic.parts import MOST_PARTS, parts_of
 from foldhouse.logic.plan import Expression
 
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -40,8 +41,6 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 _MOST_NEGATED_DIGITS = 34
 """Spark rounds `-x` and `abs(x)` of a decimal to so many digits."""
-_MOST_PARTS = 500
-"""Of a translated expression: Polars takes seconds to plan thousands, and `least` repeats what is in it."""
 _COMMON = -1
 """Stands for the number of a column, where the columns include the common part of an expression."""
 # Only this form: other years and finer fractions are not the same in Python, Polars and Spark.
@@ -93,28 +92,9 @@ def translated(expression: Expression, columns: Columns) -> Typed:
     """
     if expression.kind not in _TRANSLATIONS or expression.plan is not None:
         raise UnknownLogic(expression.kind)
-    if _parts(expression) > _MOST_PARTS:
+    if parts_of(expression) > MOST_PARTS:
         raise UnknownLogic("an expression of many parts")
     return _TRANSLATIONS[expression.kind](expression, columns)
-
-
-def _parts(expression: Expression) -> int:
-    """Return about how many parts a translated expression has, with those that it repeats."""
-    sizes = [_parts(child) for child in expression.children]
-    if expression.kind in ("Least", "Greatest"):  # see `_better`
-        return reduce(lambda one, other: 3 * one + 2 * other, sizes)
-    if expression.kind == "In":
-        return _parts_of_list(expression, sizes)
-    if expression.kind == "With" and len(sizes) > 1:
-        uses = sum(one.kind == "CommonExpressionRef" for one in expression.children[0].walk())
-        return sizes[0] + uses * sum(sizes[1:])
-    return 1 + sum(sizes)
-
-
-def _parts_of_list(expression: Expression, sizes: Sequence[int]) -> int:
-    if all(child.kind in ("Literal", "Cast") and not child.references for child in expression.children[1:]):
-        return 1 + sizes[0]
-    return len(sizes) * sizes[0] + sum(sizes)
 
 
 def condition(expression: Expression, columns: Columns) -> pl.Expr:

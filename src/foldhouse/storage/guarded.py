@@ -96,7 +96,7 @@ class _Guarded(Catalog):
         super().drop_table(identifier)  # type: ignore[safe-super]
         if dropped is not None:
             mark(dropped)
-            forget(self, dropped.metadata)
+            forget(self, dropped.name(), dropped.metadata)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         check_stored(Catalog.identifier_to_tuple(to_identifier))
@@ -114,7 +114,7 @@ class _Guarded(Catalog):
         check_stored(table.name())
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
         if isinstance(response, CommitTableResponse):  # the catalog may be the caller's own code
-            remember(self, response.metadata)
+            remember(self, table.name(), response.metadata)
         return response
 
     @staticmethod

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
 from foldhouse.errors import LostTables
 
@@ -28,22 +29,30 @@ def _number(metadata: TableMetadata) -> int:
     return number
 
 
-def remember(catalog: Catalog, metadata: TableMetadata) -> None:
+# By name and uuid: one metadata file may be registered under two names, each with a history of its own from then on.
+_Key = tuple[tuple[str, ...], str]
+
+
+def _key(name: Identifier, metadata: TableMetadata) -> _Key:
+    return tuple(name), str(metadata.table_uuid)
+
+
+def remember(catalog: Catalog, name: Identifier, metadata: TableMetadata) -> None:
     """Remember the sequence number of a table that was loaded or committed."""
-    seen: dict[str, int] = vars(catalog).setdefault(_SEEN, {})
-    uuid, number = str(metadata.table_uuid), _number(metadata)
+    seen: dict[_Key, int] = vars(catalog).setdefault(_SEEN, {})
+    key, number = _key(name, metadata), _number(metadata)
     with _LOCK:
-        seen[uuid] = max(number, seen.get(uuid, 0))
+        seen[key] = max(number, seen.get(key, 0))
 
 
-def forget(catalog: Catalog, metadata: TableMetadata) -> None:
+def forget(catalog: Catalog, name: Identifier, metadata: TableMetadata) -> None:
     """Forget a table that is dropped with this catalog: an older state that is registered later is meant."""
-    vars(catalog).get(_SEEN, {}).pop(str(metadata.table_uuid), None)
+    vars(catalog).get(_SEEN, {}).pop(_key(name, metadata), None)
 
 
-def _seen(catalog: Catalog, metadata: TableMetadata) -> int:
-    seen: dict[str, int] = vars(catalog).get(_SEEN, {})
-    return seen.get(str(metadata.table_uuid), 0)
+def _seen(catalog: Catalog, table: Table) -> int:
+    seen: dict[_Key, int] = vars(catalog).get(_SEEN, {})
+    return seen.get(_key(table.name(), table.metadata), 0)
 
 
 def check_went_not_back(catalog: Catalog, found: Table, load: Callable[[], Table]) -> Table:
@@ -58,11 +67,11 @@ def check_went_not_back(catalog: Catalog, found: Table, load: Callable[[], Table
         LostTables: the catalog has an older state of the table than before.
     """
     for seconds in _WAITS_SECONDS:
-        if _number(found.metadata) >= _seen(catalog, found.metadata):
+        if _number(found.metadata) >= _seen(catalog, found):
             break
         time.sleep(seconds)
         found = load()
-    number, seen = _number(found.metadata), _seen(catalog, found.metadata)
+    number, seen = _number(found.metadata), _seen(catalog, found)
     if number < seen:
         raise LostTables(
             f"the catalog {catalog.name} has {'.'.join(found.name())} at commit {number}, but this process has seen "
@@ -70,5 +79,5 @@ def check_went_not_back(catalog: Catalog, found: Table, load: Callable[[], Table
             "was committed. Stop what writes to this lake, and run `foldhouse doctor`: it says which tables are "
             "behind, and how to move them forward. If the older state is meant, start this process again"
         )
-    remember(catalog, found.metadata)
+    remember(catalog, found.name(), found.metadata)
     return found
