@@ -72,6 +72,7 @@ with connect_server(root / "second", port) as (address, server):
     lake.refresh(totals)
     found = sorted((row["k"], row["n"], row["rows"]) for row in lake.read(totals).collect())
     assert found == expected, found
+    lake.spark.stop()
     print("right")
 """
 
@@ -94,5 +95,6 @@ def test_a_connect_server_that_dies_leaves_nothing_half_done_and_another_one_goe
     assert int(seconds) < 60
     assert said.startswith("c.totals: Spark's process or a worker of it died")
     assert second.startswith("CannotStart|")
+    assert int(second.split("|")[1]) < 10, "it waited for the server that is dead"
     assert "does not answer" in second
     assert right == "right"

@@ -65,6 +65,7 @@ def put_away(session: SparkSession) -> None:
     with contextlib.suppress(Exception):
         asked: Any = session
         asked.client.set_retry_policies([])  # a session of Connect releases itself on its server, which may have ended
+        asked.client._release_futures.clear()  # it waits ten seconds for what it still has to tell that server
     with contextlib.suppress(Exception):
         session.stop()
     holder: Any = SparkContext
