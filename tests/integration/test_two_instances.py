@@ -24,7 +24,7 @@ from deploy.here.setup import DEPLOY, ROOT, Setup, running
 from tests.catalog_servers import Missing, free_port
 from tests.conftest import ROOT as TESTS_ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.heavy]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.served]
 FIRST, DAYS = date(2024, 3, 4), 9
 _WITHIN_SECONDS = 600
 

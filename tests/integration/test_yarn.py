@@ -15,7 +15,7 @@ from drivers import driver, law_in_tasks, python_without
 from killing import Killer
 from yarn_server import Yarn, yarn
 
-pytestmark = [pytest.mark.spark, pytest.mark.heavy]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.served]
 KILLS = 4
 
 

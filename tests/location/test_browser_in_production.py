@@ -22,7 +22,7 @@ from tests.location.browsing import Dev, browser_tab, skip_without_a_browser
 from tests.location.serving import served
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.heavy, pytest.mark.browser]
+pytestmark = [pytest.mark.heavy, pytest.mark.browser, pytest.mark.served]
 
 
 def january(number: int) -> date:

@@ -39,6 +39,27 @@ CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for n
 if GIVEN in os.environ:
     CATALOGS = [os.environ[GIVEN]]
 
+_IN_CI = "Postgres and S3"
+"""The catalog of servers that CI runs these files over; all else that needs servers is marked `served`."""
+_FILES_IN_CI = ("test_catalog_operations", "test_catalog_races", "test_catalogs", "test_dropped_connections")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and _needs_servers(item) and not _is_in_ci(item):
+            item.add_marker(pytest.mark.served)
+
+
+def _needs_servers(item: pytest.Item) -> bool:
+    given = [*LOCAL, "SQLite and files"]
+    return item.get_closest_marker("heavy") is not None and not any(f"[{name}" in item.name for name in given)
+
+
+def _is_in_ci(item: pytest.Item) -> bool:
+    is_it = "[" not in item.name or _IN_CI in item.name
+    return item.path.stem in _FILES_IN_CI and is_it
+
 
 class Servers:
     """The servers that tests asked for; each is started once."""
