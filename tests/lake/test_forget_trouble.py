@@ -74,8 +74,8 @@ def another(lake: fh.Lake, folder: Path) -> fh.Lake:
     [
         (Moment.AFTER_COMMIT, 3),
         pytest.param(Moment.AFTER_COMMIT, 1, marks=pytest.mark.heavy),
-        pytest.param(Moment.BEFORE_COMMIT, 1, marks=pytest.mark.heavy),
-        pytest.param(Moment.LANDED_AND_UNKNOWN, 1, marks=pytest.mark.heavy),
+        pytest.param(Moment.BEFORE_COMMIT, 2, marks=pytest.mark.heavy),
+        pytest.param(Moment.LANDED_AND_UNKNOWN, 2, marks=pytest.mark.heavy),
     ],
 )
 def test_a_forget_killed_at_any_commit_is_finished_by_the_next(

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-HISTORIES = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "80"))
+HISTORIES = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "64"))
 """Histories of the law in memory. The other random tests run a share of them."""
