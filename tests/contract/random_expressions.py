@@ -1,199 +1,116 @@
-"""Random expressions of Spark's SQL over hostile values, built from all that foldhouse evaluates without Spark.
+"""Random expressions of Spark's SQL, built from all that foldhouse evaluates without Spark.
 
-Operands are chosen by family, not by type, so that Spark has to add the casts between them. A few expressions are
-beyond what foldhouse translates: a part that is left to Spark must take the whole expression with it.
+Each part has a type, so that almost every expression is one that foldhouse translates. Operands have different types
+where Spark adds a cast between them that neither fails nor rounds. A few expressions are beyond what foldhouse
+translates: a part that is left to Spark must take the whole expression with it.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
-from datetime import date
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-import pyarrow as pa
+from contract.random_values import COLUMNS
 
-_MICROSECONDS = 2**63 - 1
-"""The furthest moment that 64 bits hold, in the year 294247; the least is as far before 1970."""
-_FURTHEST_DAYS = 106_751_991
-"""The day of that moment."""
-_DAYS = (
-    None,
-    date(1, 1, 1),
-    date(1582, 10, 4),
-    date(1582, 10, 10),
-    date(1582, 10, 15),
-    date(1900, 2, 28),
-    date(1969, 12, 31),
-    date(1970, 1, 1),
-    date(2024, 2, 29),
-    date(9999, 12, 31),
-    2_932_897,  # the day after the year 9999
-    -719_529,  # in the year 0000
-    _FURTHEST_DAYS,
-    -_FURTHEST_DAYS,
-)
-_TIMES = (
-    None,
-    0,
-    -1,
-    1,
-    86_399_999_999,
-    86_400_000_000,
-    -86_400_000_000,
-    -86_400_000_001,
-    -12_219_292_800_000_001,  # before the first day of the Gregorian calendar
-    -62_135_596_800_000_000,  # the year 0001
-    -62_135_596_800_000_001,
-    253_402_300_799_999_999,  # the end of the year 9999
-    253_402_300_800_000_000,
-    1_711_846_800_000_000,  # the clocks of Europe go forward
-    1_729_990_800_000_000,  # and back
-    _MICROSECONDS,
-    -_MICROSECONDS,
-)
-_TEXTS = (
-    None,
-    "",
-    " ",
-    "a",
-    "A",
-    "a ",
-    " a",
-    "a\t",
-    "ab",
-    "é",
-    "é",
-    "ß",
-    "\U0001f600",
-    "￿",
-    "\ud7ff",
-    "\x00",
-    "a\x00",
-    "null",
-    "0",
-    "-0",
-    "2024-02-29",
-    "a" * 300,
-)
-_WIDEST = 10**38 - 1
-
-
-def _decimals(digits: int, scale: int) -> tuple[Decimal | None, ...]:
-    """Return the hostile values of a decimal: null, zero, the least, and both ends."""
-    numbers = (0, 1, -1, 10**digits - 1, 1 - 10**digits, 5 * 10 ** (digits - 1), 10**scale % 10**digits)
-    return (None, *(Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)) for n in numbers))
-
-
-COLUMNS: dict[str, tuple[pa.DataType, str, Sequence[Any]]] = {
-    "i": (pa.int32(), "int", (None, 0, 1, -1, 7, 2**31 - 1, -(2**31))),
-    "j": (pa.int32(), "int", (None, 0, 2, -3, 7, 46_341)),
-    "l": (pa.int64(), "long", (None, 0, 1, -1, 7, 2**63 - 1, -(2**63), 2**31)),
-    "k": (pa.int64(), "long", (None, 0, 1, 2, 3)),
-    "m": (pa.decimal128(12, 4), "decimal(12,4)", _decimals(12, 4)),
-    "n": (pa.decimal128(10, 2), "decimal(10,2)", _decimals(10, 2)),
-    "o": (pa.decimal128(1, 0), "decimal(1,0)", _decimals(1, 0)),
-    "p": (pa.decimal128(5, 5), "decimal(5,5)", _decimals(5, 5)),
-    "q": (pa.decimal128(28, 3), "decimal(28,3)", _decimals(28, 3)),
-    "v": (pa.decimal128(38, 0), "decimal(38,0)", _decimals(38, 0)),
-    "w": (pa.decimal128(38, 10), "decimal(38,10)", _decimals(38, 10)),
-    "z": (pa.decimal128(38, 38), "decimal(38,38)", _decimals(38, 38)),
-    "s": (pa.string(), "string", _TEXTS),
-    "r": (pa.string(), "string", _TEXTS[:8]),
-    "t": (pa.timestamp("us", "UTC"), "timestamp", _TIMES),
-    "u": (pa.timestamp("us"), "timestamp_ntz", _TIMES),
-    "d": (pa.date32(), "date", _DAYS),
-    "e": (pa.date32(), "date", _DAYS[6:9]),
-    "b": (pa.bool_(), "boolean", (None, True, False)),
-    "c": (pa.bool_(), "boolean", (None, True, False)),
-    "x": (pa.float64(), "double", (None, 0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1.5, 5e-324)),
-    "y": (pa.float32(), "float", (None, 0.0, -0.0, float("nan"), float("inf"), 1.5)),
-    "h": (pa.binary(), "binary", (None, b"", b"\x00", b"\xff", b"a")),
-    "a": (pa.list_(pa.int32()), "array<int>", (None, [], [None], [1, None], [1, 2])),
-    "f": (
-        pa.struct([("g", pa.int32()), ("x", pa.float64())]),
-        "struct<g:int,x:double>",
-        (None, {"g": None, "x": None}, {"g": 1, "x": -0.0}, {"g": 1, "x": float("nan")}),
-    ),
-    "g": (pa.map_(pa.string(), pa.int64()), "map<string,long>", (None, [], [("", None)], [("a", 1), ("b", 2)])),
-}
-"""Name of a column -> its type in Arrow and in Spark, and its values."""
-SCHEMA = pa.schema({"row": pa.int64(), **{name: kind for name, (kind, _, _) in COLUMNS.items()}})
-SPARK_TYPES = ", ".join(["row long", *(f"{name} {kind}" for name, (_, kind, _) in COLUMNS.items())])
-_INTEGERS, _DECIMALS, _BITS = tuple("ijlk"), tuple("mnopqvwz"), tuple("bc")
-_OF_FAMILY = {
-    "integer": _INTEGERS,
-    "decimal": _DECIMALS,
-    "number": _INTEGERS + _DECIMALS,
+INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""Integer type -> the digits of its largest value."""
+_SHORTEST = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Integer type -> the digits of the decimal that Spark makes of it."""
+_MOST_DIGITS, _MOST_NEGATED_DIGITS = 38, 34
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_SUFFIXES = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
+_FAMILIES = ("integer", "decimal", "text", "day", "time", "local", "bool")
+_COMPARED = (*_FAMILIES, "integer", "decimal", "text", "number", "number")
+_TYPES = {"text": "string", "day": "date", "time": "timestamp", "local": "timestamp_ntz", "bool": "boolean"}
+_COLUMNS = {
+    "integer": tuple("ijlk"),
+    "decimal": tuple("mnopqvwz"),
     "text": tuple("sr"),
     "day": tuple("de"),
     "time": ("t",),
     "local": ("u",),
-    "bool": _BITS,
+    "bool": tuple("bc"),
     "passed": tuple("xyhafg"),
 }
-_COMPARED = ("number", "number", "integer", "decimal", "text", "day", "time", "local", "bool")
+_WIDEST = 10**38 - 1
 _LITERALS = {
-    "integer": "0 1 -1 2 7 100 127Y 1Y -32768S 32767S 5S 2147483647 -2147483648 46341 9223372036854775807L -1L 3L",
-    "decimal": f"0.0 1.5 -1.5 1.50 0.00001 99999999.9999 1BD -0.0BD 1e-5BD 12e3BD {_WIDEST}BD -{_WIDEST} 0.{_WIDEST}",
-    "text": r"'' '·' 'a' 'A' 'a·' 'é' 'é' '\u0000' '0' 'null' 'it\'s' '😀' '\\n' '\n' '%' '2024-02-29'",
-    "day": "date'1970-01-01' date'0001-01-01' date'1582-10-04' date'1582-10-10' date'2024-02-29' date'9999-12-31' "
-    "date'0000-01-01' date'+10000-01-01' date'-0001-06-01'",
+    "integer": "0 1 -1 2 7 100 127Y -128Y 1Y -32768S 32767S 5S 2147483647 -2147483648 46341 "
+    "9223372036854775807L -1L 3L",
+    "decimal": f"0.0 1.5 -1.5 1.50 0.00001 99999999.9999 1BD -0.0BD 1e-5BD 12e3BD "
+    f"{_WIDEST}BD -{_WIDEST}BD 0.{_WIDEST}BD",
+    "text": r"'' '·' 'a' 'A' 'a·' 'é' 'e\u0301' '\u0000' '0' 'null' 'it\'s' '😀' '\\n' '\n' '%' '2024-02-29'",
+    "day": "date'1970-01-01' date'0001-01-01' date'1582-10-04' date'1582-10-10' date'2024-02-29' date'9999-12-31'",
     "time": "timestamp'1970-01-01·00:00:00' timestamp'1969-12-31·23:59:59.999999' "
-    "timestamp'9999-12-31·23:59:59.999999' timestamp'0001-01-01·00:00:00' "
-    "timestamp'2024-03-31·02:30:00·Europe/Berlin' "
-    "timestamp'1582-10-10·12:00:00.5' timestamp'2024-02-29' timestamp'0000-01-01·00:00:00' "
-    "timestamp'+10000-01-01·00:00:00'",
-    "local": "timestamp_ntz'1970-01-01·00:00:00' timestamp_ntz'2024-03-31·02:30:00' timestamp_ntz'0001-01-01·00:00:00'",
+    "timestamp'9999-12-31·23:59:59.999999' timestamp'0001-01-01·00:00:00' timestamp'1582-10-10·12:00:00.5' "
+    "timestamp'2024-03-31·02:30:00·Europe/Berlin' timestamp'2024-11-03·01:30:00·America/New_York' "
+    "timestamp'2024-02-29'",
     "bool": "true false",
-    "passed": "1.5D double('nan') x'00' array(1) named_struct('g',·1) map('a',·1L) null",
-}
-_CASTS = {
-    "integer": "tinyint smallint int bigint",
-    "decimal": "decimal(3,0) decimal(5,0) decimal(10,0) decimal(20,0) decimal(12,4) decimal(14,4) decimal(20,6) "
-    "decimal(38,0) decimal(38,10) decimal(38,38) decimal(38,18)",
-    "text": "string",
-    "day": "date",
-    "time": "timestamp",
-    "local": "timestamp_ntz",
-    "bool": "boolean",
-    "passed": "double float binary",
 }
 _BEYOND = {
     "integer": "length({text}) cast({text}·as·int) {integer}·%·3 {integer}·div·2 try_add({integer},·{integer}) size(a) "
-    "year({day}) a[0] f.g unix_date({day}) datediff({day},·{day}) bit_count({integer}) {integer}·&·3 hash({any})",
-    "decimal": "{decimal}·/·{decimal} round({decimal},·1) cast({text}·as·decimal(10,2)) {decimal}·%·{decimal}",
-    "text": "upper({text}) concat({text},·{text}) cast({any}·as·string) {text}·collate·UTF8_LCASE to_json(f)",
-    "day": "date_add({day},·1) cast({text}·as·date) last_day({day}) trunc({day},·'MONTH') try_cast({text}·as·date)",
-    "time": "cast({day}·as·timestamp) date_trunc('day',·{time}) cast({local}·as·timestamp) {time}·+·interval·1·day",
-    "local": "cast({time}·as·timestamp_ntz) cast({day}·as·timestamp_ntz)",
-    "bool": "{text}·like·'a%' x·>·1 isnan(x) a·=·a f·<=>·f h·=·h y·<=>·y x·in·(1.5D,·null) {day}·<·{time} "
+    "year({day}) a[0] f.g unix_date({day}) datediff({day},·{day}) bit_count({integer}) {integer}·&·3 +·{integer}",
+    "decimal": "{decimal}·/·{decimal} round({decimal},·1) cast({text}·as·decimal(10,2)) {decimal}·%·{decimal} +·m",
+    "text": "upper({text}) concat({text},·{text}) cast({integer}·as·string) {text}·collate·UTF8_LCASE to_json(f)",
+    "day": "date_add({day},·1) cast({text}·as·date) last_day({day}) trunc({day},·'MONTH') try_cast({text}·as·date) "
+    "date'0000-01-01' date'+10000-01-01' date'-0001-06-01'",
+    "time": "cast({day}·as·timestamp) date_trunc('day',·{time}) cast({local}·as·timestamp) {time}·+·interval·1·day "
+    "timestamp'0000-01-01·00:00:00' timestamp'+10000-01-01·00:00:00'",
+    "local": "cast({time}·as·timestamp_ntz) cast({day}·as·timestamp_ntz) timestamp_ntz'2024-03-31·02:30:00'",
+    "bool": "{text}·like·'a%' equal_null({integer},·1) nullif({bool},·b) "
+    "x·>·1 isnan(x) a·=·a f·<=>·f h·=·h y·<=>·y x·in·(1.5D,·null) {day}·<·{time} "
     "{text}·=·{integer} startswith({text},·'a') array_contains(a,·1) {time}·=·{local} f·in·(f) {integer}·=·{text}",
-    "passed": "x·+·1 cast({number}·as·double) -x abs(x) coalesce(x,·0) array({number}) struct({any},·{any})",
 }
+
+
+@dataclass(frozen=True)
+class Part:
+    """An expression as text.
+
+    Args:
+        text: the expression.
+        type: its type, as Spark's SQL calls it.
+        is_shared: whether Spark evaluates a part of it once for several uses.
+        is_constant: whether it is a literal, or the cast of one.
+    """
+
+    text: str
+    type: str
+    is_shared: bool = False
+    is_constant: bool = False
 
 
 def _words(text: str) -> list[str]:
     return [word.replace("·", " ") for word in text.split()]
 
 
-def hostile(rows: int, seed: int) -> pa.Table:
-    """Return rows of hostile values, with their numbers."""
-    chance = random.Random(seed)
-    made = {"row": pa.array(range(rows), pa.int64())}
-    for name, (kind, _, values) in COLUMNS.items():
-        made[name] = _array([chance.choice(values) for _ in range(rows)], kind)
-    return pa.table(made, schema=SCHEMA)
+def _size(kind: str) -> tuple[int, int]:
+    """Return precision and scale of a number's type, as Spark makes a decimal of it."""
+    found = _DECIMAL.fullmatch(kind)
+    return (int(found[1]), int(found[2])) if found else (_SHORTEST[kind], 0)
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(kind):
-        numbers = [(one - date(1970, 1, 1)).days if isinstance(one, date) else one for one in values]
-        return pa.array(numbers, pa.int32()).cast(kind)
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
+def common(one: str, other: str) -> str | None:
+    """Return the type to which Spark casts operands of two types; `None` if the casts may round."""
+    if one == other:
+        return one
+    if one in INTEGERS and other in INTEGERS:
+        return max(one, other, key=list(INTEGERS).index)
+    (p1, s1), (p2, s2) = _size(one), _size(other)
+    digits, scale = max(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2)
+    return f"decimal({digits},{scale})" if digits <= _MOST_DIGITS else None
+
+
+def _literal_type(text: str) -> str:
+    number = text.rstrip("YSLBD")
+    if text[-1] in "YSL" or ("." not in text and "BD" not in text):
+        return {"Y": "tinyint", "S": "smallint", "L": "bigint"}.get(text[-1], "int")
+    _, digits, exponent = Decimal(number).as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(0, -exponent)
+    return f"decimal({max(len(digits) + max(0, exponent), scale)},{scale})"
 
 
 class Maker:
@@ -202,17 +119,16 @@ class Maker:
     Args:
         chance: decides.
         columns: the only columns to use; all of `COLUMNS` without it.
-        beyond: the share of parts that foldhouse leaves to Spark.
+        beyond: the share of expressions with a part that foldhouse leaves to Spark.
     """
 
-    def __init__(self, chance: random.Random, columns: Sequence[str] = tuple(COLUMNS), beyond: float = 0.03) -> None:
+    def __init__(self, chance: random.Random, columns: Sequence[str] = tuple(COLUMNS), beyond: float = 0.04) -> None:
         self._chance, self._beyond = chance, beyond
-        self._of_family = {f: [c for c in listed if c in columns] for f, listed in _OF_FAMILY.items()}
+        self._columns = {f: [c for c in listed if c in columns] for f, listed in _COLUMNS.items()}
 
     def any(self, depth: int) -> str:
         """Return an expression of any family."""
-        families = ("number", "bool", "bool", "text", "day", "time", "local", "integer", "decimal", "passed")
-        return self.of(self._chance.choice(families), depth)
+        return self.of(self._chance.choice((*_FAMILIES, "number", "bool", "bool", "passed")), depth)
 
     def condition(self, depth: int) -> str:
         """Return an expression that is true, false or null."""
@@ -220,102 +136,171 @@ class Maker:
 
     def of(self, family: str, depth: int) -> str:
         """Return an expression of a family, nested at most so deep."""
+        if family == "passed":
+            return self._chance.choice(self._columns["passed"])
+        if depth > 0 and self._chance.random() < self._beyond:
+            return self._beyond_us(self._chance.choice(_FAMILIES) if family == "number" else family, depth - 1)
+        return self.part(family, depth).text
+
+    def part(self, family: str, depth: int) -> Part:
+        """Return an expression of a family that foldhouse translates."""
         if family == "number":
             family = self._chance.choice(("integer", "decimal"))
-        if family == "passed" and depth > 0 and self._of_family[family]:
-            return self._passed(depth - 1)
-        if depth <= 0:
+        if depth <= 0 or self._chance.random() < 0.08:
             return self._leaf(family)
-        if self._chance.random() < self._beyond:
-            return self._beyond_us(family, depth - 1)
-        if self._chance.random() < 0.08:
-            return self._leaf(family)
-        shapes: list[Callable[[str, int], str]] = [self._chosen, self._chosen, self._cast]
-        own = {
+        shapes: list[Callable[[str, int], Part]] = [self._chosen, self._chosen]
+        own: dict[str, list[Callable[[str, int], Part]]] = {
             "bool": [self._compared, self._compared, self._compared, self._logical, self._logical, self._listed],
-            "integer": [self._calculated, self._calculated],
-            "decimal": [self._calculated, self._calculated],
-            "day": [self._day_of],
+            "integer": [self._calculated, self._calculated, self._cast],
+            "decimal": [self._calculated, self._calculated, self._cast],
+            "day": [self._day_of, self._day_of],
         }
         return self._chance.choice(shapes + own.get(family, []))(family, depth - 1)
 
-    def _leaf(self, family: str) -> str:
+    def _leaf(self, family: str) -> Part:
         choice = self._chance.random()
-        if choice < 0.85 and self._of_family[family]:
-            return self._chance.choice(self._of_family[family])
-        if choice < 0.88:
-            return f"cast(null as {self._chance.choice(_words(_CASTS[family]))})"
-        return self._chance.choice(_words(_LITERALS[family]))
+        if choice < 0.8 and self._columns[family]:
+            return self._column(family)
+        if choice < 0.83 or family not in _LITERALS:
+            kind = _TYPES.get(family) or self._chance.choice([*INTEGERS] if family == "integer" else ["decimal(9,3)"])
+            return Part(f"cast(null as {kind})", kind, is_constant=True)
+        text = self._chance.choice(_words(_LITERALS[family]))
+        return Part(text, _TYPES[family] if family in _TYPES else _literal_type(text), is_constant=True)
 
-    def _passed(self, depth: int) -> str:
-        """Pass on a column, or nulls: columns of these types have no common type."""
-        column, test = self._chance.choice(self._of_family["passed"]), self.condition(depth)
-        picks = [column, column, f"if({test}, {column}, {column})", f"case when {test} then {column} end"]
-        picks += [f"coalesce({column}, {column})", f"nvl2({self.any(depth)}, {column}, null)"]
-        return self._chance.choice(picks)
+    def _column(self, family: str) -> Part:
+        name = self._chance.choice(self._columns[family])
+        return Part(name, COLUMNS[name][1].replace("long", "bigint"))
 
     def _beyond_us(self, family: str, depth: int) -> str:
         text = self._chance.choice(_words(_BEYOND[family]))
-        for name in (*_OF_FAMILY, "any"):
+        for name in _FAMILIES:
             while "{" + name + "}" in text:
-                text = text.replace("{" + name + "}", self.any(depth) if name == "any" else self.of(name, depth), 1)
+                text = text.replace("{" + name + "}", self.part(name, depth).text, 1)
         return f"({text})"
 
-    def _chosen(self, family: str, depth: int) -> str:
-        one, other, test = self.of(family, depth), self.of(family, depth), self.condition(depth)
-        third = self.of(family, depth - 1)
+    def _alike(self, family: str, *depths: int) -> tuple[list[Part], str]:
+        """Return parts of types that Spark can make one of without rounding, and that type."""
+        parts = [self.part(family, depths[0])]
+        kind = parts[0].type
+        for depth in depths[1:]:
+            tried = (self.part(family, depth if once else 0) for once in (True, True, False, False))
+            found = next((one for one in tried if common(kind, one.type) is not None), parts[0])
+            kind = common(kind, found.type) or kind
+            parts.append(found)
+        return parts, kind
+
+    def _chosen(self, family: str, depth: int) -> Part:
+        (one, other, third), kind = self._alike(family, depth, depth, depth - 1)
+        two = common(one.type, other.type) or kind
+        test, again = self.part("bool", depth), self.part("bool", depth - 1)
+        tested = self._chance.choice([self.part(self._chance.choice(_FAMILIES), depth), Part(self.of("passed", 0), "")])
+        compared = self._chance.choice(_COMPARED)
+        (left, right), _ = self._alike(compared, depth, depth - 1)
         picks = [
-            f"coalesce({one}, {other})",
-            f"coalesce({one}, {other}, {third})",
-            f"if({test}, {one}, {other})",
-            f"case when {test} then {one} end",
-            f"case when {test} then {one} when {self.condition(depth)} then {third} else {other} end",
-            f"nvl({one}, {other})",
-            f"nvl2({self.any(depth)}, {one}, {other})",
-            f"ifnull({one}, {other})",
-            f"nullif({one}, {other})",
-            f"({one})",
+            (f"coalesce({one.text}, {other.text})", two, (one, other)),
+            (f"coalesce({one.text}, {other.text}, {third.text})", kind, (one, other, third)),
+            (f"coalesce({one.text}, null, {other.text})", two, (one, other)),
+            (f"if({test.text}, {one.text}, {other.text})", two, (test, one, other)),
+            (f"case when {test.text} then {one.text} end", one.type, (test, one)),
+            (
+                f"case when {test.text} then {one.text} when {again.text} then {third.text} else {other.text} end",
+                kind,
+                (test, again, one, other, third),
+            ),
+            (f"nvl({one.text}, {other.text})", two, (one, other)),
+            (f"nvl2({tested.text}, {one.text}, {other.text})", two, (tested, one, other)),
+            (f"ifnull({one.text}, {other.text})", two, (one, other)),
+            (f"({one.text})", one.type, (one,))
+            if not one.is_constant
+            else (f"ifnull({one.text}, {one.text})", one.type, (one,)),
+            (
+                f"case {left.text} when {right.text} then {one.text} else {other.text} end",
+                two,
+                (left, right, one, other),
+            ),
+            (f"least({one.text}, {other.text})", two, (one, other)),
+            (f"greatest({one.text}, {other.text}, {third.text})", kind, (one, other, third)),
         ]
-        same = self._chance.choice(_COMPARED)
-        picks.append(f"case {self.of(same, depth)} when {self.of(same, depth)} then {one} else {other} end")
-        picks += [f"least({one}, {other})", f"greatest({one}, {other}, {third})"] * 2
-        return self._chance.choice(picks)
+        text, made, used = self._chance.choice(picks)
+        return Part(text, made, any(part.is_shared for part in used))
 
-    def _cast(self, family: str, depth: int) -> str:
-        kind = self._chance.choice(_words(_CASTS[family]))
-        given = self.of(
-            self._chance.choice([family, "number"] if family in ("integer", "decimal") else [family]), depth
-        )
-        return f"cast({given} as {kind})"
+    def _cast(self, family: str, depth: int) -> Part:
+        given = self.part(self._chance.choice([family, "integer"]) if family == "decimal" else family, depth)
+        kinds = [given.type]
+        if given.type in INTEGERS and family == "integer":
+            kinds += [one for one in INTEGERS if INTEGERS[one] > INTEGERS[given.type]]
+        else:
+            digits, scale = _size(given.type)
+            scales = [n for n in (scale, scale + 2, scale + 7, 10, 18) if n >= scale]
+            more = [(digits - scale + n + extra, n) for n in scales for extra in (0, 1, 10)]
+            kinds = [f"decimal({p},{s})" for p, s in [*more, (38, scale)] if p <= _MOST_DIGITS]
+        kind = self._chance.choice(kinds or [given.type])
+        return Part(f"cast({given.text} as {kind})", kind, given.is_shared, given.is_constant)
 
-    def _calculated(self, family: str, depth: int) -> str:
-        one, other = self.of(family, depth), self.of("number", depth)
-        picks = [f"({one} {sign} {other})" for sign in "++--**"]
-        picks += [f"(- {one})", f"abs({one})", f"zeroifnull({one})", f"(- {other})", f"negative({one})", f"(+ {one})"]
-        return self._chance.choice(picks)
+    def _calculated(self, family: str, depth: int) -> Part:
+        if self._chance.random() < 0.15:
+            one = self.part(family, depth)
+            zero = common(one.type, "int")
+            return one if zero is None else Part(f"zeroifnull({one.text})", zero, one.is_shared)
+        for other_family in (self._chance.choice((family, "integer")), family, "integer"):
+            one, other = self.varying(family, depth), self.part(other_family, depth)
+            sign = self._chance.choice("++--**")
+            kind = self._result(sign, one.type, other.type)
+            if kind is not None and self._chance.random() < 0.8:
+                return Part(f"({one.text} {sign} {other.text})", kind, one.is_shared or other.is_shared)
+            if one.type in INTEGERS or _size(one.type)[0] <= _MOST_NEGATED_DIGITS:
+                made = self._chance.choice(["(- {})", "abs({})", "negative({})"])
+                return Part(made.format(one.text), one.type, one.is_shared)
+        return self._column(family)
 
-    def _compared(self, family: str, depth: int) -> str:
-        same = self._chance.choice(_COMPARED)
-        one, other = self.of(same, depth), self.of(same, depth)
-        picks = [f"({one} {sign} {other})" for sign in ("=", "<>", "<", "<=", ">", ">=", "<=>", "=", "<=>")]
-        between = f"{self._chance.choice(['', 'not '])}between {other} and {self.of(same, depth - 1)}"
-        picks += [f"({one} {between})"] * 2 + [f"not ({one} <=> {other})", f"equal_null({one}, {other})"]
-        return self._chance.choice(picks)
+    def varying(self, family: str, depth: int) -> Part:
+        """Return a part that is no literal: what is calculated of literals alone is left to Spark."""
+        one = self.part(family, depth)
+        return self._column(family) if one.is_constant else one
 
-    def _logical(self, family: str, depth: int) -> str:
-        one, other = self.condition(depth), self.condition(depth)
-        picks = [f"({one} and {other})", f"({one} or {other})", f"not {one}", f"(not ({one}))"]
-        tests = ("is null", "is not null")
-        picks += [f"({self.any(depth)} {test})" for test in tests] + [f"(({one}) is true)", f"(({one}) is not false)"]
-        return self._chance.choice(picks)
+    def _result(self, sign: str, one: str, other: str) -> str | None:
+        """Return the type of a calculation; `None` if Spark might round it."""
+        if one in INTEGERS and other in INTEGERS:
+            return common(one, other)
+        (p1, s1), (p2, s2) = _size(one), _size(other)
+        scale = s1 + s2 if sign == "*" else max(s1, s2)
+        digits = p1 + p2 + 1 if sign == "*" else max(p1 - s1, p2 - s2) + scale + 1
+        return f"decimal({digits},{scale})" if digits <= _MOST_DIGITS else None
 
-    def _listed(self, family: str, depth: int) -> str:
-        same = self._chance.choice(_COMPARED)
-        values = [self.of(same, self._chance.choice([0, 0, depth - 1])) for _ in range(self._chance.randint(1, 4))]
-        if self._chance.random() < 0.3:
-            values.append("null")
-        return f"({self.of(same, depth)} {self._chance.choice(['', 'not '])}in ({', '.join(values)}))"
+    def _compared(self, family: str, depth: int) -> Part:
+        (one, other, third), _ = self._alike(self._chance.choice(_COMPARED), depth, depth, depth - 1)
+        signs = ("=", "<>", "<", "<=", ">", ">=", "<=>", "<", ">")
+        picks = [(f"({one.text} {sign} {other.text})", False) for sign in signs]
+        picks += [(f"(not ({one.text} <=> {other.text}))", False)]
+        if not (other.is_shared or third.is_shared):
+            between = f"{self._chance.choice(['', 'not '])}between {other.text} and {third.text}"
+            picks += [(f"({one.text} {between})", True)] * 2
+        text, is_shared = self._chance.choice(picks)
+        return Part(text, "boolean", is_shared or one.is_shared or other.is_shared)
 
-    def _day_of(self, family: str, depth: int) -> str:
-        given = self.of(self._chance.choice(("time", "local", "day")), depth)
-        return self._chance.choice([f"to_date({given})", f"cast({given} as date)", f"date({given})"])
+    def _logical(self, family: str, depth: int) -> Part:
+        one, other = self.part("bool", depth), self.part("bool", depth)
+        known = self._chance.choice([self.part(self._chance.choice(_FAMILIES), depth), Part(self.of("passed", 0), "")])
+        picks = [
+            (f"({one.text} and {other.text})", (one, other)),
+            (f"({one.text} or {other.text})", (one, other)),
+            (f"(not {one.text})", (one,)),
+            *[(f"({known.text} is null)", (known,))] * 2,
+            (f"({known.text} is not null)", (known,)),
+            (f"(({one.text}) is true)", (one,)),
+            (f"(({one.text}) is not false)", (one,)),
+        ]
+        text, used = self._chance.choice(picks)
+        return Part(text, "boolean", any(part.is_shared for part in used))
+
+    def _listed(self, family: str, depth: int) -> Part:
+        depths = [depth, *(self._chance.choice([0, 0, depth - 1]) for _ in range(self._chance.randint(1, 4)))]
+        (one, *values), _ = self._alike(self._chance.choice(_COMPARED), *depths)
+        texts = [value.text for value in values] + ["null"] * (self._chance.random() < 0.3)
+        text = f"({one.text} {self._chance.choice(['', 'not '])}in ({', '.join(texts)}))"
+        return Part(text, "boolean", any(part.is_shared for part in (one, *values)))
+
+    def _day_of(self, family: str, depth: int) -> Part:
+        given = self.part(self._chance.choice(("time", "local", "day")), depth)
+        text = self._chance.choice(["to_date({})", "cast({} as date)", "date({})"]).format(given.text)
+        return Part(text, "date", given.is_shared)

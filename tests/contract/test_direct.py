@@ -299,6 +299,25 @@ def test_a_sum_that_is_too_large_for_its_type_is_left_to_spark(spark):
         direct.rows([pl.from_arrow(rows.cast(SCHEMA))])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("values", [[2**62, 2**62, -(2**62)], [-(2**63), -1, 1], [2**63 - 1, -(2**63), 1, -1]])
+def test_a_sum_of_which_a_part_may_be_too_large_is_left_to_spark(spark, values):
+    """Spark adds up longs in the order in which it reads them, and fails at the first part that does not fit."""
+    nothing = {n: [None] * len(values) for n in SCHEMA.names if n != "l"}
+    rows = pa.table({"l": values, **nothing}).select(SCHEMA.names).cast(SCHEMA)
+    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows])
+    assert direct is not None
+    with pytest.raises(pl.exceptions.PolarsError, match="conversion from"):
+        direct.rows([pl.from_arrow(rows)])  # type: ignore[list-item]
+
+
+def test_a_sum_up_to_both_ends_of_a_long_is_evaluated(spark):
+    values = [2**63 - 1, -(2**62), -(2**62), None]
+    rows = pa.table({"l": values, **{n: [None] * 4 for n in SCHEMA.names if n != "l"}}).select(SCHEMA.names)
+    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows.cast(SCHEMA)])
+    assert direct is not None
+    assert direct.rows([pl.from_arrow(rows.cast(SCHEMA))]).to_dicts() == [{"value": -1}]  # type: ignore[list-item]
+
+
 def test_groups_by_expressions_and_of_groups_give_the_rows_of_spark(spark):
     def by_day(one: DataFrame) -> DataFrame:
         return one.groupBy(F.to_date("t").alias("day"), F.expr("i > 0")).agg(F.count("*").alias("n"), F.max("s"))

@@ -71,6 +71,7 @@ collect_list(n) over (partition by k order by t)|sum(x) over (partition by k)|fi
 sum(n) over (partition by k order by t rows between 1 preceding and current row)
 lead(s) over (partition by k order by n)|avg(n) over (partition by k)
 cast('to' 'day' as date)|date(replace('tox','x','day'))
+try_sum(n) over (partition by k)|try_avg(cast(n as decimal(9,2))) over (partition by k)
 """.replace("\n", "|").strip("|")
 ACCEPTED_TEXTS = """timestamp 'epoch'|timestamp '2020-01-01'|date '2020-02-29'|to_date(s)|unix_timestamp(t)
 t > '2020-01-01'|row_number() over (partition by k order by t)
@@ -112,6 +113,32 @@ def test_texts_that_are_joined_of_literals_are_refused_over_connect() -> None:
 
 SUMS = {"sum(n)": True, "sum(n * 2)": True, "sum(cast(x as decimal(20,2)))": True, "sum(x)": False, "avg(x)": False}
 SUMS |= {"avg(n)": False, "avg(cast(n as decimal(20,0)))": True, "sum(case when n > 1 then x end)": False}
+
+
+@pytest.mark.parametrize("name", ["try_sum", "try_avg"])
+def test_a_sum_that_is_null_where_a_part_of_it_overflows_is_refused(spark: SparkSession, name: str) -> None:
+    """Of 2^63 - 1, 2^63 - 1 and 1 - 2^63 `try_sum` is null, and in another order of the rows it is a number."""
+    with pytest.raises(DefinitionError, match=rf"{name}\(.*once a part of its sum does not fit"):
+        compiled(spark, lambda e: e.groupBy("k").agg(getattr(F, name)(F.col("n").cast("decimal(9,2)")).alias("n")))
+
+
+def test_without_ansi_a_sum_of_long_decimals_is_refused(spark: SparkSession) -> None:
+    def rows(digits: int, name: str) -> Callable[[DataFrame], DataFrame]:
+        given = F.col("n").cast(f"decimal({digits},2)")
+        return lambda e: e.groupBy("k").agg(getattr(F, name)(given).alias("n"), F.sum("n").alias("m"))
+
+    for name in ("sum", "avg"):
+        compiled(spark, rows(38, name))
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for name in ("sum", "avg"):
+            compiled(spark, rows(28, name))
+            with pytest.raises(
+                DefinitionError, match=r"once a part of its sum does not fit|adds floats in another order"
+            ):
+                compiled(spark, rows(29, name))
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
 def test_sums_and_averages_of_what_adds_up_exactly_are_accepted(spark: SparkSession) -> None:

@@ -111,6 +111,48 @@ def test_two_machines_one_of_which_is_wrong_by_a_year_commit_in_turns(
         assert not lake.append(events, pa.table({"key": [0], "n": [n]}), batch_id=f"batch {n}").committed
 
 
+def test_a_commit_of_another_tool_whose_clock_is_behind_is_the_head_since_the_one_before(
+    lake: fh.Lake, clock: Clock
+) -> None:
+    """By its own stamp it would have been the head before the commit that it follows, and never after that one."""
+    put(lake, 0)
+    lake.load(events).append(pa.table({"key": [1], "n": [1]}))  # stamped now, decades before START
+    assert lake.load(events).current_snapshot().timestamp_ms < START.timestamp() * 1000
+    behind, first = lake.head(events).id, lake.history(events)[1].id
+    clock.now = START + timedelta(hours=1)
+
+    def at(moment: datetime) -> list[int]:
+        return sorted(lake.to_arrow(events, as_of=moment)["n"].to_pylist())
+
+    for moment in (START + timedelta(seconds=1), clock.now):
+        assert at(moment) == [0, 1]
+        assert lake.load(events).snapshot_as_of_timestamp(int(moment.timestamp() * 1000)).snapshot_id == behind
+    for moment in (START - timedelta(minutes=1), START - timedelta(hours=2)):
+        with pytest.raises(fh.UnknownSnapshot, match="had no snapshot yet"):
+            at(moment)
+    put(lake, 2)
+    assert at(clock.now) == [0, 1, 2]
+    assert at(clock.now - timedelta(minutes=1)) == [0, 1]
+    lake.rollback(events, to=first)
+    clock.forward(hours=1)
+    assert at(clock.now) == [0]
+
+
+def test_the_last_of_several_commits_of_one_millisecond_is_the_head_of_it(
+    lake: fh.Lake, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(lake, 0)
+    moment = START + timedelta(seconds=1)
+    with monkeypatch.context() as theirs:
+        theirs.setattr("time.time", lambda: moment.timestamp())
+        for n in (1, 2):
+            lake.load(events).append(pa.table({"key": [n], "n": [n]}))
+    assert [one.timestamp_ms for one in lake.load(events).snapshots()][1:] == [int(moment.timestamp() * 1000)] * 2
+    for later in (timedelta(), timedelta(seconds=1)):
+        assert sorted(lake.to_arrow(events, as_of=moment + later)["n"].to_pylist()) == [0, 1, 2]
+    assert lake.to_arrow(events, as_of=moment - timedelta(milliseconds=1))["n"].to_pylist() == [0]
+
+
 def test_a_commit_a_year_ahead_does_not_make_the_others_expire(lake: fh.Lake, clock: Clock) -> None:
     for n in range(4):
         clock.now = START + timedelta(minutes=n)

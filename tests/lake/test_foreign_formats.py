@@ -158,6 +158,72 @@ def test_nanoseconds_are_passed_over_and_not_folded(lake: fh.Lake, folder: Path,
             lake.refresh(table)
 
 
+def test_a_stream_with_a_type_that_arrow_cannot_count_is_refused_as_one_of_version_3(
+    lake: fh.Lake, folder: Path
+) -> None:
+    """Its column of the type `unknown` was an error of Arrow's, before the format version was looked at."""
+    lake.append(events, [{"k": "a", "n": 2}])
+    upgrade(lake, "s.events", {"id": 8, "name": "x", "type": "unknown", "required": False})
+    for call in (lambda: lake.append(events, [{"k": "a", "n": 1}]), lambda: lake.compact(events, min_files=2)):
+        with pytest.raises(fh.Unsupported, match=r"s\.events is of Iceberg's format version 3"):
+            call()
+    lake.refresh(sums)
+    assert lake.to_arrow(sums).to_pylist() == [{"k": "a", "n": 3, "rows": 2}]
+
+
+@pytest.mark.parametrize("has_ids", [True, False], ids=["by field id", "by name"])
+def test_a_file_with_nanoseconds_is_refused_with_a_way_out(lake: fh.Lake, has_ids: bool) -> None:
+    """The message advised a name mapping, with which the file could not be read either."""
+    moments = fh.stream("s.moments", schema={"k": "string", "at": "timestamp"}, keys="k")
+    lake.append(moments, pa.table({"k": ["a"], "at": pa.array([1], pa.timestamp("us"))}))
+    path = str(Path(lake.load(moments).location().removeprefix("file://")) / "theirs.parquet")
+    fields = [("k", pa.string()), ("at", pa.timestamp("ns"))]
+    ids = [{b"PARQUET:field_id": str(n + 1).encode()} if has_ids else None for n in range(2)]
+    schema = pa.schema([pa.field(*field, metadata=one) for field, one in zip(fields, ids, strict=True)])
+    pq.write_table(pa.table({"k": ["b"], "at": pa.array([1_001], pa.timestamp("ns"))}).cast(schema), path)
+    if not has_ids:
+        lake.add_files(moments, [])  # gives the stream a name mapping
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=os.path.getsize(path),
+    )
+    file.spec_id = 0
+    with lake.load(moments).transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    latest = fh.table("s.last", source=moments, fold=fh.fold(at=fh.maximum("at")))
+    for call in (lambda: lake.to_arrow(moments), lambda: lake.refresh(latest)):
+        with pytest.raises(fh.Unsupported, match=r"'at' .*timestamp\[ns\].*in microseconds") as failure:
+            call()
+        assert "mapping" not in str(failure.value)
+
+
+def test_whole_numbers_without_a_sign_are_read_as_iceberg_has_them(lake: fh.Lake) -> None:
+    """Other readers cast them; no window with such a file could be folded, and no stream with one compacted."""
+    stream = fh.stream("s.unsigned", schema={"k": "string", "i": "int", "l": "long"}, keys="k")
+    table = fh.table(
+        "s.added_up", source=stream, fold=fh.fold(i=fh.total("i"), l=fh.total("l"), least=fh.minimum("l"), n=fh.count())
+    )
+    lake.append(stream, [{"k": "a", "i": -1, "l": -(2**62)}])
+    folder = Path(lake.load(stream).location().removeprefix("file://"))
+    for number, (small, large) in enumerate([([5, 7], [2**62, 9]), ([3], [4])]):
+        path = str(folder / f"theirs-{number}.parquet")
+        made = {"k": ["a"] * len(small), "i": pa.array(small, pa.uint32()), "l": pa.array(large, pa.uint64())}
+        pq.write_table(pa.table(made), path)
+        lake.load(stream).add_files([path])
+    lake.refresh(table)
+    assert lake.to_arrow(table).to_pylist() == [{"k": "a", "i": 14, "l": 13, "least": -(2**62), "n": 4}]
+    lake.load(stream).delete("i = 7")
+    lake.refresh(table)
+    assert lake.to_arrow(table).to_pylist() == [{"k": "a", "i": 7, "l": 4, "least": -(2**62), "n": 3}]
+    assert lake.compact(stream, min_files=2).committed
+    assert not lake.refresh(table).rows_written
+    assert sorted(lake.to_arrow(stream)["i"].to_pylist()) == [-1, 3, 5]
+
+
 def test_a_table_of_format_version_3_is_not_folded_to(lake: fh.Lake, folder: Path) -> None:
     lake.append(events, [{"k": "a", "n": 2}])
     upgrade(lake, "s.sums")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from foldhouse.errors import DefinitionError
+from foldhouse.logic.functions import PARTIAL, TRIED
 from foldhouse.logic.plan import Expression, Node, plan_from_json
 from foldhouse.logic.repeatable import LITERAL_ROWS, check_text
 
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
+_SUMS = frozenset({"Sum", "Average"})
+# Matches the type as Spark prints it, if no ten billion values of it can overflow their sum.
+_SHORT_DECIMAL = re.compile(r"decimal\((?:1?\d|2[0-8]),\d+\)")
+_MUST = "A table must always equal the fold of its source"
 
 
 def is_classic(rows: DataFrame) -> bool:
@@ -24,11 +31,13 @@ def analysed(rows: DataFrame) -> Node:
     """Return the analysed plan of a DataFrame of a classic session.
 
     Raises:
-        DefinitionError: the logic has a literal for the present day or time, which Spark has already replaced.
+        DefinitionError: the logic has a literal for the present day or time, which Spark has already replaced, or a sum
+            that is null where a part of it overflows.
     """
     tree: Any = rows._jdf.queryExecution().analyzed()
     plan = plan_from_json(tree.toJSON())
-    _check_literals(plan, tree)
+    for one, there in _found(plan, tree):
+        (_check_literal if one.kind == "Literal" else _check_sum)(one, there)
     return plan
 
 
@@ -37,44 +46,74 @@ def says_deterministic(rows: DataFrame) -> bool:
     return bool(rows._jdf.queryExecution().analyzed().deterministic())
 
 
-def _check_literals(plan: Node, tree: Any) -> None:
-    """Check the source text of each date or time literal; the plan has only its value, but the JVM keeps the text."""
-    for node, there in _pairs(plan, tree):
-        dated = [[_is_dated(one) for one in e.walk()] for e in _in_order(node)]
-        if not any(map(any, dated)):
-            continue
-        expressions = there.expressions()
-        for at, expression in enumerate(_in_order(node)):
-            if any(dated[at]):
-                _check_origins(expression, expressions.apply(at))
+def _check_literal(_: Expression, there: Any) -> None:
+    """Check the source text of a date or time literal; the plan has only its value, but the JVM keeps the text."""
+    origin = there.origin()
+    if origin.sqlText().isDefined():
+        check_text(str(origin.sqlText().get())[origin.startIndex().get() : origin.stopIndex().get() + 1])
+
+
+def _check_sum(sum_: Expression, there: Any) -> None:
+    """Refuse a sum that is null where a part of it overflows, which depends on the order of the rows."""
+    mode = str((there.evalContext() if sum_.kind == "Sum" else there).evalMode())
+    if mode == "TRY":
+        raise DefinitionError(f"the logic uses {there.prettyName()}({sum_.children[0]}), which {TRIED}. {_MUST}")
+    kind = str(there.child().dataType().catalogString())
+    if mode == "LEGACY" and kind.startswith("decimal") and not _SHORT_DECIMAL.fullmatch(kind):
+        raise DefinitionError(
+            f"the logic uses {sum_} of {kind} with spark.sql.ansi.enabled=false, which {PARTIAL}; enable it, or "
+            f"cast the argument to a decimal of at most 28 digits. {_MUST}"
+        )
 
 
 def _in_order(node: Node) -> list[Expression]:
     return [one for expressions in node.expressions.values() for one in expressions]
 
 
-def _is_dated(expression: Expression) -> bool:
-    return expression.kind == "Literal" and expression.type in _DATES
+def _is_checked(expression: Expression) -> bool:
+    return expression.kind in _SUMS or (expression.kind == "Literal" and expression.type in _DATES)
 
 
-def _pairs(plan: Node, tree: Any) -> Iterator[tuple[Node, Any]]:
-    """Yield nodes with their objects in the JVM, but only the nodes with a date or time literal in or below them."""
-    if not any(_is_dated(e) for node in plan.walk() for e in node.everything()):
-        return
-    yield plan, tree
-    for at, child in enumerate(plan.children):
-        yield from _pairs(child, tree.children().apply(at))
+def _found(plan: Node, tree: Any) -> Iterator[tuple[Expression, Any]]:
+    """Yield the literals and sums to check with their objects in the JVM, which is asked for few others."""
+    marked: set[int] = set()
+    if _mark(plan, marked):
+        yield from _of_node(plan, tree, marked)
 
 
-def _check_origins(expression: Expression, there: Any) -> None:
-    if _is_dated(expression):
-        origin = there.origin()
-        if origin.sqlText().isDefined():
-            check_text(str(origin.sqlText().get())[origin.startIndex().get() : origin.stopIndex().get() + 1])
-        return
+def _mark(plan: Node, marked: set[int]) -> bool:
+    """Add the ids of the nodes and expressions that contain, or are, one to check; return whether the plan is one."""
+    parts = [_mark_expression(one, marked) for one in _in_order(plan)] + [_mark(one, marked) for one in plan.children]
+    if any(parts):
+        marked.add(id(plan))
+    return any(parts)
+
+
+def _mark_expression(expression: Expression, marked: set[int]) -> bool:
+    parts = [_mark_expression(one, marked) for one in expression.children]
+    parts += [_is_checked(expression), expression.plan is not None and _mark(expression.plan, marked)]
+    if any(parts):
+        marked.add(id(expression))
+    return any(parts)
+
+
+def _of_node(node: Node, there: Any, marked: set[int]) -> Iterator[tuple[Expression, Any]]:
+    for at, expression in enumerate(_in_order(node)):
+        if id(expression) in marked:
+            yield from _of_expression(expression, there.expressions().apply(at), marked)
+    for at, child in enumerate(node.children):
+        if id(child) in marked:
+            yield from _of_node(child, there.children().apply(at), marked)
+
+
+def _of_expression(expression: Expression, there: Any, marked: set[int]) -> Iterator[tuple[Expression, Any]]:
+    if _is_checked(expression):
+        yield expression, there
+    if expression.plan is not None and id(expression.plan) in marked:
+        yield from _of_node(expression.plan, there.plan(), marked)
     for at, child in enumerate(expression.children):
-        if any(_is_dated(one) for one in child.walk()):
-            _check_origins(child, there.children().apply(at))
+        if id(child) in marked:
+            yield from _of_expression(child, there.children().apply(at), marked)
 
 
 def literal_rows(plan: Node, rows: DataFrame) -> str:

@@ -56,6 +56,8 @@ _SORTED = re.compile(rf"\b(?:{'|'.join(sorted(_SORTING))})\s*\(\s*$", re.IGNOREC
 _OVER = re.compile(r"\s*OVER\b", re.IGNORECASE)
 _EXACT: dict[str, tuple[type[DataType], ...]] = {"sum": (IntegralType, DecimalType), "avg": (DecimalType,)}
 """Function -> the types of numbers that it adds without rounding."""
+_SHORT_DIGITS = 28
+"""A sum has ten more digits, and a decimal at most 38: no ten billion values of so many digits overflow it."""
 _CONSTANTS = words("array map named_struct struct create_map explode explode_outer posexplode inline stack")
 """Functions that make no new text from literals."""
 
@@ -117,8 +119,15 @@ def _exact_sums(rows: DataFrame, relation: Any) -> set[bytes]:
         message.SerializeToString(deterministic=True)
         for message in of_relation(relation)
         if _is_function(message) and message.function_name.lower() in _EXACT and len(message.arguments) == 1
-        if isinstance(_type_of(session, relation.input, message.arguments[0]), _EXACT[message.function_name.lower()])
+        if _is_exact(session, _type_of(session, relation.input, message.arguments[0]), message.function_name.lower())
     }
+
+
+def _is_exact(session: Any, kind: DataType, name: str) -> bool:
+    """Whether a sum is exact; without ANSI mode, one of long decimals is null if a part of it does not fit."""
+    if isinstance(kind, DecimalType) and kind.precision > _SHORT_DIGITS:
+        return name in _EXACT and session.conf.get("spark.sql.ansi.enabled") == "true"
+    return isinstance(kind, _EXACT[name])
 
 
 def _type_of(session: Any, relation: Any, expression: Any) -> DataType:

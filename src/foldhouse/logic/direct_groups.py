@@ -1,8 +1,8 @@
 """Groups of direct logic: `GROUP BY`, aggregates and `DISTINCT` as Polars expressions.
 
 Only aggregates whose value no order of the rows can change are translated: counts, exact sums, the least and the
-greatest. A sum is added up in more digits than its type has. If the sum does not fit its type, the evaluation fails,
-and Spark decides whether that is an error.
+greatest. A sum is added up in more digits than its type has. If any part of it may not fit its type, the evaluation
+fails, and Spark decides whether that is an error: Spark adds up longs in the order in which it reads them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _MOST_DIGITS, _MORE_DIGITS = 38, 10
 """A sum of decimals has so many digits more than its values: no ten billion of them overflow it."""
 # Matches the type as Spark prints it, without a blank.
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+AGGREGATES = ("Count", "Max", "Min", "Sum")
+"""Those that are translated."""
 _INTEGERS = ("byte", "short", "integer", "long")
 
 
@@ -106,19 +108,33 @@ def _call(one: Expression, name: str, columns: Columns) -> _Call:
     column, value = pl.col(name), translated(given, columns)
     if function.kind == "Count":
         return _count(name, value, is_distinct=is_distinct)
-    if not given.references:
-        raise UnknownLogic(f"{function.kind} of a literal")
+    if not given.references or function.kind not in AGGREGATES:
+        raise UnknownLogic(f"{function.kind}, or one of a literal")
     arrow_type(value.type)
     if function.kind in ("Max", "Min"):
         made = column.max() if function.kind == "Max" else column.min()
         return _Call(value.made, made, Typed(column, value.type))
-    if function.kind != "Sum" or is_distinct:
+    if is_distinct:
         raise UnknownLogic(function.kind)
     kind = _total_type(value.type)
-    wide = value.made.cast(pl.Int128) if kind == "long" else value.made.cast(polars_type(arrow_type(kind)))
+    if kind == "long":
+        return _sum_of_integers(name, value)
     # Of no values, a sum is null.
     made = pl.when(column.count() > 0).then(column.sum())
-    return _Call(wide, made.alias(name), Typed(column.cast(polars_type(arrow_type(kind))), kind))
+    wide = polars_type(arrow_type(kind))
+    return _Call(value.made.cast(wide), made.alias(name), Typed(column.cast(wide), kind))
+
+
+def _sum_of_integers(name: str, value: Typed) -> _Call:
+    """Add up the values above and below zero; if either sum is no long, a part of Spark's sum may overflow."""
+    column = pl.col(name)
+    sides = [
+        pl.when(column > 0).then(column).sum().alias("above"),
+        pl.when(column < 0).then(column).sum().alias("below"),
+    ]
+    made = pl.when(column.count() > 0).then(pl.struct(sides)).alias(name)
+    above, below = (column.struct.field(side).cast(pl.Int64) for side in ("above", "below"))
+    return _Call(value.made.cast(pl.Int128), made, Typed(above + below, "long"))
 
 
 def _count(name: str, value: Typed, *, is_distinct: bool) -> _Call:

@@ -184,7 +184,7 @@ def _cast(expression: Expression, columns: Columns) -> Typed:
 
 def _cast_constant(value: int | Decimal | None, kind: str) -> Typed:
     try:
-        if kind in _DIGITS and isinstance(value, int):
+        if kind in _DIGITS and not isinstance(value, Decimal):
             return _constant(value, kind)
         if _DECIMAL.fullmatch(kind):
             return _constant(None if value is None else Decimal(value), kind)

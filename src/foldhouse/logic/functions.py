@@ -14,6 +14,8 @@ _VERSION = "depends on the version of Spark; write the value as a literal"
 _IV = "draws a random initialisation vector; encrypt before the events are appended"
 _METRIC = "is computed by a metric view, which foldhouse does not read; write the aggregate itself"
 _SKETCH = "depends on the order in which rows are read; use count(DISTINCT x) or percentile(x, p), or a fold"
+PARTIAL = "is null or a number by the order in which rows are read, once a part of its sum does not fit"
+TRIED = f"{PARTIAL}; write sum(x) or avg(x), whose overflow is an error"
 DIGITS = "adds floats in another order each time, so its last digits differ; let the fold add them, or cast to decimal"
 
 
@@ -233,6 +235,7 @@ REFUSED_NAMES = _reasons(
     (DIGITS, "covar_pop covar_samp corr kurtosis skewness std stddev stddev_pop stddev_samp var_pop var_samp variance"),
     (DIGITS, "regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy vector_avg vector_sum"),
     (_IV, "aes_encrypt"),
+    (TRIED, "try_avg try_sum"),
     (_METRIC, "measure"),
 )
 """SQL function -> why it is refused, and what to write instead."""
@@ -256,8 +259,8 @@ CLASS_OF = {
         "NthValue": "nth_value",
         "NTile": "ntile",
         "RowNumber": "row_number",
-        "Sum": "sum try_sum",
-        "Average": "avg mean try_avg",
+        "Sum": "sum",
+        "Average": "avg mean",
         "RegrAvgX": "regr_avgx",
         "RegrAvgY": "regr_avgy",
     }.items()

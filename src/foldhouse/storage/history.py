@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import dropwhile
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
@@ -121,17 +122,18 @@ def heads(metadata: TableMetadata) -> list[HeadSince]:
     for one in thinned(metadata).heads:
         _add(found, one if one.snapshot_id in listed else HeadSince(one.since_ms, None))
     begins_ms = found[-1].since_ms if found else -1
-    # Clocks of machines differ, so the log of another tool may go back in time a little.
-    for entry in sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms):
-        if entry.timestamp_ms <= begins_ms:
-            continue
+    log = dropwhile(lambda entry: entry.timestamp_ms <= begins_ms, metadata.snapshot_log)
+    since_ms = 0
+    for entry in log:
+        # Clocks of machines differ: a commit of another tool may be stamped before the one that it follows.
+        since_ms = max(since_ms, entry.timestamp_ms)
         snapshot = listed.get(entry.snapshot_id)
         last = found[-1] if found else None
         if snapshot is not None and last is None and _stood_on_others(snapshot):
             _add(found, HeadSince(0, None))
         elif snapshot is not None and last is not None and _hides_others(last, entry, snapshot):
             _add(found, HeadSince(last.since_ms + 1, None))
-        _add(found, HeadSince(entry.timestamp_ms, None if snapshot is None else entry.snapshot_id))
+        _add(found, HeadSince(since_ms, None if snapshot is None else entry.snapshot_id))
     return found
 
 

@@ -233,7 +233,7 @@ def schema_in(layout: Layout, path: str, footer: pq.FileMetaData) -> Schema:
     Raises:
         CorruptFile: the footer has no schema that Arrow can decode.
         Unsupported: the file has no field ids, and the table does not say which columns it has, or gives a name to
-            another column than the schema; or a type is none of Iceberg's.
+            another column than the schema; or a type, such as a timestamp in nanoseconds, is none of Iceberg's.
     """
     with reading(path):
         # Without its metadata, which has the seal of one file: files with equal columns share a schema.
@@ -244,7 +244,12 @@ def schema_in(layout: Layout, path: str, footer: pq.FileMetaData) -> Schema:
         other = None if is_numbered else misled(found, layout.schema)
         if other is not None:
             raise ValueError(f"the name mapping takes {other!r} for another column than the one of that name")
-    except (ValueError, UnsupportedPyArrowTypeException) as failure:
+    except UnsupportedPyArrowTypeException as failure:
+        raise Unsupported(
+            f"{path}: {failure}, which is none of Iceberg's in this format version. Another tool wrote or added the "
+            "file. Nothing was written; have that tool write the column again, a timestamp in microseconds"
+        ) from failure
+    except ValueError as failure:
         raise Unsupported(
             f"{path}: which columns of the table it has is not known: {failure}. Another tool wrote or added it "
             "without field ids. Nothing was written; set the table's property schema.name-mapping.default, or have "

@@ -80,8 +80,11 @@ def _small(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-_WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32()}
-"""Types of a file that Iceberg has as another one."""
+_WIDER = {
+    **dict.fromkeys([pa.int8(), pa.int16(), pa.uint8(), pa.uint16(), pa.uint32()], pa.int32()),
+    pa.uint64(): pa.int64(),
+}
+"""Types of a file that Iceberg has as another one; a value of the last two that does not fit is an error."""
 
 
 def _small_field(field: pa.Field) -> pa.Field:

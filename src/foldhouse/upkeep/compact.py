@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Operation
 
 from foldhouse.heads.head import head_properties
 from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn, merged_together
-from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.commit import FileChanges, check_can_be_written, commit
 from foldhouse.storage.deleted import deleted_positions, live_rows
 from foldhouse.storage.files import write_data_file, write_data_file_of_parts
 from foldhouse.storage.history import head_of
@@ -75,6 +75,7 @@ def compact(
     """
     started = time.monotonic()
     iceberg = load()
+    check_can_be_written(iceberg)
     _properties(iceberg, run_id)  # raises for a foreign commit, before any file is written
     layout = Layout.of(iceberg)
     target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
