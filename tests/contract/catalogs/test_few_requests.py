@@ -26,7 +26,7 @@ pytestmark = pytest.mark.heavy
 # itself reads and writes the metadata files in the store.
 MOST = {"REST": (3, 9, 3), "SQL": (4, 12, 3)}
 # Requests to the store of the first refresh of a new process, and of the next ones.
-RESTARTED = {"REST": (22, 9), "SQL": (27, 12)}
+RESTARTED = {"REST": (23, 9), "SQL": (28, 12)}
 # The first change of a key since its bucket was compacted also writes a delete file, and the manifest of it.
 FIRST_CHANGE = 2
 
