@@ -1,4 +1,4 @@
-"""A catalog that is restored from an older backup while a process has it open is refused by that process."""
+"""A catalog that is restored from an older backup is refused: by a process that has it open, and by a new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import foldhouse as fh
 from foldhouse.cli.follow import Follower
-from foldhouse.storage import went_back
+from foldhouse.storage import behind, went_back
 
 events = fh.stream("b.events", schema={"key": "long", "n": "long"}, keys="key")
 totals = fh.table("b.totals", source=events, keys="key", fold=fh.fold(n=fh.total("n")))
@@ -21,7 +21,7 @@ REFUSED = r"the catalog c has b\.events at commit 1, but this process has seen i
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(went_back, "_WAITS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(went_back, "WAITS_SECONDS", (0.0, 0.0))
 
 
 def over(root: Path) -> fh.Lake:
@@ -138,3 +138,108 @@ def test_an_answer_that_is_a_moment_old_is_asked_for_again(lake: fh.Lake, monkey
     monkeypatch.setattr(SqlCatalog, "load_table", lambda *given: stale.pop() if stale else real(*given))
     assert lake.count(events) == 2
     assert not stale
+
+
+# A process that starts after the restore
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[fh.Lake]:
+    """A process that has seen no state yet."""
+    opened = over(tmp_path)
+    yield opened
+    opened.close()
+
+
+def metadata_files(lake: fh.Lake) -> dict[int, Path]:
+    folder = Path(lake.load(events).metadata_location.removeprefix("file://")).parent
+    return {int(one.name.partition("-")[0]): one for one in folder.glob("*.metadata.json")}
+
+
+@pytest.mark.parametrize("commits", [1, 40], ids=["a table whose log is not full", "a table whose log is full"])
+def test_a_new_process_notices_it_before_it_writes_anything(
+    lake: fh.Lake, started: fh.Lake, tmp_path: Path, commits: int
+) -> None:
+    for n in range(commits):
+        lake.append(events, [{"key": n, "n": n}])
+    lake.refresh(totals)
+    backups = {one.name: lake.load(one).metadata_location for one in (events, totals)}
+    for n in (100, 101):
+        lake.append(events, [{"key": n, "n": n}])
+        lake.refresh(totals)
+    for name, location in backups.items():
+        put_back(tmp_path, name, location)
+    files = sorted(tmp_path.rglob("*.*"))
+    calls: list[Any] = [
+        lambda: started.append(events, [{"key": 4, "n": 4}]),
+        lambda: started.expire(events, older_than="0m"),
+    ]
+    for call in calls * 2:
+        with pytest.raises(fh.LostTables, match=r"b\.events at .* newer by 2 commits.*older backup\. Nothing was comm"):
+            call()
+    with pytest.raises(fh.LostTables, match=r"b\.totals at .* newer by 2 commits"):
+        started.rebuild(totals)
+    assert sorted(tmp_path.rglob("*.*")) == files
+
+
+def test_a_new_process_folds_nothing_into_an_older_table(lake: fh.Lake, started: fh.Lake, tmp_path: Path) -> None:
+    for n in range(3):
+        lake.append(events, [{"key": n, "n": n}])
+        lake.refresh(totals)
+        if n == 0:
+            location = lake.load(totals).metadata_location
+    put_back(tmp_path, totals.name, location)
+    with pytest.raises(fh.LostTables, match=r"b\.totals at .* newer by 2 commits"):
+        started.refresh(totals)
+
+
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    asked: list[str] = []
+    real = behind.names_in
+    monkeypatch.setattr(behind, "names_in", lambda io, folder: (asked.append(folder), real(io, folder))[1])
+    return asked
+
+
+def test_a_table_whose_log_is_full_is_not_listed(
+    lake: fh.Lake, started: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        lake.append(events, [{"key": n, "n": n}])
+    asked = listings(monkeypatch)
+    for n in range(3):
+        started.append(events, [{"key": n, "n": n}])
+    assert asked == []
+
+
+def test_metadata_that_a_forget_deleted_is_no_later_commit(
+    lake: fh.Lake, started: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        lake.append(events, [{"key": n, "n": n}])
+    *old, _ = sorted(metadata_files(lake).items())
+    for _, file in old:
+        file.unlink()
+    asked = listings(monkeypatch)
+    started.append(events, [{"key": 1, "n": 1}])
+    started.append(events, [{"key": 1, "n": 1}])
+    assert len(asked) == 1
+
+
+def test_a_file_of_a_lost_race_is_no_later_commit(lake: fh.Lake, started: fh.Lake) -> None:
+    for n in range(3):
+        lake.append(events, [{"key": n, "n": n}])
+    version, newest = max(metadata_files(lake).items())
+    name = newest.name.replace(f"{version:05}-", f"{version + 1:05}-")
+    newest.with_name(name).write_bytes(newest.read_bytes())
+    assert started.append(events, [{"key": 1, "n": 1}]).committed
+
+
+def test_a_store_that_may_not_be_listed_is_written_to(
+    lake: fh.Lake, started: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*given: Any) -> list[str]:
+        raise PermissionError("AccessDenied")
+
+    lake.append(events, [{"key": 1, "n": 1}])
+    monkeypatch.setattr(behind, "names_in", refused)
+    assert started.append(events, [{"key": 1, "n": 1}]).committed

@@ -35,6 +35,7 @@ from foldhouse.refresh.sources import compiled_over, pinned
 from foldhouse.refresh.target import load_for_rebuild, load_or_create, loaded, settled
 from foldhouse.refresh.work import Work, evaluations_of, work_of
 from foldhouse.refresh.workshop import Workshop
+from foldhouse.storage.behind import check_is_not_behind
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.compares_heads import check_compares_heads
 from foldhouse.storage.deleted import rows_of_piece
@@ -162,6 +163,7 @@ def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refre
 def folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refreshed:
     """Fold, commit and return the counts. A table with checks is committed to a branch, and published if they pass."""
     write_properties(work.target.iceberg.properties)  # refuses an unsupported property before anything is read
+    check_is_not_behind(work.target.iceberg)
     check_compares_heads(work.target.iceberg)
     work = replace(work, target=settled(workshop.catalog, work.target))
     table, is_rebuild = work.table, work.branch == REBUILD_BRANCH

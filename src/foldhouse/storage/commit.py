@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
 )
 
 from foldhouse.errors import Unsupported
+from foldhouse.storage.behind import check_is_not_behind
 from foldhouse.storage.clock import stamp_ms, warn_if_ahead
 from foldhouse.storage.evolve import evolved
 from foldhouse.storage.file_ref import partition_values
@@ -186,6 +187,7 @@ def commit(
     check_keeps_history(catalog)
     check_can_be_written(iceberg)
     check_is_alone(iceberg)
+    check_is_not_behind(iceberg)
     head = head_of(iceberg)
     write_properties(iceberg.properties)  # refuses unusable properties before anything is written
     warn_if_ahead(iceberg)

@@ -73,7 +73,7 @@ def check_is_alone(iceberg: IcebergTable) -> None:
         )
 
 
-def check_is_newest(iceberg: IcebergTable, paths: Iterable[str]) -> None:
+def check_is_newest(iceberg: IcebergTable, paths: Iterable[str], not_done: str = "deleted") -> None:
     """Refuse a table if the store has newer commits than the catalog knows: the catalog is from an older backup.
 
     One version ahead proves nothing, see `lost`: a commit that lost its race leaves a file.
@@ -81,6 +81,7 @@ def check_is_newest(iceberg: IcebergTable, paths: Iterable[str]) -> None:
     Args:
         iceberg: the table, loaded after the files were listed.
         paths: of the files below its location.
+        not_done: what the caller was about to do, for the message.
 
     Raises:
         LostTables: a metadata file of the table is two or more versions ahead.
@@ -93,10 +94,10 @@ def check_is_newest(iceberg: IcebergTable, paths: Iterable[str]) -> None:
     ahead = [one for one in names if (found := version_in(one)) is not None and found >= version + CERTAIN]
     for location, metadata in _newest_first(iceberg.io, folder, ahead, set()):
         if metadata.table_uuid == iceberg.metadata.table_uuid:
-            raise _behind(iceberg, known, location)
+            raise _behind(iceberg, known, location, not_done)
 
 
-def _behind(iceberg: IcebergTable, known: str, location: str) -> LostTables:
+def _behind(iceberg: IcebergTable, known: str, location: str, not_done: str) -> LostTables:
     name, newest = ".".join(iceberg.name()), location.rpartition("/")[2]
     way = f"run `foldhouse register {name}`"
     if not is_local(iceberg.catalog):
@@ -104,7 +105,7 @@ def _behind(iceberg: IcebergTable, known: str, location: str) -> LostTables:
     return LostTables(
         f"the catalog {iceberg.catalog.name} has {name} at {known}, but {newest} beside it is newer by "
         f"{(version_in(newest) or 0) - (version_in(known) or 0)} commits: the catalog is from an older backup. Nothing "
-        f"was deleted. To move the table forward, {way}. To stay at the older state, move the newer files away"
+        f"was {not_done}. To move the table forward, {way}. To stay at the older state, move the newer files away"
     )
 
 
@@ -113,7 +114,7 @@ def _lost(io: FileIO, location: str, own: IcebergTable | None = None) -> _Lost |
     if not isinstance(io, PyArrowFileIO):  # it cannot list
         return None
     folder = f"{location.rstrip('/')}/{_FOLDER}"
-    names = _names(io, folder)
+    names = names_in(io, folder)
     dropped = marked_in(names)
     if own is not None:
         dropped.add(str(own.metadata.table_uuid))
@@ -141,7 +142,8 @@ def _newest_first(
         yield f"{folder}/{name}", metadata
 
 
-def _names(io: PyArrowFileIO, folder: str) -> list[str]:
+def names_in(io: PyArrowFileIO, folder: str) -> list[str]:
+    """Return the names of the files in a folder of a store."""
     scheme, netloc, path = io.parse_location(folder, io.properties)
     found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
     return [one.base_name for one in found if one.type == FileType.File]

@@ -8,7 +8,7 @@ outside the table's location is ever deleted.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,12 @@ from foldhouse.storage.expiry_guard import guard, refs_of, restore_refs
 from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.races import until_won
-from foldhouse.storage.removal import delete, plain, size_of
+from foldhouse.storage.removal import delete, for_each, plain, size_of
 from foldhouse.storage.swap import swap
 from foldhouse.values.metadata_names import THINNED
 
 _FILE = ENTRY.find_field("data_file").field_type
+_Read = Callable[[FileIO, str], list[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ class Deleted:
 def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     """Delete the files of expired snapshots that no snapshot of the table references.
 
-    Data files are deleted first, then manifests and manifest lists, so that the next expiry finds the rest after a
-    crash.
+    Data files are deleted first, then manifests, then manifest lists, so that the next expiry finds the rest after a
+    crash. In a store, several files of a kind are read or deleted at once.
 
     Args:
         before: the table before the commit. Snapshots in it or in older metadata that `after` lacks are expired.
@@ -154,23 +155,33 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     if not lists and not statistics:
         return Deleted()
     io = after.io
-    named = {plain(path): path for one in kept for path, _ in _manifests(io, one)}
-    manifests = {
-        path: size for one in lists for path, size in _if_there(_manifests, io, one) if plain(path) not in named
-    }
-    live = {plain(path) for one in named.values() for path in live_files(io, one)}
-    files = {path: size for one in manifests for path, size in _if_there(_files, io, one) if plain(path) not in live}
-    sizes = {path: size_of(io, path) for path in lists}
-    going = [*statistics.items(), *files.items(), *manifests.items(), *sizes.items()]
-    outside = tuple(path for path, _ in going if not is_its_own(after, path))
-    done = [(path, size) for path, size in going if delete(after, path)]
+    named = {plain(path): path for path, _ in _in_each(after, _manifests, kept)}
+    manifests = {path: size for path, size in _in_each(after, _if_there(_manifests), lists) if plain(path) not in named}
+    live = {plain(path) for path, _ in _in_each(after, _live, named.values())}
+    files = {path: size for path, size in _in_each(after, _if_there(_files), manifests) if plain(path) not in live}
+    ordered = sorted(lists)
+    sizes = dict(zip(ordered, for_each(after, lambda path: size_of(io, path), ordered), strict=True))
+    kinds: list[dict[str, int]] = [{**statistics, **files}, manifests, sizes]
+    outside = tuple(path for kind in kinds for path in kind if not is_its_own(after, path))
+    done = [one for kind in kinds for one in _deleted(after, kind)]
     paths = tuple(path for path, _ in done)
     return Deleted(len(done), sum(size for _, size in done), len(outside), paths, outside)
 
 
+def _in_each(after: IcebergTable, read: _Read, paths: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the files in some manifests or lists, with their sizes."""
+    return [one for found in for_each(after, lambda path: read(after.io, path), list(paths)) for one in found]
+
+
+def _deleted(after: IcebergTable, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Delete files, and return those that were there, with their sizes."""
+    are_gone = for_each(after, lambda path: delete(after, path), list(sizes))
+    return [one for one, is_gone in zip(sizes.items(), are_gone, strict=True) if is_gone]
+
+
 def live_files(io: FileIO, manifest: str) -> list[str]:
     """Return the paths of the live data and delete files of a manifest."""
-    return [path for path, _ in _files(io, manifest, only_live=True)]
+    return [path for path, _ in _live(io, manifest)]
 
 
 def manifest_paths(io: FileIO, manifest_list: str) -> list[str]:
@@ -178,13 +189,16 @@ def manifest_paths(io: FileIO, manifest_list: str) -> list[str]:
     return [path for path, _ in _manifests(io, manifest_list)]
 
 
-def _earlier(before: IcebergTable, after: IcebergTable) -> Iterator[TableMetadata]:
-    """Yield the metadata that may reference expired files: the one that `after` replaced, and those in its log."""
-    yield before.metadata
-    for entry in after.metadata.metadata_log:
-        if entry.metadata_file != before.metadata_location:
-            with contextlib.suppress(OSError):  # an old metadata file that was deleted
-                yield read_metadata(after.io, entry.metadata_file)
+def _earlier(before: IcebergTable, after: IcebergTable) -> list[TableMetadata]:
+    """Return the metadata that may reference expired files: the one that `after` replaced, and those in its log."""
+
+    def read(location: str) -> list[TableMetadata]:
+        with contextlib.suppress(OSError):  # an old metadata file that was deleted
+            return [read_metadata(after.io, location)]
+        return []
+
+    log = [one.metadata_file for one in after.metadata.metadata_log if one.metadata_file != before.metadata_location]
+    return [before.metadata, *(one for found in for_each(after, read, log) for one in found)]
 
 
 def _statistics(metadata: TableMetadata) -> dict[str, int]:
@@ -201,20 +215,28 @@ def _manifests(io: FileIO, manifest_list: str) -> list[tuple[str, int]]:
     return [(one[path], one[size]) for one in plain_manifests(io, manifest_list)]
 
 
-def _files(io: FileIO, manifest: str, *, only_live: bool = False) -> list[tuple[str, int]]:
+def _files(io: FileIO, manifest: str) -> list[tuple[str, int]]:
+    return [(path, size) for _, path, size in _entries(io, manifest)]
+
+
+def _live(io: FileIO, manifest: str) -> list[tuple[str, int]]:
+    return [(path, size) for status, path, size in _entries(io, manifest) if status != ManifestEntryStatus.DELETED]
+
+
+def _entries(io: FileIO, manifest: str) -> Iterator[tuple[int, str, int]]:
     status, file = _place(ENTRY, "status"), _place(ENTRY, "data_file")
     path, size = _place(_FILE, "file_path"), _place(_FILE, "file_size_in_bytes")
-    return [
-        (one[file][path], one[file][size])
-        for one in plain_entries(io, manifest)
-        if not only_live or one[status] != ManifestEntryStatus.DELETED
-    ]
+    for one in plain_entries(io, manifest):
+        yield one[status], one[file][path], one[file][size]
 
 
-def _if_there(read: Any, io: FileIO, path: str) -> Iterable[tuple[str, int]]:
-    """Return the files in an expired manifest or list; none if it is gone, because they are deleted before it."""
-    try:
-        named: list[tuple[str, int]] = read(io, path)
-    except FileNotFoundError:
-        return []
-    return named
+def _if_there(read: _Read) -> _Read:
+    """Read an expired manifest or list; it has no files if it is gone, because they are deleted before it."""
+
+    def found(io: FileIO, path: str) -> list[tuple[str, int]]:
+        try:
+            return read(io, path)
+        except FileNotFoundError:
+            return []
+
+    return found

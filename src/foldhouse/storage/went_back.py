@@ -2,7 +2,7 @@
 
 The sequence number of a table only grows: a rollback, an expiry and a rebuild leave it. So a table with a smaller one
 than before is an older state. Nothing more is asked for that: each load and each answer to a commit has the number.
-A process that starts after the restore cannot tell; `foldhouse doctor` can.
+A process that starts after the restore asks the store, see `behind`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldhouse.errors import LostTables
 
 _SEEN = "_foldhouse_sequence_numbers"
 _LOCK = threading.Lock()
-_WAITS_SECONDS = (0.0, 0.5, 1.0)
+WAITS_SECONDS = (0.0, 0.5, 1.0)
 """Before the further loads of a table that seems to be behind: a server may answer from a copy that is a moment old."""
 
 
@@ -66,7 +66,7 @@ def check_went_not_back(catalog: Catalog, found: Table, load: Callable[[], Table
     Raises:
         LostTables: the catalog has an older state of the table than before.
     """
-    for seconds in _WAITS_SECONDS:
+    for seconds in WAITS_SECONDS:
         if _number(found.metadata) >= _seen(catalog, found):
             break
         time.sleep(seconds)

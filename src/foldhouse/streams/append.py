@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import CommitConflict
+from foldhouse.storage.behind import check_is_not_behind
 from foldhouse.storage.commit import FileChanges, check_can_be_written, commit
 from foldhouse.storage.compares_heads import check_compares_heads
 from foldhouse.storage.evolve import evolved
@@ -102,6 +103,7 @@ def _prepared(
     def attempt() -> tuple[IcebergTable, list[DataFile]]:
         iceberg, updates = load_stream(catalog, stream, keeps_batches=batch_id is not None)
         check_can_be_written(iceberg)
+        check_is_not_behind(iceberg)
         check_compares_heads(iceberg)
         layout = Layout.of(evolved(iceberg, updates))
         _check_not_forgotten(stream, iceberg, layout, events)

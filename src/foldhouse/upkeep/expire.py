@@ -17,6 +17,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from foldhouse.errors import Unsupported
 from foldhouse.heads.head import is_ours, last_head
 from foldhouse.heads.remembered import to_json, without
+from foldhouse.storage.behind import check_is_not_behind
 from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.history import ancestor, thinned
 from foldhouse.storage.remove_snapshots import Deleted, Expiry, delete_unnamed, expire
@@ -34,6 +35,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
         InvalidProperty: a rule in the table's properties is not valid.
         Unsupported: the table has `gc.enabled=false`, so its files may be used elsewhere.
         CommitConflict: another writer committed, or set a tag or branch, meanwhile; nothing was removed.
+        LostTables: the catalog is from an older backup; nothing was removed.
     """
     started = time.monotonic()
     iceberg = load()
@@ -43,6 +45,7 @@ def expire_history(catalog: Catalog, load: Callable[[], IcebergTable], keeping: 
             f"{name} has gc.enabled=false: its files may be used elsewhere, so none of its snapshots is expired; set "
             "gc.enabled to true if no other table uses them"
         )
+    check_is_not_behind(iceberg)
     held = consumer_positions(all_tables(catalog), iceberg)
     kept, gone_by = stays(iceberg, keeping)
     removed = frozenset(one.snapshot_id for one in iceberg.snapshots()) - _needed(iceberg, kept | set(held.values()))

@@ -22,7 +22,7 @@ from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.occupied import check_is_newest
 from foldhouse.storage.places import is_below
 from foldhouse.storage.removal import delete as delete_file
-from foldhouse.storage.removal import is_on_disk, on_disk, plain, spellings
+from foldhouse.storage.removal import for_each, is_on_disk, on_disk, plain, spellings
 from foldhouse.storage.remove_snapshots import live_files, manifest_paths
 from foldhouse.values.upkeep import Orphan, Orphans
 
@@ -69,7 +69,7 @@ def find_orphans(
         for one in sorted(listed, key=lambda one: one.path)
         if not named.intersection(spellings(one.path)) and not any(is_below(one.path, other) for other in others)
     )
-    deleted = sum(delete_file(iceberg, one.path) for one in found) if delete else 0
+    deleted = sum(for_each(iceberg, lambda one: delete_file(iceberg, one.path), found)) if delete else 0
     return Orphans(".".join(iceberg.name()), found, deleted)
 
 
@@ -82,9 +82,10 @@ def named_files(iceberg: IcebergTable) -> set[str]:
     metadata, io = iceberg.metadata, iceberg.io
     found = {iceberg.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
-    found |= {one.manifest_list for one in metadata.snapshots}
-    manifests = {path for one in metadata.snapshots for path in manifest_paths(io, one.manifest_list)}
-    return found | manifests | {path for one in manifests for path in live_files(io, one)}
+    lists = [one.manifest_list for one in metadata.snapshots]
+    manifests = {path for some in for_each(iceberg, lambda one: manifest_paths(io, one), lists) for path in some}
+    files = for_each(iceberg, lambda one: live_files(io, one), sorted(manifests))
+    return found.union(lists, manifests, *files)
 
 
 def _other_locations(tables: Mapping[str, IcebergTable], iceberg: IcebergTable) -> list[str]:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.heavy
 # itself reads and writes the metadata files in the store.
 MOST = {"REST": (3, 9, 3), "SQL": (4, 12, 3)}
 # Requests to the store of the first refresh of a new process, and of the next ones.
-RESTARTED = {"REST": (22, 9), "SQL": (27, 12)}
+RESTARTED = {"REST": (23, 9), "SQL": (28, 12)}
 # The first change of a key since its bucket was compacted also writes a delete file, and the manifest of it.
 FIRST_CHANGE = 2
 
@@ -194,3 +196,25 @@ def test_a_large_file_is_asked_for_its_size_once_although_its_footer_is_read_bef
     assert (asked.count("HEAD"), asked.count("GET")) == (1, 2)
     again = Counted(lake, proxies, lambda: lake.to_arrow(events))
     assert [one.method for one in again.store if one.path.partition("?")[0].endswith(".parquet")] == ["GET"]
+
+
+def test_an_expiry_deletes_several_files_of_a_store_at_once_and_lists_last(lake: fh.Lake, proxies: Proxies) -> None:
+    """A crash leaves the manifests and lists that tell the next expiry which files are left."""
+    for number in range(6):
+        lake.append(events, batch(10, number))
+        lake.refresh(totals)
+    kept = {task.file.file_path for task in lake.load(totals).scan().plan_files()}
+    forget_files()
+    proxies.store.taken()
+    proxies.store.most_at_once, proxies.store.wait_seconds = 0, 0.05
+    found = lake.expire(totals, older_than=timedelta(), in_use=timedelta(), keep_last=1)
+    proxies.store.wait_seconds = 0.0
+    asked = [(one.method, urlsplit(one.path).path) for one in proxies.store.taken()]
+    deleted = [path for method, path in asked if method == "DELETE"]
+    assert found.files_deleted == len(deleted) >= 10
+    assert not any(path.endswith(tuple(urlsplit(one).path for one in kept)) for path in deleted)
+    kinds = ["data" if one.endswith(".parquet") else "list" if "/snap-" in one else "manifest" for one in deleted]
+    assert kinds == sorted(kinds, key=("data", "manifest", "list").index)
+    assert set(kinds) == {"data", "manifest", "list"}
+    assert 4 <= proxies.store.most_at_once <= 16
+    assert stored(lake) == expected(lake)

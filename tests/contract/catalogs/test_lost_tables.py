@@ -137,6 +137,30 @@ def test_a_catalog_that_is_restored_from_a_backup_is_refused_by_a_process_that_h
     assert filled.refresh(totals).rows_read == 3
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("catalog", ["Postgres and S3", "REST and S3", "Glue and S3"], indirect=True)
+@pytest.mark.parametrize("commits", [0, 20], ids=["a log that is not full", "a full log"])
+def test_a_catalog_that_is_restored_from_a_backup_is_refused_by_a_new_process(
+    filled: fh.Lake, tmp_path: Path, commits: int
+) -> None:
+    for value in range(commits):
+        filled.append(events, batch(value))
+    backup = filled.load(events).metadata_location
+    for value in (5, 6):
+        filled.append(events, batch(value))
+    newest = filled.load(events).metadata_location
+    _put_back(filled.catalog, tmp_path, "c.events", backup)
+    started = fh.Lake.open("c")
+    try:
+        for _ in range(2):
+            with pytest.raises(fh.LostTables, match=r"c\.events at .* newer by 2 commits.*Nothing was committed"):
+                started.append(events, batch(8))
+        _put_back(filled.catalog, tmp_path, "c.events", newest)
+        assert started.append(events, batch(8)).committed
+    finally:
+        started.close()
+
+
 def test_a_table_that_was_dropped_is_begun_again(filled: fh.Lake) -> None:
     filled.catalog.drop_table("c.events")
     filled.append(events, batch(7))

@@ -60,7 +60,7 @@ def run(work: str, servers: Servers, tmp_path: Path, jars: list[Path]) -> subpro
         env={**os.environ, **told, **keys, "SPARK_CONF_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         check=False,
     )
 
