@@ -13,9 +13,11 @@ from typing import Any
 import click
 
 from foldhouse.calls.declared import Declared, after_sources, failed_import, place_of, streams_in, tables_in
-from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall, UnknownTable
+from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall, UnknownTable
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
+
+_COMPONENTS = ("defs.yaml", "component.yaml")  # the names that Dagster loads
 
 
 def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +70,7 @@ def declared_stream(name: str, package: str) -> Stream:
         UnknownTable: the package declares no stream of that name.
         DefinitionError: the package declares two different ones.
     """
-    streams = _found_in(package, streams_in)
+    streams = _found_in(package, _streams_of)
     found = [stream for stream in streams if stream.name == name]
     if len(found) > 1 and any(one != found[0] for one in found):
         raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
@@ -83,13 +85,38 @@ def declared_stream(name: str, package: str) -> Stream:
 
 
 def all_declared(package: str) -> list[Table]:
-    """Return every table that the modules of a package declare.
+    """Return every table that the modules of a package declare, and the components in its folder `defs`.
 
     Raises:
         InvalidCall: there is no such package.
         DefinitionError: its code fails; the message has the line.
+        CannotStart: it has components, and Dagster is not installed.
     """
-    return _found_in(package, tables_in)
+    return _found_in(package, _tables_of)
+
+
+def _tables_of(module: ModuleType) -> list[Table]:
+    return [*tables_in(module), *(one for one in _in_components(module) if isinstance(one, Table))]
+
+
+def _streams_of(module: ModuleType) -> list[Stream]:
+    found = _in_components(module)
+    folded = [source for one in found if isinstance(one, Table) for source in one.sources]
+    return [*streams_in(module), *(one for one in (*found, *folded) if isinstance(one, Stream))]
+
+
+def _in_components(module: ModuleType) -> list[Source]:
+    """Return what the components of a package declare; a package without any needs no Dagster."""
+    folders = [Path(one) / "defs" for one in getattr(module, "__path__", ())]
+    if not any(file.name in _COMPONENTS for folder in folders for file in folder.rglob("*.yaml")):
+        return []
+    try:
+        from foldhouse.dagster.components_folder import declared_in_components
+    except ImportError as missing:
+        raise CannotStart(
+            f"{folders[0]} has components, and loading them needs Dagster: pip install 'foldhouse[dagster]' ({missing})"
+        ) from missing
+    return declared_in_components(module)
 
 
 def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) -> list[Declared]:
