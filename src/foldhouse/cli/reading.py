@@ -36,7 +36,7 @@ from foldhouse.values.proofs import SourceLag, TracedChange
 
 ROWS_ON_A_TERMINAL = 20
 
-_MOMENT = "A snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch."
+_MOMENT = "A snapshot id, a past time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch."
 
 
 @click.command()
