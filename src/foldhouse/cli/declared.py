@@ -1,4 +1,7 @@
-"""Finds the declaration of a table, for commands that need one."""
+"""Finds the declaration of a table, for commands that need one.
+
+Declarations need Arrow, which is imported when one is looked for, and not for `--help`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,17 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from foldhouse.calls.declared import Declared, after_sources, failed_import, place_of, streams_in, tables_in
+import foldhouse as fh
 from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall, UnknownTable
-from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.given import shown
+
+if TYPE_CHECKING:
+    from foldhouse.calls.declared import Declared
+    from foldhouse.values.definition import Source, Stream, Table
 
 _COMPONENTS = ("defs.yaml", "component.yaml")  # the names that Dagster loads
 
@@ -57,7 +63,7 @@ def declared(name: str, package: str) -> Table:
 def declared_source(name: str, package: str) -> Source:
     """Find the declaration of a table, or of a stream that a table is folded from, among the modules of a package."""
     found = all_declared(package)
-    streams = (source for table in found for source in table.sources if isinstance(source, Stream))
+    streams = (source for table in found for source in table.sources if isinstance(source, fh.Stream))
     stream = next((one for one in streams if one.name == name), None)
     return stream if stream is not None else _by_name(name, package, found)
 
@@ -96,13 +102,17 @@ def all_declared(package: str) -> list[Table]:
 
 
 def _tables_of(module: ModuleType) -> list[Table]:
-    return [*tables_in(module), *(one for one in _in_components(module) if isinstance(one, Table))]
+    from foldhouse.calls.declared import tables_in
+
+    return [*tables_in(module), *(one for one in _in_components(module) if isinstance(one, fh.Table))]
 
 
 def _streams_of(module: ModuleType) -> list[Stream]:
+    from foldhouse.calls.declared import streams_in
+
     found = _in_components(module)
-    folded = [source for one in found if isinstance(one, Table) for source in one.sources]
-    return [*streams_in(module), *(one for one in (*found, *folded) if isinstance(one, Stream))]
+    folded = [source for one in found if isinstance(one, fh.Table) for source in one.sources]
+    return [*streams_in(module), *(one for one in (*found, *folded) if isinstance(one, fh.Stream))]
 
 
 def _in_components(module: ModuleType) -> list[Source]:
@@ -120,6 +130,8 @@ def _in_components(module: ModuleType) -> list[Source]:
 
 
 def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) -> list[Declared]:
+    from foldhouse.calls.declared import failed_import, place_of
+
     if not all(word.isidentifier() for word in package.split(".")) or package.endswith(".py"):
         raise InvalidCall(
             f"{shown(package)} is no name of a package or module; write it as after `import`: tables for tables.py"
@@ -152,6 +164,8 @@ def in_order(names: Sequence[str], package: str) -> list[Table]:
         names: which; all that the package declares if there are none.
         package: the package or module.
     """
+    from foldhouse.calls.declared import after_sources
+
     found = all_declared(package)
     chosen = [_by_name(name, package, found) for name in names or sorted({one.name for one in found})]
     return after_sources(chosen)
