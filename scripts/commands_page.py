@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from foldhouse.cli import main
+from foldhouse.cli.codes import HELP
 from foldhouse.cli.main import SUBCOMMANDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands.md"
@@ -20,9 +21,9 @@ HEAD = """\
 
 <!-- written by scripts/commands_page.py -->
 
-`foldhouse COMMAND --help` prints the same. Commands that read start no Java. Piped output is tab-separated text. A
-command ends with 0 if it is done, 1 after an error or a finding, 2 if it was called wrongly, and 130 after Ctrl-C.
+`foldhouse COMMAND --help` prints the same. Commands that read start no Java. Piped output is tab-separated text.
 
+{}
 """
 
 
@@ -32,7 +33,19 @@ def text():
     commands = [(name, main.get_command(context, name)) for name in SUBCOMMANDS]
     index = ["| command | what it does |", "|---|---|"]
     index += ["| [`{0}`](#{0}) | {1} |".format(name, line) for name, (_, line) in SUBCOMMANDS.items()]
-    return HEAD + "\n".join(index) + "\n\n" + "\n".join(section(name, one, context) for name, one in commands)
+    return (
+        HEAD.format(exit_codes())
+        + "\n".join(index)
+        + "\n\n"
+        + "\n".join(section(name, one, context) for name, one in commands)
+    )
+
+
+def exit_codes():
+    """Return the exit codes as a table, from the help of `foldhouse`."""
+    codes = [line.strip().partition("  ") for line in HELP.splitlines() if line.startswith("  ")]
+    rows = ["| {} | {} |".format(code, meaning.strip()) for code, _, meaning in codes]
+    return "\n".join(["| exit code | meaning |", "|---|---|", *rows, ""])
 
 
 def section(name, command, parent):

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import foldhouse as fh
 from foldhouse.cli import main
-from foldhouse.reading.lag import in_short
 from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.values import metadata_names as names
+from foldhouse.values.proofs import in_short
 from foldhouse.values.window import Position, positions_to_json
 
 SCHEMA = {"k": "string", "n": "long"}

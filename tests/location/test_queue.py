@@ -34,6 +34,7 @@ def test_an_instance_loads_it_and_says_what_it_says(shipped, tmp_path):
         assert instance.run_monitoring_enabled
         assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert type(instance.event_log_storage).__name__ == "EventLog"
+        assert instance.get_settings("retention") == {"sensor": {"purge_after_days": {"skipped": 1}}}
 
 
 def test_each_table_and_stream_has_a_pool_of_its_name():

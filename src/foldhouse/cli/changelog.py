@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from rich.text import Text
 
 from foldhouse.cli.output import Column, Row, cell_of, fits, print_table
@@ -20,6 +19,9 @@ from foldhouse.values.change import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["CHANGE_COLUMNS", "counted", "print_changelog"]
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 from rich.text import Text
 
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr, stdout
 from foldhouse.cli.reading import columns_of, id_text, rows_in
-from foldhouse.lake import Lake, SnapshotInfo
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from foldhouse.lake import Lake, SnapshotInfo
 
 
 @click.command()

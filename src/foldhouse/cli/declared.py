@@ -1,4 +1,7 @@
-"""Finds the declaration of a table, for commands that need one."""
+"""Finds the declaration of a table, for commands that need one.
+
+Declarations need Arrow, which is imported when one is looked for, and not for `--help`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,19 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from foldhouse.calls.declared import Declared, after_sources, failed_import, place_of, streams_in, tables_in
-from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall, UnknownTable
-from foldhouse.values.definition import Source, Stream, Table
+import foldhouse as fh
+from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall, UnknownTable
 from foldhouse.values.given import shown
+
+if TYPE_CHECKING:
+    from foldhouse.calls.declared import Declared
+    from foldhouse.values.definition import Source, Stream, Table
+
+_COMPONENTS = ("defs.yaml", "component.yaml")  # the names that Dagster loads
 
 
 def declared_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +63,7 @@ def declared(name: str, package: str) -> Table:
 def declared_source(name: str, package: str) -> Source:
     """Find the declaration of a table, or of a stream that a table is folded from, among the modules of a package."""
     found = all_declared(package)
-    streams = (source for table in found for source in table.sources if isinstance(source, Stream))
+    streams = (source for table in found for source in table.sources if isinstance(source, fh.Stream))
     stream = next((one for one in streams if one.name == name), None)
     return stream if stream is not None else _by_name(name, package, found)
 
@@ -68,7 +76,7 @@ def declared_stream(name: str, package: str) -> Stream:
         UnknownTable: the package declares no stream of that name.
         DefinitionError: the package declares two different ones.
     """
-    streams = _found_in(package, streams_in)
+    streams = _found_in(package, _streams_of)
     found = [stream for stream in streams if stream.name == name]
     if len(found) > 1 and any(one != found[0] for one in found):
         raise DefinitionError(f"{package} declares {name} more than once; give one of them another name")
@@ -83,16 +91,47 @@ def declared_stream(name: str, package: str) -> Stream:
 
 
 def all_declared(package: str) -> list[Table]:
-    """Return every table that the modules of a package declare.
+    """Return every table that the modules of a package declare, and the components in its folder `defs`.
 
     Raises:
         InvalidCall: there is no such package.
         DefinitionError: its code fails; the message has the line.
+        CannotStart: it has components, and Dagster is not installed.
     """
-    return _found_in(package, tables_in)
+    return _found_in(package, _tables_of)
+
+
+def _tables_of(module: ModuleType) -> list[Table]:
+    from foldhouse.calls.declared import tables_in
+
+    return [*tables_in(module), *(one for one in _in_components(module) if isinstance(one, fh.Table))]
+
+
+def _streams_of(module: ModuleType) -> list[Stream]:
+    from foldhouse.calls.declared import streams_in
+
+    found = _in_components(module)
+    folded = [source for one in found if isinstance(one, fh.Table) for source in one.sources]
+    return [*streams_in(module), *(one for one in (*found, *folded) if isinstance(one, fh.Stream))]
+
+
+def _in_components(module: ModuleType) -> list[Source]:
+    """Return what the components of a package declare; a package without any needs no Dagster."""
+    folders = [Path(one) / "defs" for one in getattr(module, "__path__", ())]
+    if not any(file.name in _COMPONENTS for folder in folders for file in folder.rglob("*.yaml")):
+        return []
+    try:
+        from foldhouse.dagster.components_folder import declared_in_components
+    except ImportError as missing:
+        raise CannotStart(
+            f"{folders[0]} has components, and loading them needs Dagster: pip install 'foldhouse[dagster]' ({missing})"
+        ) from missing
+    return declared_in_components(module)
 
 
 def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) -> list[Declared]:
+    from foldhouse.calls.declared import failed_import, place_of
+
     if not all(word.isidentifier() for word in package.split(".")) or package.endswith(".py"):
         raise InvalidCall(
             f"{shown(package)} is no name of a package or module; write it as after `import`: tables for tables.py"
@@ -125,6 +164,8 @@ def in_order(names: Sequence[str], package: str) -> list[Table]:
         names: which; all that the package declares if there are none.
         package: the package or module.
     """
+    from foldhouse.calls.declared import after_sources
+
     found = all_declared(package)
     chosen = [_by_name(name, package, found) for name in names or sorted({one.name for one in found})]
     return after_sources(chosen)

@@ -14,16 +14,12 @@ from typing import Literal
 
 import click
 
+import foldhouse as fh
 from foldhouse.cli.codes import FOUND_WRONG
-from foldhouse.cli.lakes import catalog_given, lake_option
+from foldhouse.cli.lakes import catalog_given, check_folder, lake_option
 from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.lake import Lake
-from foldhouse.spark.class_archive import archive_file, archive_options
 from foldhouse.spark.java import OLDEST, java
-from foldhouse.storage.catalog import CATALOG_NAME
-from foldhouse.storage.configuration import check_is_folder
-from foldhouse.storage.lost import check_catalog
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
 _LEAST_FREE = 0.05
@@ -87,6 +83,8 @@ def doctor(ctx: click.Context, folder: Path, starts_spark: bool, as_json: bool) 
 
 def _programs() -> Iterator[Finding]:
     yield Finding("Python", "ok", f"{platform.python_version()} in {sys.prefix}")  # pip refuses one that is too old
+    from foldhouse.spark.class_archive import archive_file, archive_options
+
     program, number = java()
     where = f"JAVA_HOME={os.environ['JAVA_HOME']}" if os.environ.get("JAVA_HOME") else "the path"
     way = f"install Java {OLDEST} or newer, for example openjdk-{OLDEST}-jre-headless, or set JAVA_HOME to one"
@@ -109,10 +107,13 @@ def _programs() -> Iterator[Finding]:
 
 def _lake(folder: Path) -> Iterator[Finding]:
     if (catalog := catalog_given()) is not None:
-        yield from _tables(lambda: Lake.open(catalog), "see docs/production.md")
+        yield from _tables(lambda: fh.Lake.open(catalog), "see docs/production.md")
         return
-    check_is_folder(folder)
+    check_folder(folder)
     if not (folder / _CATALOG).is_file():
+        from foldhouse.storage.catalog import CATALOG_NAME
+        from foldhouse.storage.lost import check_catalog
+
         try:
             check_catalog(folder.resolve(), CATALOG_NAME)
         except FoldhouseError as failure:
@@ -121,10 +122,10 @@ def _lake(folder: Path) -> Iterator[Finding]:
         yield Finding("lake", "warn", f"there is none in {folder}", "name it by --lake or FOLDHOUSE_LAKE")
         return
     yield from _folder(folder)
-    yield from _tables(lambda: Lake.local(folder), "see The catalog is lost, in the runbook")
+    yield from _tables(lambda: fh.Lake.local(folder), "see The catalog is lost, in the runbook")
 
 
-def _tables(open_lake: Callable[[], Lake], way: str) -> Iterator[Finding]:
+def _tables(open_lake: Callable[[], fh.Lake], way: str) -> Iterator[Finding]:
     try:
         lake = open_lake()
         names = lake.tables()
@@ -153,7 +154,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield Finding("permissions", "ok", f"{folder} can be read and written")
 
 
-def _table(lake: Lake, name: str) -> Iterator[Finding]:
+def _table(lake: fh.Lake, name: str) -> Iterator[Finding]:
     try:
         kind = lake.kind(name)
         rows, needs = lake.count(name), lake.upkeep(name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +21,13 @@ from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.output import harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
-from foldhouse.lake import Lake
-from foldhouse.values.definition import Table
 from foldhouse.values.keep import parse
 from foldhouse.values.metadata_names import KEEP
 from foldhouse.values.results import Refreshed
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake
+    from foldhouse.values.definition import Table
 
 Said = dict[str, Any]
 """What is printed: a line for people under `text`, and the fields of its JSON."""

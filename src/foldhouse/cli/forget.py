@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 from foldhouse.cli.declared import all_declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import harmless, json_option, moment_of, print_rows, stderr
-from foldhouse.lake import Lake
 from foldhouse.values.forgotten import Forgotten, ForgottenTable
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake
 
 
 @click.command()
@@ -83,6 +84,8 @@ def forget(
 
 def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
     """Return column -> value, with the types of the columns."""
+    import pyarrow as pa
+
     schema = lake.schema(name)
     assert schema is not None
     found: dict[str, Any] = {}

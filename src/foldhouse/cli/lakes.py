@@ -1,4 +1,7 @@
-"""Opens the lake of a command, and finds a table in it."""
+"""Opens the lake of a command, and finds a table in it.
+
+What reads and writes lakes takes a second to import. It is imported when a lake is opened, and not for `--help`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+import foldhouse as fh
 from foldhouse.cli.output import stderr
 from foldhouse.errors import ConfigurationError, UnknownLake, UnknownTable
-from foldhouse.lake import Lake
-from foldhouse.storage.catalog import CATALOG_NAME
-from foldhouse.storage.configuration import check_is_folder
-from foldhouse.storage.lost import check_catalog
 
 Command = Callable[..., Any]
 _CATALOG = "foldhouse.catalog"
@@ -71,14 +71,14 @@ def catalog_given() -> str | None:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Lake]:
+def opened(folder: Path) -> Iterator[fh.Lake]:
     """Open an existing lake, or the catalog that the command was given, for the duration of a block.
 
     Raises:
         FoldhouseError: there is none; nothing is created in a folder.
     """
     catalog = catalog_given()
-    lake = _local(folder) if catalog is None else Lake.open(catalog)
+    lake = _local(folder) if catalog is None else fh.Lake.open(catalog)
     try:
         yield lake
     finally:
@@ -86,14 +86,14 @@ def opened(folder: Path) -> Iterator[Lake]:
 
 
 @contextmanager
-def opened_or_new(folder: Path) -> Iterator[Lake]:
+def opened_or_new(folder: Path) -> Iterator[fh.Lake]:
     """Open a lake as `opened` does, for the duration of a block; a folder without a lake gets a new one."""
     if catalog_given() is not None or (folder / "catalog.db").is_file():
         with opened(folder) as lake:
             yield lake
         return
-    check_is_folder(folder)
-    lake = Lake.local(folder)  # refuses a folder whose catalog is lost
+    check_folder(folder)
+    lake = fh.Lake.local(folder)  # refuses a folder whose catalog is lost
     stderr().print(f"made a new lake in {folder}", style="dim", markup=False)
     try:
         yield lake
@@ -101,19 +101,29 @@ def opened_or_new(folder: Path) -> Iterator[Lake]:
         lake.close()
 
 
-def _local(folder: Path) -> Lake:
+def check_folder(folder: Path) -> None:
+    """Refuse an address such as `s3://bucket/lake`; see `foldhouse.storage.configuration`."""
+    from foldhouse.storage.configuration import check_is_folder
+
     check_is_folder(folder)
+
+
+def _local(folder: Path) -> fh.Lake:
+    check_folder(folder)
     if not (folder / "catalog.db").is_file():
+        from foldhouse.storage.catalog import CATALOG_NAME
+        from foldhouse.storage.lost import check_catalog
+
         # If the warehouse has tables, the catalog is lost, and this raises with the way to repair it.
         check_catalog(folder.resolve(), CATALOG_NAME)
         raise UnknownLake(
             f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
             "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
         )
-    return Lake.local(folder)
+    return fh.Lake.local(folder)
 
 
-def known(lake: Lake, name: str) -> str:
+def known(lake: fh.Lake, name: str) -> str:
     """Return the name of a table that is in the lake.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,10 +24,12 @@ from foldhouse.cli.output import (
     stderr,
     text_of,
 )
-from foldhouse.values.definition import Table
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.proofs import Difference, FirstWrong, Verified
 from foldhouse.values.results import Checked
+
+if TYPE_CHECKING:
+    from foldhouse.values.definition import Table
 
 
 @click.command()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 from rich.text import Text
 
 from foldhouse.cli.declared import declared_option, declared_source
@@ -28,15 +27,17 @@ from foldhouse.cli.output import (
 )
 from foldhouse.cli.records import print_records
 from foldhouse.cli.status import plain_lag, shortened
-from foldhouse.heads.row_count import rows_said
-from foldhouse.lake import COVERAGE, RUN_ID, Lake, SnapshotInfo, checked_against, position_of
-from foldhouse.lake.as_of import snapshot_id_at
-from foldhouse.reading.lag import in_short
-from foldhouse.values.proofs import SourceLag, TracedChange
+from foldhouse.values.metadata_names import COVERAGE, RUN_ID
+from foldhouse.values.proofs import SourceLag, TracedChange, in_short
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from foldhouse.lake import Lake, SnapshotInfo
 
 ROWS_ON_A_TERMINAL = 20
 
-_MOMENT = "A snapshot id, a time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch."
+_MOMENT = "A snapshot id, a past time such as 2024-03-18T09:00:00Z (UTC where no zone is given), a tag or a branch."
 
 
 @click.command()
@@ -141,6 +142,8 @@ def _print_rows(columns: Sequence[Column], rows: Iterator[dict[str, Any]], *, as
 
 def _checked_text(lake: Lake, name: str, as_of: str | None) -> str | None:
     """Say at which snapshots the checks of the shown commit read other tables; `None` if they read none."""
+    from foldhouse.lake.as_of import snapshot_id_at
+
     at = snapshot_id_at(lake.load(name), as_of)
     against = {} if at is None else lake.checked_against(name, as_of=at)
     return checked_text(at, against) if at is not None and against else None
@@ -159,6 +162,8 @@ def columns_of(schema: pa.Schema) -> list[Column]:
 
 
 def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))
 
 
@@ -189,6 +194,8 @@ def trace(name: str, key: tuple[str, ...], folder: Path, as_json: bool) -> None:
 
 def _key(lake: Lake, name: str, given: tuple[str, ...]) -> dict[str, Any]:
     """Return column -> value, with the types of the columns."""
+    import pyarrow as pa
+
     schema = lake.schema(name)
     assert schema is not None
     keys = sorted(lake.load(name).schema().identifier_field_names())
@@ -284,6 +291,8 @@ def _counted(info: SnapshotInfo, name: str) -> int:
 
 
 def _rows_after(info: SnapshotInfo) -> int:
+    from foldhouse.heads.row_count import rows_said
+
     said = rows_said(info.summary)
     return _counted(info, "total-records") - _counted(info, "total-position-deletes") if said is None else said
 
@@ -299,6 +308,8 @@ def _removed(info: SnapshotInfo, rows: Mapping[int, int]) -> int:
 
 
 def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dict[str, Any]:
+    from foldhouse.lake import checked_against, position_of
+
     return {
         "snapshot_id": str(info.id),
         "parent_id": id_text(info.parent_id),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
@@ -13,10 +13,11 @@ from rich.text import Text
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, fits, harmless, json_option, moment_of, print_rows, stderr, stdout
-from foldhouse.lake import Lake
-from foldhouse.reading.lag import in_short
-from foldhouse.values.proofs import SourceLag
+from foldhouse.values.proofs import SourceLag, in_short
 from foldhouse.values.status import FINE, TableStatus
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake
 
 _EVERY_SECONDS = 2.0
 _UP_TO_DATE = "up to date"

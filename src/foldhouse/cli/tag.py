@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import Column, json_option, moment_of, print_rows
-from foldhouse.storage.tags import Tag
 from foldhouse.values.age import span_of
+
+if TYPE_CHECKING:
+    from foldhouse.storage.tags import Tag
 
 
 @click.command()

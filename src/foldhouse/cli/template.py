@@ -110,6 +110,12 @@ run_monitoring:
   start_timeout_seconds: 300
   cancel_timeout_seconds: 180
   max_runtime_seconds: 86400
+# A sensor looks every 30 seconds, and Dagster keeps each look with the sensor's cursor, which for landing files has 70
+# bytes a file. Looks that found nothing go after a day, instead of after seven.
+retention:
+  sensor:
+    purge_after_days:
+      skipped: 1
 # Dagster's own SQLite files, written in batches: a run of a year's days has thousands of events.
 event_log_storage:
   module: foldhouse.dagster.event_log

@@ -6,18 +6,20 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
+import foldhouse as fh
+from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import ConfigurationError
-from foldhouse.lake import Lake
-from foldhouse.storage.configuration import check_is_folder
-from foldhouse.storage.register import DUE, Registered
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake
+    from foldhouse.storage.register import Registered
 
 _MIB = 1024 * 1024
 
@@ -199,17 +201,19 @@ def register(names: Sequence[str], metadata_file: str | None, yes: bool, folder:
             f"register repairs the catalog.db of a local lake, and {catalog} is a configured catalog; "
             "register a table there with pyiceberg: catalog.register_table(name, metadata_location)"
         )
-    check_is_folder(folder)
+    from foldhouse.storage.register import DUE
+
+    check_folder(folder)
     with stderr().status("looking into the warehouse"):
-        planned = Lake.register(folder, *names, metadata_file=metadata_file)
+        planned = fh.Lake.register(folder, *names, metadata_file=metadata_file)
     due = [one for one in planned if one.action in DUE]
     if due and not yes and sys.stdin.isatty():
         _print_registered(planned, as_json=as_json)
         click.confirm("Do it?", abort=True, err=True)
-        Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
+        fh.Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
         return
     if due and yes:
-        planned = Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
+        planned = fh.Lake.register(folder, *names, metadata_file=metadata_file, dry_run=False)
     _print_registered(planned, as_json=as_json)
     if due and not yes:
         click.echo("nothing was changed; --yes does it", err=True)

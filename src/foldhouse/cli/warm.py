@@ -12,7 +12,6 @@ import click
 
 from foldhouse.cli.output import json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError
-from foldhouse.spark.class_archive import archive_file
 
 _WITHIN_SECONDS = 600
 _SHOWN = 500
@@ -27,6 +26,8 @@ def warm(as_json: bool) -> None:
     From then on, each process that starts Spark with the same Java and the same packages uses it. Run it again after
     an update of Java or PySpark; until then Spark starts as it does without an archive.
     """
+    from foldhouse.spark.class_archive import archive_file
+
     file = archive_file()
     if file is None:
         raise CannotStart("there is no java on the path or in JAVA_HOME; install Java 17 or newer")

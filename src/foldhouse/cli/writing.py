@@ -7,19 +7,21 @@ import sys
 import time
 from datetime import date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
-from foldhouse.cli.lakes import catalog_given, known, lake_option, opened
+from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
 from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
-from foldhouse.lake import Lake, SnapshotInfo
-from foldhouse.storage.configuration import check_is_folder
 from foldhouse.values.results import Refreshed
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake, SnapshotInfo
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -40,7 +42,7 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path, as_json: b
     """
     catalog = catalog_given()
     if catalog is None:
-        check_is_folder(folder)
+        check_folder(folder)
         os.environ["FOLDHOUSE_LAKE"] = str(folder.resolve())
         os.environ.pop("FOLDHOUSE_CATALOG", None)  # an option overrides the other one's variable
     else:

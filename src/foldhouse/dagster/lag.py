@@ -17,9 +17,8 @@ import dagster as dg
 
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.reading.lag import in_short
 from foldhouse.values.definition import Table
-from foldhouse.values.proofs import SourceLag
+from foldhouse.values.proofs import SourceLag, in_short
 
 UP_TO_DATE = "up_to_date"
 _DESCRIPTION = "Every commit of its sources is folded, and every commit of theirs."

@@ -22,7 +22,7 @@ def snapshot_id_at(iceberg: IcebergTable, as_of: AsOf) -> int | None:
         `None` if `as_of` is `None` and the table has no snapshot yet.
 
     Raises:
-        UnknownSnapshot: the table has no snapshot for `as_of`.
+        UnknownSnapshot: the table has no snapshot for `as_of`, or it is a moment in the future.
     """
     if as_of is None:
         return iceberg.metadata.current_snapshot_id
@@ -39,6 +39,7 @@ def snapshot_id_at(iceberg: IcebergTable, as_of: AsOf) -> int | None:
     if isinstance(as_of, str) and as_of in refs:
         return refs[as_of].snapshot_id
     moment = _moment(name, as_of)
+    _check_past(iceberg, moment)
     found = head_at(iceberg, moment.timestamp() * 1000)
     if found is None:
         raise UnknownSnapshot(
@@ -62,21 +63,6 @@ def in_history(iceberg: IcebergTable, to: AsOf) -> int:
     return target
 
 
-def check_past(iceberg: IcebergTable, after: str | date | datetime) -> None:
-    """Refuse a moment after which nothing can have changed yet; an id, a tag or a branch is none."""
-    name = ".".join(iceberg.name())
-    if isinstance(after, str) and (after in iceberg.metadata.refs or (after.isascii() and after.isdigit())):
-        return
-    moment = _moment(name, after)
-    # Commit times may lie ahead of this machine's clock.
-    now_ms = max(clock_ms(), iceberg.metadata.last_updated_ms)
-    if moment.timestamp() * 1000 > now_ms:
-        raise UnknownSnapshot(
-            f"{name}: {moment.isoformat()} lies in the future, so nothing can have changed after it; it is "
-            f"{datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec='seconds')}"
-        )
-
-
 def _moment(name: str, as_of: str | date | datetime) -> datetime:
     try:
         moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
@@ -88,3 +74,14 @@ def _moment(name: str, as_of: str | date | datetime) -> datetime:
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _check_past(iceberg: IcebergTable, moment: datetime) -> None:
+    """Refuse a moment in the future, at which the head may be another one."""
+    # Commit times may lie ahead of this machine's clock.
+    now_ms = max(clock_ms(), iceberg.metadata.last_updated_ms)
+    if int(moment.timestamp() * 1000) > now_ms:
+        raise UnknownSnapshot(
+            f"{'.'.join(iceberg.name())}: {moment.isoformat()} lies in the future; now is "
+            f"{datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec='seconds')} (UTC where no zone is given)"
+        )

@@ -15,7 +15,7 @@ from foldhouse.errors import UnknownTable
 from foldhouse.heads.head import last_head
 from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.row_count import row_count
-from foldhouse.lake.as_of import AsOf, check_past, snapshot_id_at
+from foldhouse.lake.as_of import AsOf, snapshot_id_at
 from foldhouse.lake.commits import SnapshotInfo, infos
 from foldhouse.lake.opened import OpenLake
 from foldhouse.lake.until import Moment, Until, folded_until
@@ -53,7 +53,7 @@ class Reading(OpenLake):
 
         Raises:
             UnknownTable: no table has that name.
-            UnknownSnapshot: the table has no snapshot for `as_of`.
+            UnknownSnapshot: the table has no snapshot for `as_of`, or it is a moment in the future.
         """
         iceberg = self.load(table)
         snapshot_id = snapshot_id_at(iceberg, as_of)
@@ -142,12 +142,11 @@ class Reading(OpenLake):
 
         Raises:
             UnknownTable: no table has that name.
-            UnknownSnapshot: a moment has no snapshot; or `net` is false, and the history between them was expired.
+            UnknownSnapshot: a moment has no snapshot, or lies in the future; or `net` is false, and the history between
+                them was expired.
         """
         iceberg = self.load(table)
         begin = None if after in (0, "0") else snapshot_id_at(iceberg, after)
-        if begin is not None and isinstance(after, str | date):
-            check_past(iceberg, after)
         return changes_between(iceberg, begin, snapshot_id_at(iceberg, upto), net=net)
 
     @told

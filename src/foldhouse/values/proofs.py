@@ -84,6 +84,40 @@ class SourceLag(Readable):
         return self.commits_behind != 0 or any(one.is_behind for one in self.sources)
 
 
+def in_short(sources: tuple[SourceLag, ...]) -> str:
+    """Describe in one line how far a table is behind.
+
+    2 commits behind s.orders; up to date with s.rates
+    up to date with s.orders, which is 3 commits behind s.events
+    """
+    behind = [one for one in sources if one.commits_behind != 0]
+    level = [one for one in sources if one.commits_behind == 0]
+    stale = [one for one in level if one.is_behind]
+    fresh = [one.name for one in level if not one.is_behind]
+    said = [_lag(one) + _above(one) for one in behind]
+    said += [f"up to date with {one.name}{_above(one)}" for one in stale]
+    return "; ".join(said + ([f"up to date with {', '.join(fresh)}"] if fresh else []))
+
+
+def _lag(one: SourceLag) -> str:
+    behind = one.commits_behind
+    if behind is None:
+        return f"elsewhere in {one.name}"
+    return f"{behind} commit{'s' if behind > 1 else ''} behind {one.name}"
+
+
+def _above(one: SourceLag) -> str:
+    """Describe how far a source is behind its own sources; empty if it is not."""
+    late = [source for source in one.sources if source.is_behind]
+    if not late:
+        return ""
+    texts = [
+        f"{_lag(source) if source.commits_behind != 0 else f'up to date with {source.name}'}{_above(source)}"
+        for source in late
+    ]
+    return f", which is {' and '.join(texts)}"
+
+
 @dataclass(frozen=True, repr=False)
 class Verified(Readable):
     """The result of comparing a table with a batch job of Spark.
