@@ -1,17 +1,20 @@
 """Tables of a `defs.yaml`, known to the commands of the terminal as those of Python modules are."""
 
+import importlib
 import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from textwrap import dedent
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner
 
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.cli.declared import declared, declared_stream, in_order
+from foldhouse.dagster import components_of, definitions_of
 
 PAYMENTS = """\
     import foldhouse as fh
@@ -147,3 +150,26 @@ def test_a_project_without_components_needs_no_dagster(name: str, monkeypatch: p
     for file in Path(name, "defs").rglob("*.yaml"):
         file.unlink()
     assert [one.name for one in in_order((), name)] == ["coins.balances"]
+
+
+def test_the_sensor_of_commits_and_the_check_gapless_know_the_tables_of_components(name: str) -> None:
+    package = importlib.import_module(name)
+    importlib.import_module(f"{name}.payments")
+    defs = definitions_of(package, components=components_of(package))
+    lake = fh.Lake.local("lake")
+    payments = declared("coins.balances", name).sources[0]
+    lake.append(payments, [{"day": date(2024, 3, 4), "customer": "ada", "amount": 20}])
+    lake.close()
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(
+            instance=instance,
+            resources=defs.resources or {},
+            repository_def=defs.get_repository_def(),
+            sensor_name="commits",
+        ) as context,
+    ):
+        (asked,) = defs.resolve_sensor_def("commits").evaluate_tick(context).run_requests or []
+    assert {key.path[-1] for key in asked.asset_selection or []} == {"balances", "spenders", "rich"}
+    checks = {(str(key.asset_key.path[-1]), key.name) for key in defs.resolve_asset_graph().asset_check_keys}
+    assert {(one, "gapless") for one in ("balances", "spenders", "rich")} <= checks

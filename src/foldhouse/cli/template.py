@@ -124,12 +124,10 @@ event_log_storage:
     "definitions.py": """\
 \"\"\"What `foldhouse dev`, `foldhouse backfill` and `dg` load.\"\"\"
 
-import dagster as dg
-
 import $name
 from foldhouse.dagster import components_of, definitions_of
 
-defs = dg.Definitions.merge(definitions_of($name, schedule="*/5 * * * *"), components_of($name))
+defs = definitions_of($name, schedule="*/5 * * * *", components=components_of($name))
 """,
     "$name/__init__.py": """\
 \"\"\"The streams and tables of this project; each module is a part of it.\"\"\"

@@ -17,7 +17,7 @@ _FOLDER = "defs"
 def components_of(package: ModuleType) -> dg.Definitions:
     """Return the definitions in the folder `defs` of a package, where `dg scaffold defs` puts them.
 
-        defs = dg.Definitions.merge(definitions_of(shop), components_of(shop))
+        defs = definitions_of(shop, components=components_of(shop))
 
     A folder that is missing or empty has none, where `dg.load_from_defs_folder` fails. Without `__init__.py` in the
     folder, `definitions_of` does not load its modules too.

@@ -8,6 +8,7 @@ import dagster as dg
 
 from foldhouse.calls.declared import tables_in
 from foldhouse.dagster.commits import commit_sensor
+from foldhouse.dagster.components_folder import declared_in_components
 from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.found_days import are_found
 from foldhouse.dagster.lag import lag_check, lag_sensor
@@ -20,6 +21,7 @@ from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.subjects import days_by_table, job_selections, specs_in
 from foldhouse.dagster.tables import fold_asset
+from foldhouse.values.definition import Table
 
 MAINTAINED = "0 4 * * *"
 
@@ -32,10 +34,12 @@ def definitions_of(
     resources: dict[str, Any] | None = None,
     schedule: str | None = None,
     look_every_seconds: int = 30,
+    components: dg.Definitions | None = None,
 ) -> dg.Definitions:
     """Make the Dagster definitions of a project.
 
-        defs = definitions_of(shop)   -> what `definitions.py` of a project needs
+        defs = definitions_of(shop)                                   -> what `definitions.py` of a project needs
+        defs = definitions_of(shop, components=components_of(shop))   -> with the components in its folder `defs`
 
     It has every asset and asset check of the package's modules; an asset for every other declared table, which
     refreshes it as a whole; the lag of each table, as a check and a sensor, and the check `gapless`; a job over all
@@ -54,41 +58,52 @@ def definitions_of(
         schedule: a cron expression in UTC at which the tables without partitions are refreshed; off until it is
             switched on.
         look_every_seconds: how often the sensors `commits` and `lag` look, at least.
+        components: those of the package. They become part of the definitions: their tables are followed by the sensors
+            `commits` and `lag`, have the check `gapless`, and can be chosen in the jobs of `operation_jobs`. The job
+            over all assets leaves them out: a `LandingComponent` has a job of its own, and days of its own.
     """
     name = package.__name__.rpartition(".")[2]
     tables = tables_in(package)
+    further = list((components and components.assets) or ())
+    followed = [*tables, *(_tables_in_components(package) if further else [])]
     with without_beta_warnings():
         loaded = [*dg.load_assets_from_package_module(package), *assets]
         checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
-        checks += [gapless_check(table) for table in tables]
+        checks += [gapless_check(table) for table in followed]
     known = set(specs_in(loaded))
     loaded += [fold_asset(table) for table in tables if key_of(table.name) not in known]
     maintenance = maintenance_job()
     schedules = [dg.ScheduleDefinition("maintenance_daily", job=maintenance, cron_schedule=MAINTAINED)]
-    jobs: list[Any] = [*_asset_jobs(name, loaded), maintenance, *operation_jobs(tables)]
+    jobs: list[Any] = [*_asset_jobs(name, loaded), maintenance, *operation_jobs(followed)]
     if schedule is not None:
         unpartitioned = dg.AssetSelection.assets(
-            *(key for key, spec in specs_in(loaded).items() if spec.partitions_def is None)
+            *(key for key, spec in specs_in([*loaded, *further]).items() if spec.partitions_def is None)
         )
         refresh = dg.define_asset_job("refresh", selection=unpartitioned, executor_def=dg.in_process_executor)
         jobs.append(refresh)
         schedules.append(
             dg.ScheduleDefinition("refresh_tables", job=refresh, cron_schedule=schedule, tags={PRIORITY: LIVE})
         )
-    return dg.Definitions(
+    days = days_by_table([*loaded, *further])
+    made = dg.Definitions(
         assets=loaded,
         asset_checks=checks,
         jobs=jobs,
         schedules=schedules,
         sensors=[
-            lag_sensor("lag", tables, every_seconds=look_every_seconds),
-            commit_sensor("commits", tables, partitions_def=days_by_table(loaded), every_seconds=look_every_seconds),
+            lag_sensor("lag", followed, every_seconds=look_every_seconds),
+            commit_sensor("commits", followed, partitions_def=days, every_seconds=look_every_seconds),
             *([days_sensor()] if any(map(are_found, days_by_table(loaded).values())) else []),
         ],
         resources={"lake": lake_resource(lake), **(resources or {})},
         # One Spark session a run, also for runs of single assets from the page.
         executor=dg.in_process_executor,
     )
+    return made if components is None else dg.Definitions.merge(made, components)
+
+
+def _tables_in_components(package: ModuleType) -> list[Table]:
+    return [one for one in declared_in_components(package) if isinstance(one, Table)]
 
 
 def _asset_jobs(name: str, assets: Sequence[Any]) -> Iterator[Any]:
