@@ -91,8 +91,9 @@ def test_the_states_at_full_hours_stay(long: fh.Lake) -> None:
         assert on_disk(long, table) == named(long, table)
 
 
-def test_every_kept_state_is_read_by_its_id_and_from_its_commit_to_the_next_one(long: fh.Lake) -> None:
+def test_every_kept_state_is_read_by_its_id_and_from_its_commit_to_the_next_one(long: fh.Lake, clock: Clock) -> None:
     long.expire(newest, **HOURLY)
+    clock.now = at(COMMITS)
     for n, info in zip(KEPT, reversed(long.history(newest)), strict=True):
         assert rows(long, newest, info.id) == expected(n)
         assert rows(long, newest, info.committed_at) == expected(n)

@@ -67,13 +67,11 @@ def test_the_numbers_are_those_of_the_lake(house: fh.Lake, tmp_path: Path) -> No
 
 
 def test_a_compaction_is_no_refresh(house: fh.Lake, tmp_path: Path) -> None:
-    before = parse(call(tmp_path).stdout)["foldhouse_table_refresh_seconds"]
     for number in range(6):
         house.append(events, [{"key": f"k{number}", "n": 1}])
         house.refresh(sums)
     after = parse(call(tmp_path).stdout)["foldhouse_table_refresh_seconds"]
     house.compact(sums)
-    assert after.samples != before.samples
     assert parse(call(tmp_path).stdout)["foldhouse_table_refresh_seconds"].samples == after.samples
 
 

@@ -45,7 +45,7 @@ def check_is_not_behind(iceberg: IcebergTable) -> None:
         return
     folder = iceberg.metadata_location.rpartition("/")[0]
     names: list[str] = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):  # refused, or of a scheme that Arrow cannot list
         if iceberg.metadata.snapshots and _may_be_behind(iceberg):
             names = names_in(io, folder)
     if names:
