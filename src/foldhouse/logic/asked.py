@@ -125,9 +125,8 @@ def _exact_sums(rows: DataFrame, relation: Any) -> set[bytes]:
 
 def _is_exact(session: Any, kind: DataType, name: str) -> bool:
     """Whether a sum is exact; without ANSI mode, one of long decimals is null if a part of it does not fit."""
-    if isinstance(kind, DecimalType) and kind.precision > _SHORT_DIGITS:
-        return name in _EXACT and session.conf.get("spark.sql.ansi.enabled") == "true"
-    return isinstance(kind, _EXACT[name])
+    is_long = isinstance(kind, DecimalType) and kind.precision > _SHORT_DIGITS
+    return isinstance(kind, _EXACT[name]) and (not is_long or session.conf.get("spark.sql.ansi.enabled") == "true")
 
 
 def _type_of(session: Any, relation: Any, expression: Any) -> DataType:
