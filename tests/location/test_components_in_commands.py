@@ -153,8 +153,12 @@ def test_a_project_without_components_needs_no_dagster(name: str, monkeypatch: p
 
 
 def test_the_sensor_of_commits_and_the_check_gapless_know_the_tables_of_components(name: str) -> None:
+    daily = SPENDERS.format(name=name).replace("coins.spenders", "coins.daily").replace("keys: customer", "keys: day")
+    Path(name, "defs", "daily").mkdir()
+    Path(name, "defs", "daily", "defs.yaml").write_text(
+        dedent(daily) + "  partition_by: day\n  first_day: '2024-03-01'\n"
+    )
     package = importlib.import_module(name)
-    importlib.import_module(f"{name}.payments")
     defs = definitions_of(package, components=components_of(package))
     lake = fh.Lake.local("lake")
     payments = declared("coins.balances", name).sources[0]
@@ -170,6 +174,7 @@ def test_the_sensor_of_commits_and_the_check_gapless_know_the_tables_of_componen
         ) as context,
     ):
         (asked,) = defs.resolve_sensor_def("commits").evaluate_tick(context).run_requests or []
-    assert {key.path[-1] for key in asked.asset_selection or []} == {"balances", "spenders", "rich"}
+    assert {key.path[-1] for key in asked.asset_selection or []} == {"balances", "spenders", "rich", "daily"}
+    assert asked.tags["dagster/asset_partition_range_start"] == "2024-03-04"
     checks = {(str(key.asset_key.path[-1]), key.name) for key in defs.resolve_asset_graph().asset_check_keys}
-    assert {(one, "gapless") for one in ("balances", "spenders", "rich")} <= checks
+    assert {(one, "gapless") for one in ("balances", "spenders", "rich", "daily")} <= checks
