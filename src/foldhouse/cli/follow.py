@@ -19,7 +19,7 @@ import click
 
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
-from foldhouse.cli.output import harmless, json_option, print_rows, rows_text, stderr
+from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.values.keep import parse
 from foldhouse.values.metadata_names import KEEP
@@ -197,7 +197,7 @@ def _commit(done: Refreshed) -> Said:
         "rows_read": done.rows_read,
         "rows": done.rows,
         "seconds": round(done.seconds, 3),
-        "text": f"{done.table}: folded {rows_text(done.rows_read)}, {rows_text(done.rows)} now, {done.seconds:.2f} s",
+        "text": f"{done.table}: {folded_text(done)}, {done.seconds:.2f} s",
     }
 
 

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from foldhouse.values.results import Refreshed
+
 Row = Mapping[str, Any]
 
 # Control characters, and those that reorder or break the text around them: a terminal acts on both.
@@ -270,6 +272,13 @@ def moment_of(committed_at: datetime) -> str:
 def rows_text(rows: int) -> str:
     """A number of rows in words: `1 row`, `14,748 rows`."""
     return count_text(rows, "row")
+
+
+def folded_text(done: Refreshed) -> str:
+    """What a refresh did, in words: `folded 100 rows, 14,748 rows now`."""
+    if done.restored_id is not None:
+        return f"restored its snapshot {done.restored_id}, {rows_text(done.rows)} now"
+    return f"folded {rows_text(done.rows_read)}, {rows_text(done.rows)} now"
 
 
 def count_text(number: int, what: str) -> str:

@@ -91,8 +91,9 @@ def _print(planned: Planned | PlannedRestate | PlannedRollback, text: str, *, as
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(planned).items()}
     if isinstance(planned, PlannedRestate):
         plain["days"] = [str(day) for day in planned.days]
-    if isinstance(planned, PlannedRollback):
-        plain["snapshot_id"] = str(planned.snapshot_id)
+    for name in ("snapshot_id", "restores_id"):
+        if plain.get(name) is not None:
+            plain[name] = str(plain[name])
     print_rows([], [plain], as_json=True)
 
 
@@ -115,6 +116,9 @@ def refresh_text(planned: Planned) -> str:
         return f"{planned.table} is {planned.paused}; once it is resumed, it {once.removeprefix(f'{planned.table} ')}"
     if not planned.has_news:
         return f"{planned.table} has nothing to fold; it has {rows_text(planned.rows)}"
+    if planned.restores_id is not None:
+        again = f"would restore its snapshot {planned.restores_id}, because its sources are at its positions again"
+        return f"{planned.table}: {again}; no row is read{_consumers(planned.consumers)}"
     sources = _sources(planned.rows_read)
     size = _size(planned.files_read, planned.bytes_read)
     first = "fold it for the first time from" if planned.is_new else "fold"

@@ -14,7 +14,7 @@ import click
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
-from foldhouse.cli.output import Column, harmless, json_option, print_rows, rows_text, stderr
+from foldhouse.cli.output import Column, folded_text, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
 from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
@@ -201,10 +201,12 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                     done = lake.refresh(table)
                 said = {"table": table.name, "committed": done.committed, "snapshot_id": str(done.snapshot_id)}
                 said |= {"rows": done.rows, "rows_read": done.rows_read, "paused": None, "error": None}
+                said |= {"restored_id": None if done.restored_id is None else str(done.restored_id)}
                 text = _refreshed_text(done)
             except Paused as held:
                 text, said = f"{table.name}: {held.pause}", {"table": table.name, "committed": False}
                 said |= {"snapshot_id": None, "rows": None, "rows_read": None, "paused": str(held.pause), "error": None}
+                said |= {"restored_id": None}
                 if table.name in names:  # asked for by its name, so that it is an error
                     failed.add(table.name)
                     code, text = code or code_of(held), f"error: {held}"
@@ -213,7 +215,7 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                 failed.add(table.name)
                 code = code or code_of(error)
                 text, said = f"error: {error}", {"table": table.name, "committed": False, "snapshot_id": None}
-                said |= {"rows": None, "rows_read": None, "paused": None, "error": str(error)}
+                said |= {"rows": None, "rows_read": None, "paused": None, "error": str(error), "restored_id": None}
             if as_json:
                 print_rows([], [said], as_json=True)
             else:
@@ -226,7 +228,7 @@ def _refreshed_text(done: Refreshed) -> str:
         return f"{done.table}: nothing new, {rows_text(done.rows)}"
     warned = [one for one in done.checks if not one.passed]
     checks = "".join(f"; the check {one.name} fails: {one.said}" for one in warned)
-    return f"{done.table}: folded {rows_text(done.rows_read)}, {rows_text(done.rows)} now{checks}"
+    return f"{done.table}: {folded_text(done)}{checks}"
 
 
 @click.command()

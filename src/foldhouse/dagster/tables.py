@@ -245,6 +245,7 @@ def _identity(refreshed: Refreshed) -> dict[str, Any]:
 def _figures(refreshed: Refreshed) -> dict[str, Any]:
     """Return what is known of a commit as a whole only."""
     return {
+        **({"restored_id": str(refreshed.restored_id)} if refreshed.restored_id is not None else {}),
         "rows_read": refreshed.rows_read,
         "files_read": refreshed.files_read,
         "rows_recomputed": refreshed.rows_recomputed,

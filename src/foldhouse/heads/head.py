@@ -124,6 +124,11 @@ def head_at(iceberg: IcebergTable, snapshot_id: int | None) -> Head:
     return _parsed(next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None))
 
 
+def head_in(snapshot: Snapshot) -> Head:
+    """Return what the summary of a snapshot of ours says."""
+    return _parsed(snapshot)
+
+
 def _parsed(snapshot: Snapshot | None) -> Head:
     if snapshot is None or snapshot.summary is None:
         return Head()

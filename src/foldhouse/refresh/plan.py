@@ -49,6 +49,8 @@ def plan(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Pla
     planned = Planned(
         table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows, paused=paused
     )
+    if work.restoring is not None:
+        return replace(planned, has_news=True, restores_id=work.restoring.earlier.snapshot_id)
     return _planned(workshop, table, work.logic, work.evaluations, planned)
 
 

@@ -25,9 +25,11 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.logic.described import remembered
 from foldhouse.refresh.bucket.deletes import newest, sequence_from_json, sequence_to_json
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, emptied_buckets
+from foldhouse.refresh.bucket.names import NULL_KEY
 from foldhouse.refresh.by_day import partition_counts
 from foldhouse.refresh.checked import hand_to_rebuild, pinned_others, publish_checked, row_checks, staged
 from foldhouse.refresh.publish import publish
+from foldhouse.refresh.restored import NotRestored, Restoring, restored
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.runner import fold_evaluations, pieces_looked_in
@@ -117,7 +119,12 @@ def refresh(workshop: Workshop, table: Table, asked: Coverage | None = None) -> 
     if work is None:
         restore_columns(workshop.catalog, target.iceberg)
         return _nothing_new(target.iceberg, table, found, asked, started)
-    return folded_and_committed(workshop, work, started)
+    try:
+        return folded_and_committed(workshop, work, started)
+    except NotRestored:
+        work = work_of(workshop, compiled, target, found, sources, asked, may_restore=False)
+        assert work is not None
+        return folded_and_committed(workshop, work, started)
 
 
 def rebuild(workshop: Workshop, table: Table, and_publish: bool = True) -> Refreshed:
@@ -198,6 +205,8 @@ def _folded_before(snapshot: Snapshot) -> _Folded:
 
 def _folded(workshop: Workshop, work: Work) -> _Folded:
     """Fold the evaluations into files that no snapshot references yet."""
+    if work.restoring is not None:
+        return _restored(work, work.restoring)
     results: list[BucketResult] = []
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
@@ -225,6 +234,26 @@ def _folded(workshop: Workshop, work: Work) -> _Folded:
         files_read=len({piece.file.path for _, piece in read}),
         rows=before + sum(r.rows_written - r.rows_deleted for r in results),
         deleted_upto=newest([deleted_upto, *(r.deleted_upto for r in results)]),
+    )
+
+
+def _restored(work: Work, what: Restoring) -> _Folded:
+    """Restore the files and the counts of an earlier commit."""
+    iceberg, then, now = work.target.iceberg, what.earlier.head, work.found
+    counted = BucketResult(
+        NULL_KEY,
+        null_key_rows=then.null_key_rows - now.null_key_rows,
+        null_sequence_rows=then.null_sequence_rows - now.null_sequence_rows,
+    )
+    results = restored(work.target.layout, what)
+    return _Folded(
+        results=[*results, counted],
+        rows_recomputed=0,
+        rows_read=0,
+        files_read=0,
+        rows=row_count(iceberg, iceberg.metadata.current_snapshot_id)
+        + sum(one.rows_written - one.rows_deleted for one in results),
+        deleted_upto=sequence_from_json(then.deleted_upto, work.compiled.plan.sequence),
     )
 
 
@@ -262,6 +291,7 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
         **({names.CHECKED_AGAINST: others} if others else {}),
         **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
+        **({names.RESTORED: str(work.restoring.earlier.root)} if work.restoring else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),
         names.TABLE_ROWS: str(folded.rows),
@@ -291,6 +321,7 @@ def _refreshed(workshop: Workshop, work: Work, folded: _Folded, snapshot_id: int
         files_read=folded.files_read,
         rows_recomputed=folded.rows_recomputed,
         full_recompute=work.is_full_recompute,
+        restored_id=work.restoring.earlier.snapshot_id if work.restoring else None,
         rows_written=sum(r.rows_written for r in folded.results),
         rows_carried=sum(r.rows_carried for r in folded.results),
         rows_deleted=sum(r.rows_deleted for r in folded.results),

@@ -11,6 +11,7 @@ from foldhouse.heads.head import Head
 from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.again import rows_lost, rows_read_again, rows_taken_back
+from foldhouse.refresh.restored import Restoring, restoring
 from foldhouse.refresh.rows.evaluate import needs_spark
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import rows_to_evaluate
@@ -33,6 +34,7 @@ class Work:
     """One fold before its commit: the table, its sources and the rows to fold.
 
     Args of a restatement alone: `restated`, the days that are folded again, and `kept_rows`, the rows of other days.
+    With `restoring`, there is nothing to evaluate.
     """
 
     table: Table
@@ -50,6 +52,7 @@ class Work:
     is_full_recompute: bool = False
     restated: Coverage = _NO_DAY
     kept_rows: int = 0
+    restoring: Restoring | None = None
 
 
 def work_of(
@@ -59,8 +62,10 @@ def work_of(
     found: Head,
     sources: tuple[PinnedSource, ...],
     asked: Coverage | None,
+    *,
+    may_restore: bool = True,
 ) -> Work | None:
-    """Return what a refresh has to fold; `None` if nothing is new."""
+    """Return what a refresh has to fold, or restores if it may; `None` if nothing is new."""
     table = compiled.table
     before = checked_positions(workshop, target.iceberg, found, sources, compiled)
     target = following(target, compiled, is_folded=found.is_folded)
@@ -69,9 +74,13 @@ def work_of(
         return None
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
     check_positions(target.iceberg, sources, found)
-    evaluations = evaluations_of(logic, sources, found, before, added)
     stored = live_of(target.iceberg, target.iceberg.metadata.current_snapshot_id)
     coverage = found.coverage.union(added)
+    if may_restore and before is not None:
+        earlier = restoring(target, found, sources, before, coverage, workshop.tuning)
+        if earlier is not None:
+            return Work(table, compiled, target, stored, found, sources, logic, [], coverage, asked, restoring=earlier)
+    evaluations = evaluations_of(logic, sources, found, before, added)
     work = Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
     return _or_full_recompute(workshop, work)
 

@@ -135,14 +135,12 @@ def _write(
     content: DataFileContent,
     encodings: Encodings | None = None,
 ) -> DataFile:
-    folder = _folder(layout, partition)
     kind = "deletes-" if content == DataFileContent.POSITION_DELETES else ""
     seal = new_seal()
     contents, footer = _encoded(parts, seal, write_properties(dict(layout.properties)), encodings)
     ending = footer_of(kind, memoryview(contents))
     assert ending is not None
-    name = f"{kind}{sealed(seal, ending)}.parquet"
-    path = layout.places.new_data_location(f"{folder}/{name}" if folder else name)
+    path = new_location(layout, partition, f"{kind}{sealed(seal, ending)}.parquet")
     write_whole(layout.io, path, contents)
     return _described(layout, schema_json, partition, content, path, contents.size, footer)
 
@@ -188,12 +186,18 @@ def _described(
     return described
 
 
-def _folder(layout: Layout, partition: Partition) -> str:
-    """Return the folder of a partition, named as Iceberg's own writers do.
+def new_location(layout: Layout, partition: Partition, name: str) -> str:
+    """Return the path of a new file of a partition.
 
     Raises:
         InvalidData: a day is outside of the years 1 to 9999.
     """
+    folder = _folder(layout, partition)
+    return layout.places.new_data_location(f"{folder}/{name}" if folder else name)
+
+
+def _folder(layout: Layout, partition: Partition) -> str:
+    """Return the folder of a partition, named as Iceberg's own writers do."""
     names = []
     for one, kind, value in zip(layout.spec.fields, layout.partition_types, partition.values, strict=True):
         try:

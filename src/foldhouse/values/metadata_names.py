@@ -63,6 +63,8 @@ REBUILT_IN_SPEC = "foldhouse.rebuilt-in-spec"
 """In the summary of a rebuild: the id of the partitioning it was written in, which a snapshot itself does not say."""
 RESTATED = "foldhouse.restated"
 """In the summary of a restatement: the days that were folded again; its position is that of the commit below."""
+RESTORED = "foldhouse.restored"
+"""In a snapshot summary: the earlier commit whose rows it has, because the sources went back to its positions."""
 
 REBUILD_BRANCH = "foldhouse-rebuild"
 AUDIT_BRANCH = "foldhouse-audit"

@@ -17,6 +17,7 @@ class Planned(Readable):
         is_new: whether it was never folded.
         has_news: whether there is anything to fold.
         full_recompute: whether it would be computed again from all rows of its sources, which is cheaper here.
+        restores_id: the earlier snapshot of the table whose files it would restore, instead of reading rows.
         rows_read: source -> rows to read, added and removed ones; keys that cannot be merged may need more.
         files_read: the number of their files.
         bytes_read: the size of these files.
@@ -31,6 +32,7 @@ class Planned(Readable):
     is_new: bool = False
     has_news: bool = False
     full_recompute: bool = False
+    restores_id: int | None = None
     rows_read: dict[str, int] = field(default_factory=dict)
     files_read: int = 0
     bytes_read: int = 0

@@ -87,7 +87,9 @@ class Refreshed(Readable):
         rows_recomputed: source rows read again for keys that could not be merged.
         full_recompute: whether the table was computed again from all rows of its sources, because following the changes
             costs more; the commit contains only the rows that differ all the same.
-        rows_written: new and changed rows.
+        restored_id: the earlier snapshot of the table whose files were restored, because the sources went back to its
+            positions; `None` if rows were folded.
+        rows_written: new and changed rows; of a restored snapshot, all rows of files that came back.
         rows_carried: unchanged rows that were written again because their file was rewritten.
         rows_deleted: stored rows that changed or disappeared.
         rows: rows of the table now.
@@ -107,6 +109,7 @@ class Refreshed(Readable):
     files_read: int = 0
     rows_recomputed: int = 0
     full_recompute: bool = False
+    restored_id: int | None = None
     rows_written: int = 0
     rows_carried: int = 0
     rows_deleted: int = 0

@@ -68,6 +68,9 @@ class Tuning:
     for folds that cannot subtract. With less, finding out by folding costs at most this share of a full recompute."""
     full_recompute_least_rows: int = 200_000
     """Never for a window of no more rows than this, unless Spark evaluates them: it takes no time either way."""
+    restored_rows_factor: int = 10
+    """After a source went back, the files of the table's commit from then are copied if they have up to so many times
+    the rows of the window: copying a row costs a small part of folding one. With 0, the window is folded."""
 
     # Checks
 
@@ -191,6 +194,7 @@ _BOUNDS = {
     "passed_rows": (0, _MOST),
     "summed_key_rows": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
+    "restored_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
     "compared_rows": (0, _MOST),
     "cancelled_least_rows": (0, _MOST),
