@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from laws import changes, foreign, landing, reading, streams, tables, trouble, upkeep
+from laws import changes, foreign, landing, reading, streams, tables, there_and_back, trouble, upkeep
 from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
@@ -25,6 +25,7 @@ LIKELY: Likely = {
     streams.restate: 3,
     streams.write_to_the_stream: 1.5,
     streams.roll_back_the_stream: 1,
+    there_and_back.there_and_back: 1,
     streams.empty_the_stream: 0.5,
     streams.correct_a_number: 1,
     streams.create_the_stream_again: 0.3,

@@ -92,10 +92,15 @@ def roll_back_the_stream(history: History) -> None:
     if len(infos) > 1:
         to = history.chance.randrange(1, len(infos))
         history.tell(f"by {to}")
-        rows = history.ledger.rows(history.stream.name, infos[to].id)
-        head = history.lake.rollback(history.stream, to=infos[to].id)
-        if not history.ledger.knows(history.stream.name, head):  # one that stands in for a snapshot no longer listed
-            history.ledger.put(history.stream.name, head, rows)
+        roll_back_to(history, infos[to].id)
+
+
+def roll_back_to(history: History, snapshot_id: int) -> None:
+    """The stream is at an earlier snapshot again."""
+    rows = history.ledger.rows(history.stream.name, snapshot_id)
+    head = history.lake.rollback(history.stream, to=snapshot_id)
+    if not history.ledger.knows(history.stream.name, head):  # one that stands in for a snapshot no longer listed
+        history.ledger.put(history.stream.name, head, rows)
 
 
 def empty_the_stream(history: History) -> None:
