@@ -271,14 +271,21 @@ def test_days_that_changed_are_told(lake: fh.Lake) -> None:
     assert rows(lake, daily).equals(then)
 
 
-def test_a_day_that_was_added_since_is_folded(lake: fh.Lake) -> None:
-    lake.append(daily_events, of_days({1: 1, 2: 2}))
-    lake.backfill(daily, [date(2024, 3, 1)])
-    lake.append(daily_events, of_days({1: 7}))
-    lake.backfill(daily, [date(2024, 3, 2)])
+def test_days_that_were_added_since_are_folded_on_top(lake: fh.Lake) -> None:
+    lake.append(daily_events, of_days({1: 1, 2: 2, 3: 3}))
+    first = lake.backfill(daily, [date(2024, 3, 1)])
+    lake.append(daily_events, of_days({1: 7, 2: 8, 4: 9}))
+    lake.backfill(daily, [date(2024, 3, 2), date(2024, 3, 4)])
     lake.rollback(daily_events, to=lake.history(daily_events)[-1].id)
-    assert lake.refresh(daily).restored_id is None
-    assert rows(lake, daily).to_pylist() == of_days({1: 1, 2: 2}).to_pylist()
+    planned = lake.plan(daily)
+    done = lake.backfill(daily, [date(2024, 3, 3)])
+    assert planned.restores_id == done.restored_id == first.snapshot_id
+    assert done.rows == 3
+    assert sorted(day.day for day in done.partitions) == [1, 2, 3, 4]
+    assert lake.covered(daily, [date(2024, 3, day) for day in range(1, 6)]) == [
+        date(2024, 3, day) for day in range(1, 5)
+    ]
+    assert rows(lake, daily).to_pylist() == of_days({1: 1, 2: 2, 3: 3}).to_pylist()
 
 
 def test_rows_from_before_a_restatement_are_not_restored(lake: fh.Lake) -> None:

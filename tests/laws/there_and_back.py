@@ -15,6 +15,8 @@ _FURTHER = (
     tables.rebuild,
     tables.restate,
     tables.backfill,
+    tables.backfill,
+    tables.backfill,
 )
 
 

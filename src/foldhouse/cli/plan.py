@@ -118,7 +118,8 @@ def refresh_text(planned: Planned) -> str:
         return f"{planned.table} has nothing to fold; it has {rows_text(planned.rows)}"
     if planned.restores_id is not None:
         again = f"would restore its snapshot {planned.restores_id}, because its sources are at its positions again"
-        return f"{planned.table}: {again}; no row is read{_consumers(planned.consumers)}"
+        read = f"; further days are folded from {_sources(planned.rows_read)}" if planned.rows_read else ""
+        return f"{planned.table}: {again}{read or '; no row is read'}{_consumers(planned.consumers)}"
     sources = _sources(planned.rows_read)
     size = _size(planned.files_read, planned.bytes_read)
     first = "fold it for the first time from" if planned.is_new else "fold"

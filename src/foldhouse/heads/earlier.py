@@ -61,7 +61,7 @@ def earlier_commit(
     Args:
         table: the table.
         found: its head.
-        coverage: the days that it has to cover.
+        coverage: the days that it has to cover; the commit may cover fewer of them.
         sources: name -> the source, and its position now.
     """
     now = {name: _place(source, position) for name, (source, position) in sources.items()}
@@ -72,11 +72,17 @@ def earlier_commit(
         if (there.definition_hash, there.declaration) != (found.definition_hash, found.declaration):
             return None
         at = {name: _place(sources[name][0], one) for name, one in there.positions.items() if name in sources}
-        if there.coverage == coverage and at == now:
+        if at == now and _is_within(there.coverage, coverage):
             return Earlier(snapshot.snapshot_id, _root_of(snapshot), there)
         if not snapshot.summary.additional_properties.keys().isdisjoint(_SET_RIGHT):
             return None
     return None
+
+
+def _is_within(one: Coverage, other: Coverage) -> bool:
+    if one.is_everything or other.is_everything:
+        return one == other
+    return not one.minus(other)
 
 
 def _place(source: IcebergTable, position: Position) -> tuple[str, int | None, int | None]:

@@ -50,7 +50,9 @@ def plan(workshop: Workshop, table: Table, asked: Coverage | None = None) -> Pla
         table.name, is_new=not found.is_folded, full_recompute=full, days_added=added, rows=rows, paused=paused
     )
     if work.restoring is not None:
-        return replace(planned, has_news=True, restores_id=work.restoring.earlier.snapshot_id)
+        planned = replace(planned, has_news=True, restores_id=work.restoring.earlier.snapshot_id)
+        if not work.evaluations:
+            return planned
     return _planned(workshop, table, work.logic, work.evaluations, planned)
 
 

@@ -206,7 +206,7 @@ def _folded_before(snapshot: Snapshot) -> _Folded:
 def _folded(workshop: Workshop, work: Work) -> _Folded:
     """Fold the evaluations into files that no snapshot references yet."""
     if work.restoring is not None:
-        return _restored(work, work.restoring)
+        return _restored(workshop, work, work.restoring)
     results: list[BucketResult] = []
     recomputed = 0
     deleted_upto = sequence_from_json(work.found.deleted_upto, work.compiled.plan.sequence)
@@ -237,23 +237,22 @@ def _folded(workshop: Workshop, work: Work) -> _Folded:
     )
 
 
-def _restored(work: Work, what: Restoring) -> _Folded:
-    """Restore the files and the counts of an earlier commit."""
+def _restored(workshop: Workshop, work: Work, what: Restoring) -> _Folded:
+    """Restore the files and the counts of an earlier commit, and fold the days that it lacks on top of it."""
     iceberg, then, now = work.target.iceberg, what.earlier.head, work.found
+    results = restored(work.target.layout, what)
+    rows = row_count(iceberg, iceberg.metadata.current_snapshot_id)
+    rows += sum(one.rows_written - one.rows_deleted for one in results)
+    further = _folded(workshop, replace(work, restoring=None, found=then, stored=what.files))
     counted = BucketResult(
         NULL_KEY,
         null_key_rows=then.null_key_rows - now.null_key_rows,
         null_sequence_rows=then.null_sequence_rows - now.null_sequence_rows,
     )
-    results = restored(work.target.layout, what)
-    return _Folded(
-        results=[*results, counted],
-        rows_recomputed=0,
-        rows_read=0,
-        files_read=0,
-        rows=row_count(iceberg, iceberg.metadata.current_snapshot_id)
-        + sum(one.rows_written - one.rows_deleted for one in results),
-        deleted_upto=sequence_from_json(then.deleted_upto, work.compiled.plan.sequence),
+    return replace(
+        further,
+        results=[*results, counted, *further.results],
+        rows=rows + sum(one.rows_written - one.rows_deleted for one in further.results),
     )
 
 

@@ -6,7 +6,8 @@
 | only in the earlier commit | are copied, byte by byte |
 | only in the head | are removed |
 
-No row is read or evaluated, so the cost depends on the bytes of files that were rewritten in between.
+No row is read or evaluated, so the cost depends on the bytes of files that were rewritten in between. Days that were
+added to the coverage since are folded as in a backfill: no file of the earlier commit has rows of them.
 """
 
 from __future__ import annotations
@@ -62,10 +63,14 @@ class Restoring:
 
     Args:
         earlier: the commit.
+        files: its files.
+        missing: days that were added to the coverage since; they are folded.
         buckets: those in which the head has other files.
     """
 
     earlier: Earlier
+    files: Live = field(repr=False)
+    missing: Coverage
     buckets: tuple[_Bucket, ...] = field(repr=False)
 
 
@@ -104,7 +109,10 @@ def restoring(
         return None
     buckets = _buckets(now, then, {one.partition for one in files}, spec_id)
     copies = sum(one.file.rows for bucket in buckets for one in bucket.coming)
-    return Restoring(earlier, tuple(buckets)) if copies <= most else None
+    if copies > most:
+        return None
+    is_whole = earlier.head.coverage == coverage
+    return Restoring(earlier, then, Coverage() if is_whole else coverage.minus(earlier.head.coverage), tuple(buckets))
 
 
 def _buckets(now: Live, then: Live, partitions: set[tuple[object, ...]], spec_id: int) -> list[_Bucket]:

@@ -34,7 +34,7 @@ class Work:
     """One fold before its commit: the table, its sources and the rows to fold.
 
     Args of a restatement alone: `restated`, the days that are folded again, and `kept_rows`, the rows of other days.
-    With `restoring`, there is nothing to evaluate.
+    With `restoring`, only days that the restored commit lacks are evaluated.
     """
 
     table: Table
@@ -79,7 +79,11 @@ def work_of(
     if may_restore and before is not None:
         earlier = restoring(target, found, sources, before, coverage, workshop.tuning)
         if earlier is not None:
-            return Work(table, compiled, target, stored, found, sources, logic, [], coverage, asked, restoring=earlier)
+            live = [source.live for source in sources]
+            lacking = [of_state(logic, live, earlier.missing)] if earlier.missing else []
+            return Work(
+                table, compiled, target, stored, found, sources, logic, lacking, coverage, asked, restoring=earlier
+            )
     evaluations = evaluations_of(logic, sources, found, before, added)
     work = Work(table, compiled, target, stored, found, sources, logic, evaluations, coverage, asked)
     return _or_full_recompute(workshop, work)
