@@ -288,6 +288,20 @@ def test_days_that_were_added_since_are_folded_on_top(lake: fh.Lake) -> None:
     assert rows(lake, daily).to_pylist() == of_days({1: 1, 2: 2, 3: 3}).to_pylist()
 
 
+def test_a_table_of_more_days_than_then_is_not_taken_for_the_one_of_then(lake: fh.Lake) -> None:
+    of_daily = fh.table("r.of_daily", source=daily, keys="n", fold=fh.fold(days=fh.count()))
+    lake.append(daily_events, of_days({1: 1, 2: 2}))
+    lake.backfill(daily, [date(2024, 3, 1)])
+    lake.refresh(of_daily)
+    lake.append(daily_events, of_days({1: 7}))
+    lake.backfill(daily, [date(2024, 3, 2)])
+    lake.refresh(of_daily)
+    lake.rollback(daily_events, to=lake.history(daily_events)[-1].id)
+    assert lake.refresh(daily).restored_id is not None
+    assert lake.refresh(of_daily).restored_id is None
+    assert rows(lake, of_daily).to_pylist() == [{"n": 1, "days": 1}, {"n": 2, "days": 1}]
+
+
 def test_rows_from_before_a_restatement_are_not_restored(lake: fh.Lake) -> None:
     lake.append(daily_events, of_days({1: 1, 2: 2}))
     lake.backfill(daily, [date(2024, 3, 1), date(2024, 3, 2)])

@@ -290,7 +290,7 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
         **({names.CHECKED_AGAINST: others} if others else {}),
         **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
         **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
-        **({names.RESTORED: str(work.restoring.earlier.root)} if work.restoring else {}),
+        **({names.RESTORED: str(work.restoring.root)} if work.restoring and work.restoring.root else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),
         names.TABLE_ROWS: str(folded.rows),

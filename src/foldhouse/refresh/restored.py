@@ -73,6 +73,11 @@ class Restoring:
     missing: Coverage
     buckets: tuple[_Bucket, ...] = field(repr=False)
 
+    @property
+    def root(self) -> int | None:
+        """The first commit with the same rows; `None` if further days are folded."""
+        return None if self.missing else self.earlier.root
+
 
 def restoring(
     target: Target,
