@@ -166,6 +166,20 @@ def not_copied(lake: fh.Lake) -> None:
     lake.tuning = fh.Tuning(restored_rows_factor=0)
 
 
+def test_no_delete_file_is_written_for_a_table_that_is_copy_on_write_now(lake: fh.Lake) -> None:
+    with rule_of(list(RULES).index("nothing is ever written anew"), lake):
+        lake.tuning = replace(lake.tuning, restored_rows_factor=10**6)
+        for seq in range(3):
+            lake.append(events, batch([*range(seq, 20)], seq))
+            lake.refresh(sums)
+    with lake.load(sums).transaction() as transaction:
+        transaction.set_properties({"write.merge.mode": "copy-on-write"})
+    lake.rollback(events, to=lake.history(events)[1].id)
+    assert lake.refresh(sums).restored_id is None
+    assert not any(one.deletes for one in live_slices(lake.load(sums), lake.head(sums).id).values())
+    assert rows(lake, sums).equals(folded(lake, sums))
+
+
 def of_the_first_commit(lake: fh.Lake) -> Path:
     there = live_slices(lake.load(sums), lake.history(sums)[-1].id)
     now = live_slices(lake.load(sums), lake.history(sums)[0].id)

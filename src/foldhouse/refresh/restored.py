@@ -23,6 +23,7 @@ from foldhouse.errors import CorruptFile
 from foldhouse.heads.earlier import Earlier, earlier_commit, has_gone_back
 from foldhouse.heads.head import Head
 from foldhouse.refresh.bucket.fold import BucketResult
+from foldhouse.refresh.bucket.write import is_copied_on_write
 from foldhouse.refresh.sources import PinnedSource
 from foldhouse.refresh.target import Target
 from foldhouse.refresh.window.changed import pieces_between
@@ -113,8 +114,9 @@ def restoring(
     if any(one.spec_id != spec_id or digest_in(one.path) is None for one in files):
         return None
     buckets = _buckets(now, then, {one.partition for one in files}, spec_id)
+    has_deletes = any(one.deletes for bucket in buckets for one in bucket.then.values())
     copies = sum(one.file.rows for bucket in buckets for one in bucket.coming)
-    if copies > most:
+    if copies > most or (has_deletes and is_copied_on_write(target.layout)):
         return None
     is_whole = earlier.head.coverage == coverage
     return Restoring(earlier, then, Coverage() if is_whole else coverage.minus(earlier.head.coverage), tuple(buckets))

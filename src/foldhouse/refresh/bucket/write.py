@@ -27,6 +27,11 @@ WRITE_MODE, COPY_ON_WRITE = "write.merge.mode", "copy-on-write"
 """Iceberg's table property, and the value that makes a refresh rewrite files instead of writing position deletes."""
 
 
+def is_copied_on_write(layout: Layout) -> bool:
+    """Whether a refresh writes no delete files, because a reader of the table does not know them."""
+    return dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
+
+
 @dataclass(frozen=True)
 class Written:
     """The files of one bucket that a commit adds and removes.
@@ -85,8 +90,7 @@ def write_bucket(
         for place, one in enumerate(stored.slices)
     ]
     delete_files = {path for one in stored.slices for path in one.deletes}
-    is_copied = dict(layout.properties).get(WRITE_MODE, "").lower() == COPY_ON_WRITE
-    rewritten = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied)
+    rewritten = files_to_rewrite(files, rows.height, stored.tuning, leaves_deletes=not is_copied_on_write(layout))
     stays = [place for place in range(len(files)) if place not in rewritten]
     deletes, replaced = _deletes(layout, partition, bucket, stays, delete_files)
     before = rows.height
