@@ -149,6 +149,8 @@ def test_files_and_deleted_rows_are_those_of_then(lake: fh.Lake, rule: str, back
         lake.rollback(events, to=lake.history(events)[back].id)
         assert all(one.restored_id is not None for one in refresh(lake, [sums, newest]))
         assert [rows(lake, sums), rows(lake, newest)] == states[8 - back]
+        scanned = lake.load(sums).scan(selected_fields=tuple(states[0][0].column_names)).to_arrow()
+        assert scanned.sort_by("key").to_pylist() == states[8 - back][0].to_pylist()
         lake.append(events, batch([0, 1, 39, 77], 20))
         refresh(lake, [sums, newest])
         assert rows(lake, sums).equals(folded(lake, sums))
