@@ -29,9 +29,10 @@ def look(folder, cursor=None):
     return tick.run_requests or [], tick.cursor or cursor
 
 
-def tick_of(sensor, folder, cursor=None):
-    resources = {"landing": folder}
-    with dg.build_sensor_context(cursor=cursor, resources=resources, repository_def=REPOSITORY) as context:
+def tick_of(sensor, folder, cursor=None, instance=None):
+    with dg.build_sensor_context(
+        instance, cursor=cursor, resources={"landing": folder}, repository_def=REPOSITORY, sensor_name=sensor.name
+    ) as context:
         return sensor.evaluate_tick(context)
 
 

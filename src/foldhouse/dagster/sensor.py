@@ -12,19 +12,20 @@ from foldhouse.dagster.landed_files import LandedFiles
 from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
 from foldhouse.dagster.reload import reload_page
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
+from foldhouse.dagster.short_cursor import cursor_of, state_of
 from foldhouse.errors import LostTables
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream, Table
 
 Seen = dict[str, str]
-"""The sensor's cursor: day -> fingerprint of its file when a run was asked for it.
+"""The sensor's state: day -> fingerprint of its file when a run was asked for it.
 
 `<fingerprint>=<digest>` if no run was needed, because a file with this digest had landed.
 """
 _OUTSIDE = "outside"
-"""The entry of the cursor with the days of files that are no partitions."""
+"""The entry of the state with the days of files that are no partitions."""
 _LAKE = "lake"
-"""The entry of the cursor with the lake, the stored table and the newest commits of both streams at the last look."""
+"""The entry of the state with the lake, the stored table and the newest commits of both streams at the last look."""
 _NO_DAYS = {_OUTSIDE, _LAKE}
 
 
@@ -81,7 +82,7 @@ def landing_sensor(
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         folder: LandingFolder = getattr(context.resources, landing_resource_key)
-        seen = _seen(context.cursor)
+        seen = _seen(state_of(context))
         landing = folder.open(format)
         found = {day.isoformat(): _short(fingerprint) for day, fingerprint in landing.fingerprints().items()}
         lake = getattr(context.resources, lake_resource_key).open() if stream and quarantine and found else None
@@ -104,7 +105,9 @@ def landing_sensor(
         seen_now = {**seen, **landed}
         if not changed:
             why = _nothing(found, outside, landed, waiting)
-            return dg.SensorResult(skip_reason=why, cursor=json.dumps(seen_now) if seen_now else None)
+            return dg.SensorResult(
+                skip_reason=why, cursor=cursor_of(context, json.dumps(seen_now)) if seen_now else None
+            )
         corrected = [day for day in changed if day in seen]
         new = [day for day in changed if day not in seen]
         taken: set[str] | None = None
@@ -114,7 +117,8 @@ def landing_sensor(
         # Dagster starts runs of a higher priority first: a correction does not wait behind a year of new files.
         requests = [_request(days, changed, priority=CORRECTION) for days in _ranges(corrected, taken)]
         requests += [_request(days, changed, priority=LIVE) for days in _ranges(new, taken)]
-        return dg.SensorResult(run_requests=requests, cursor=json.dumps({**seen_now, **changed}))
+        cursor = cursor_of(context, json.dumps({**seen_now, **changed}))
+        return dg.SensorResult(run_requests=requests, cursor=cursor)
 
     return look
 
@@ -126,7 +130,7 @@ def _is_news(seen: Seen, found: Seen, outside: list[str]) -> bool:
 
 
 def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
-    """Return the cursor with the lake as it is now, and the days without a run that somebody landed since.
+    """Return the state with the lake as it is now, and the days without a run that somebody landed since.
 
     The second is for a file that was put back while a landing of the other file was under way.
 
@@ -151,7 +155,7 @@ def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
 
 
 def _landed(files: LandedFiles, changed: Seen, seen: Seen) -> tuple[Seen, set[str]]:
-    """Return the entries of the cursor of days that need no run, and the days to be looked at next time."""
+    """Return the entries of the state of days that need no run, and the days to be looked at next time."""
     known = {
         date.fromisoformat(day): seen[day].partition("=")[2]
         for day, fingerprint in changed.items()
@@ -178,9 +182,9 @@ def _nothing(found: Seen, outside: list[str], landed: Collection[str], waiting: 
     return f"{said}, and the day {outside[0]}{more} with a file is no partition (yet)"
 
 
-def _seen(cursor: str | None) -> Seen:
+def _seen(state: str | None) -> Seen:
     try:
-        seen = json.loads(cursor or "{}")
+        seen = json.loads(state or "{}")
     except ValueError:
         return {}
     return seen if isinstance(seen, dict) else {}
