@@ -110,7 +110,8 @@ run_monitoring:
   start_timeout_seconds: 300
   cancel_timeout_seconds: 180
   max_runtime_seconds: 86400
-# A sensor looks every 30 seconds, and Dagster keeps each look. Looks that found nothing go after a day, not after seven.
+# A sensor looks every 30 seconds, and Dagster keeps each look. Looks that found nothing go after a day instead of
+# after seven.
 retention:
   sensor:
     purge_after_days:
