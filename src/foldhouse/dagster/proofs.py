@@ -144,13 +144,16 @@ def _agreement(one: Table, other: Source, columns: Mapping[str, str], found: Rec
     if first is not None:
         said += f"; first at snapshot {first.snapshot_id} of {first.table}"
     shown = [_both(one, other, columns, each) for each in found.disagreements]
-    metadata = {"wrong_keys": found.wrong, "keys": found.keys, "disagreements": shown}
+    metadata: dict[str, Any] = {"wrong_keys": found.wrong, "keys": found.keys}
+    if shown:
+        metadata["disagreements"] = dg.MetadataValue.table(shown)
     return {"passed": found.passed is not False, "description": said, "metadata": metadata}
 
 
 def _said(found: Verified) -> str:
     if found.passed:
-        return ""
+        compared = "every key is" if found.share == 1 else f"the keys compared, a share of {found.share:g}, are"
+        return f"{compared} what Spark computes, at snapshot {found.snapshot_id}"
     first = found.first_wrong
     keys = "1 key is wrong" if found.wrong == 1 else f"{found.wrong:,} keys are wrong"
     if first is None:
@@ -163,11 +166,13 @@ def _metadata(table: Table, found: Verified) -> dict[str, dg.MetadataValue]:
     metadata: dict[str, dg.MetadataValue] = {
         "snapshot_id": dg.MetadataValue.text(str(found.snapshot_id)),
         "wrong_keys": dg.MetadataValue.int(found.wrong),
-        "share": dg.MetadataValue.float(found.share),
         "columns": dg.MetadataValue.text(", ".join(found.columns)),
-        "unproven": dg.MetadataValue.text(", ".join(found.unproven)),
         "seconds": dg.MetadataValue.float(round(found.seconds, 3)),
     }
+    if found.share != 1:
+        metadata["share"] = dg.MetadataValue.float(found.share)
+    if found.unproven:
+        metadata["unproven"] = dg.MetadataValue.text(", ".join(found.unproven))
     first = found.first_wrong
     if first is not None:
         metadata["first_wrong_snapshot_id"] = dg.MetadataValue.text(str(first.snapshot_id))
@@ -184,17 +189,21 @@ def _metadata(table: Table, found: Verified) -> dict[str, dg.MetadataValue]:
 
 
 def _shown(table: Table, row: Mapping[str, Any] | None) -> str:
-    """Return a row as text, without the values of sensitive columns; `None` if there is no row."""
-    return str(None if row is None else without_sensitive(table, row))
+    """Return a row as text, without the values of sensitive columns."""
+    return _text(None if row is None else without_sensitive(table, row))
 
 
-def _both(one: Table, other: Source, columns: Mapping[str, str], found: Disagreement) -> str:
-    """Return the totals of both tables as text; a value that is sensitive in either table is left out."""
+def _text(row: Mapping[str, Any] | None) -> str:
+    return "no row" if row is None else ", ".join(f"{name}={value}" for name, value in row.items())
 
-    def shown(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+
+def _both(one: Table, other: Source, columns: Mapping[str, str], found: Disagreement) -> dg.TableRecord:
+    """Return a key and its totals in both tables; a value that is sensitive in either table is left out."""
+
+    def shown(row: Mapping[str, Any] | None) -> str:
         if row is None:
-            return None
+            return _text(None)
         hidden = {name for name in row if is_sensitive(one, name) or is_sensitive(other, columns.get(name, name))}
-        return {name: HIDDEN if name in hidden else value for name, value in row.items()}
+        return _text({name: HIDDEN if name in hidden else value for name, value in row.items()})
 
-    return f"{shown(found.key)}: {shown(found.one)} and {shown(found.other)}"
+    return dg.TableRecord({"key": shown(found.key), one.name: shown(found.one), other.name: shown(found.other)})
