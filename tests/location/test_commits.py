@@ -1,6 +1,7 @@
 """The sensor that follows commits: it asks for what is behind, once, and for days that do not exist yet."""
 
 from datetime import date
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -8,6 +9,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.dagster import commit_sensor, fold_asset
+from foldhouse.dagster.report import CHANGES_ALONE, reports_changes_alone
 
 events = fh.stream("f.events", schema={"day": "date", "k": "string", "n": "long"}, keys="k", partition_by="day")
 sums = fh.table("f.sums", source=events, fold=fh.fold(n=fh.total("n")))
@@ -77,7 +79,8 @@ def reported(opener: Opened, instance: dg.DagsterInstance, request: dg.RunReques
 def status(instance: dg.DagsterInstance, day: int) -> str:
     key = f"2024-03-{day:02}"
     found = instance.get_status_by_partition(dg.AssetKey(["f", "daily"]), [key], DAYS) or {}
-    return found[key].name if found.get(key) else "MISSING"
+    one = found.get(key)
+    return one.name if one is not None else "MISSING"
 
 
 def run(opener: Opened, instance: dg.DagsterInstance, asked: tuple[list[str], str | None, str | None]) -> bool:
@@ -163,13 +166,19 @@ def test_a_day_that_is_missing_or_failed_on_the_page_is_reported_unchanged(lake:
         land(lake, 4)
         (request,) = tick(opener, instance)
         with pytest.raises(RuntimeError):
-            reported(Unopened(path=""), instance, request)  # type: ignore[arg-type]
+            reported(Unopened(path=""), instance, request)
         assert status(instance, 5) == "FAILED"
         (later,) = tick(opener, instance)
         assert "foldhouse/reports" in request.tags
         assert "foldhouse/reports" not in later.tags
         assert reported(opener, instance, later) == {"daily": ["2024-03-04", "2024-03-05"]}
         assert status(instance, 5) == "MATERIALIZED"
+
+
+@pytest.mark.parametrize(("parent", "alone"), [(None, True), ("the run that was killed", False)])
+def test_a_run_that_is_started_again_reports_its_day_too(parent: str | None, alone: bool) -> None:
+    run = SimpleNamespace(parent_run_id=parent, tags={**CHANGES_ALONE, "dagster/priority": "1"})
+    assert reports_changes_alone(SimpleNamespace(run=run)) is alone  # type: ignore[arg-type]
 
 
 def test_days_that_do_not_exist_are_asked_for_by_range_and_only_where_they_are_partitions(
