@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 import foldhouse as fh
-from foldhouse.dagster import fold_asset, gapless_check
+from foldhouse.dagster import fold_asset, gapless_check, lag_check, reconcile_check
 
 events = fh.stream("d.events", schema={"key": "string", "n": "long"}, keys="key")
 others = fh.stream("d.others", schema={"key": "string"}, keys="key")
@@ -107,6 +107,28 @@ def test_a_failed_audit_leaves_the_check_gapless_green(lake: fh.Lake, instance: 
     key = dg.AssetCheckKey(dg.AssetKey(["d", "sums"]), "gapless")
     (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
     assert (record.run_id, record.status.value) == (result.run_id, "SUCCEEDED")
+
+
+def test_a_failed_audit_reports_what_the_checks_in_steps_of_their_own_find(
+    lake: fh.Lake, instance: dg.DagsterInstance, run: Run
+) -> None:
+    copy = fh.table("d.copy", source=events, fold=fh.fold(n=fh.total("n")))
+    agrees = reconcile_check(sums, copy, on=["key"], columns={"n": "n"})
+    assets = [fold_asset(sums), lag_check(sums), agrees]
+    lake.append(events, [{"key": "a", "n": 1}])
+    lake.refresh(copy)
+    assert run(*assets).success
+    lake.append(events, [{"key": "b", "n": 500}])
+    result = run(*assets)
+    assert not result.success
+    found = evaluated(instance, result)
+    assert found["up_to_date"] == (False, "WARN")
+    assert found["agrees_with_d_copy"] == (True, "ERROR")
+    key = dg.AssetCheckKey(dg.AssetKey(["d", "sums"]), "agrees_with_d_copy")
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert (record.run_id, record.status.value) == (result.run_id, "SUCCEEDED"), (
+        "the page shows a skipped one as failed"
+    )
 
 
 def test_a_day_whose_rows_fail_is_not_reported_as_done(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:

@@ -1,6 +1,7 @@
 """The sensor that follows commits: it asks for what is behind, once, and for days that do not exist yet."""
 
 from datetime import date
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -8,6 +9,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.dagster import commit_sensor, fold_asset
+from foldhouse.dagster.report import CHANGES_ALONE, reports_changes_alone
 
 events = fh.stream("f.events", schema={"day": "date", "k": "string", "n": "long"}, keys="k", partition_by="day")
 sums = fh.table("f.sums", source=events, fold=fh.fold(n=fh.total("n")))
@@ -27,6 +29,11 @@ class Opened(dg.ConfigurableResource):  # type: ignore[type-arg]
         return fh.Lake.local(self.path)
 
 
+class Unopened(Opened):
+    def open(self) -> fh.Lake:
+        raise RuntimeError("the lake cannot be opened")
+
+
 @pytest.fixture
 def opener(lake: fh.Lake, tmp_path: Any) -> Opened:
     return Opened(path=str(tmp_path / "lake"))
@@ -36,17 +43,44 @@ def land(lake: fh.Lake, *days: int) -> None:
     lake.append(events, [{"day": date(2024, 3, day), "k": "a", "n": day} for day in days])
 
 
-def look(opener: Opened, instance: dg.DagsterInstance) -> list[tuple[list[str], str | None, str | None]]:
-    """One tick: the tables of each run, and its first and last day."""
+def tick(opener: Opened, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
     with dg.build_sensor_context(
         instance=instance, resources={"lake": opener}, repository_def=REPOSITORY, sensor_name="commits"
     ) as context:
-        requests = SENSOR.evaluate_tick(context).run_requests or []
+        return list(SENSOR.evaluate_tick(context).run_requests or [])
+
+
+def look(opener: Opened, instance: dg.DagsterInstance) -> list[tuple[list[str], str | None, str | None]]:
+    """One tick: the tables of each run, and its first and last day."""
     start, end = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
     return [
         ([key.path[-1] for key in one.asset_selection or []], one.tags.get(start), one.tags.get(end))
-        for one in requests
+        for one in tick(opener, instance)
     ]
+
+
+def reported(opener: Opened, instance: dg.DagsterInstance, request: dg.RunRequest) -> dict[str, list[str]]:
+    """Execute a request as the daemon does: table -> the days that the run reports, in order."""
+    done = dg.materialize(
+        ASSETS,
+        selection=list(request.asset_selection or []),
+        resources={"lake": opener},
+        instance=instance,
+        tags=request.tags,
+    )
+    events = [one.materialization for one in done.get_asset_materialization_events()]
+    days: dict[str, list[str]] = {}
+    for one in events:
+        if one.partition is not None:
+            days.setdefault(one.asset_key.path[-1], []).append(one.partition)
+    return days
+
+
+def status(instance: dg.DagsterInstance, day: int) -> str:
+    key = f"2024-03-{day:02}"
+    found = instance.get_status_by_partition(dg.AssetKey(["f", "daily"]), [key], DAYS) or {}
+    one = found.get(key)
+    return one.name if one is not None else "MISSING"
 
 
 def run(opener: Opened, instance: dg.DagsterInstance, asked: tuple[list[str], str | None, str | None]) -> bool:
@@ -86,6 +120,65 @@ def test_a_late_event_of_a_day_that_exists_asks_for_one_day_and_reports_the_chan
         assert after is not None
         assert after.storage_id > before.storage_id, "the changed day is reported, although it was not asked for"
         assert look(opener, instance) == []
+
+
+def test_a_run_for_a_late_event_reports_the_day_that_changed_and_not_the_one_it_has(
+    lake: fh.Lake, opener: Opened
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 3, 4, 5)
+        assert reported(opener, instance, tick(opener, instance)[0]) == {
+            "daily": ["2024-03-03", "2024-03-04", "2024-03-05"]
+        }
+        land(lake, 3, 4)
+        (request,) = tick(opener, instance)
+        assert request.tags["dagster/asset_partition_range_start"] == "2024-03-05"
+        assert reported(opener, instance, request) == {"daily": ["2024-03-03", "2024-03-04"]}
+        newest = instance.get_latest_materialization_event(dg.AssetKey(["f", "daily"]))
+        assert newest is not None
+        assert newest.asset_materialization is not None
+        assert "dagster/column_schema" in newest.asset_materialization.metadata, "the page takes it from there"
+        assert [status(instance, day) for day in (3, 4, 5)] == ["MATERIALIZED"] * 3
+        land(lake, 5)
+        assert reported(opener, instance, tick(opener, instance)[0]) == {"daily": ["2024-03-05"]}
+        assert tick(opener, instance) == []
+
+
+def test_a_run_whose_rows_change_no_day_reports_none(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4)
+        reported(opener, instance, tick(opener, instance)[0])
+        lake.append(events, [{"day": date(2020, 1, 1), "k": "b", "n": 1}])  # before the first partition
+        assert reported(opener, instance, tick(opener, instance)[0]) == {}
+        assert status(instance, 4) == "MATERIALIZED"
+        assert tick(opener, instance) == []
+
+
+def test_a_day_that_is_missing_or_failed_on_the_page_is_reported_unchanged(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lake, 4, 5)
+        for table in (sums, above, daily):
+            lake.refresh(table) if table is not daily else lake.backfill(table, [date(2024, 3, day) for day in (4, 5)])
+        land(lake, 4)
+        assert status(instance, 5) == "MISSING"
+        request = tick(opener, instance)[0]
+        assert reported(opener, instance, request) == {"daily": ["2024-03-04", "2024-03-05"]}
+        land(lake, 4)
+        (request,) = tick(opener, instance)
+        with pytest.raises(RuntimeError):
+            reported(Unopened(path=""), instance, request)
+        assert status(instance, 5) == "FAILED"
+        (later,) = tick(opener, instance)
+        assert "foldhouse/reports" in request.tags
+        assert "foldhouse/reports" not in later.tags
+        assert reported(opener, instance, later) == {"daily": ["2024-03-04", "2024-03-05"]}
+        assert status(instance, 5) == "MATERIALIZED"
+
+
+@pytest.mark.parametrize(("parent", "alone"), [(None, True), ("the run that was killed", False)])
+def test_a_run_that_is_started_again_reports_its_day_too(parent: str | None, alone: bool) -> None:
+    run = SimpleNamespace(parent_run_id=parent, tags={**CHANGES_ALONE, "dagster/priority": "1"})
+    assert reports_changes_alone(SimpleNamespace(run=run)) is alone  # type: ignore[arg-type]
 
 
 def test_days_that_do_not_exist_are_asked_for_by_range_and_only_where_they_are_partitions(

@@ -31,7 +31,12 @@ def look(folder, cursor=None):
 
 def tick_of(sensor, folder, cursor=None, instance=None):
     with dg.build_sensor_context(
-        instance, cursor=cursor, resources={"landing": folder}, repository_def=REPOSITORY, sensor_name=sensor.name
+        instance,
+        cursor=cursor,
+        resources={"landing": folder},
+        repository_def=REPOSITORY,
+        sensor_name=sensor.name,
+        last_sensor_start_time=1.0,
     ) as context:
         return sensor.evaluate_tick(context)
 

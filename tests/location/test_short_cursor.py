@@ -17,9 +17,14 @@ def instance(tmp_path):
         yield instance
 
 
-def context_of(instance, cursor=None, sensor="landing"):
+def context_of(instance, cursor=None, sensor="landing", since=1.0):
     return dg.build_sensor_context(
-        instance, cursor=cursor, repository_name="shop", sensor_name=sensor, repository_def=REPOSITORY
+        instance,
+        cursor=cursor,
+        repository_name="shop",
+        sensor_name=sensor,
+        repository_def=REPOSITORY,
+        last_sensor_start_time=since,
     )
 
 
@@ -68,10 +73,20 @@ def test_sensors_do_not_share_their_states(instance):
 def test_a_state_that_is_not_the_one_of_the_cursor_is_lost(instance):
     old = kept(instance, LONG)
     now = kept(instance, LONGER, old)
-    kept(instance, "c" * 2_000, old)  # somebody tries the sensor with an old cursor
+    kept(instance, "c" * 2_000, old)  # somebody set an old cursor
     assert found(instance, now) is None
     assert found(instance, "in records:1:0123") is None
     assert found(instance, "in records:") is None
+
+
+@pytest.mark.parametrize("given", [None, "old", "now"])
+def test_a_sensor_that_is_tried_on_the_page_keeps_the_state_of_its_ticks(instance, given):
+    old = kept(instance, LONG)
+    now = kept(instance, LONGER, old)
+    cursor = {None: None, "old": old, "now": now}[given]
+    assert kept(instance, "c" * 2_000, cursor, since=None) == "c" * 2_000
+    assert kept(instance, LONGER, now, since=None) == now
+    assert found(instance, now) == LONGER
 
 
 def test_without_records_the_cursor_is_the_state(instance, monkeypatch):

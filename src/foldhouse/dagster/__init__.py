@@ -4,6 +4,7 @@ No other package of foldhouse imports Dagster.
 """
 
 from foldhouse.calls.declared import tables_in
+from foldhouse.dagster.automation import when_sources_change
 from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.components_folder import components_of
 from foldhouse.dagster.days_sensor import days_sensor
@@ -46,4 +47,5 @@ __all__ = [
     "stream_days",
     "tables_in",
     "terminal",
+    "when_sources_change",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from foldhouse.dagster.proofs import report_gapless
+from foldhouse.dagster.own_steps import report_skipped
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import ChecksFailed
@@ -45,7 +45,7 @@ def results_of(table: Table, results: Sequence[Checked]) -> list[dg.AssetCheckRe
 
 @contextmanager
 def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table, opener: LakeOpener) -> Iterator[None]:
-    """Report all checks, and `gapless`, if a blocking one fails inside, and fail the step with their message."""
+    """Report all checks of a table if a blocking one fails inside, and fail the step with their message."""
     try:
         yield
     except ChecksFailed as failure:
@@ -60,7 +60,7 @@ def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table, ope
                     metadata=_metadata(one),
                 )
             )
-        report_gapless(context, table, opener)
+        report_skipped(context, table, opener)
         raise dg.Failure(description=str(failure), allow_retries=False) from failure
 
 

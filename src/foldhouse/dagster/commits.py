@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import dagster as dg
 
 from foldhouse.calls.declared import after_sources
 from foldhouse.dagster.queue import LIVE, PRIORITY
-from foldhouse.dagster.report import key_of
+from foldhouse.dagster.report import CHANGES_ALONE, key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
@@ -37,13 +38,17 @@ def commit_sensor(
     """Make a sensor that asks for one run of all tables that are behind their sources, each after its sources.
 
         somebody appends to a stream        -> a run of every table that is folded from it, directly or not
-        a late event for a covered day      -> the same run; the table reports each day that changed
+        a late event for a covered day      -> a run of the newest day; it reports the days that changed alone
         events of days after the last one   -> a run of these days, if the stream is partitioned by day
         the run it asked for is not done    -> nothing, until it is
         nothing was committed               -> nothing
 
     Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
     a run that failed, the next commit or a run by hand goes on.
+
+    Which days a late event changes is known only once it is folded, and Dagster has no run of a table with days without
+    a day. So such a run has the newest day. It reports that day too if it changed, or if the page shows it as missing
+    or failed.
 
     Args:
         name: the sensor's name.
@@ -76,7 +81,7 @@ def commit_sensor(
         requests = [
             request
             for own, group in _by_days(late, days)
-            for request in _requests(group, _state(lake, group), _days_of(lake, group, own) if own else [])
+            for request in _requests(context.instance, group, _state(lake, group), _days_of(lake, group, own))
         ]
         return dg.SensorResult(run_requests=requests)
 
@@ -130,21 +135,36 @@ def _moves(one: SourceLag, paused: Set[str]) -> bool:
     return one.name not in paused and any(_moves(above, paused) for above in one.sources)
 
 
-def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition) -> list[list[str]]:
-    """Return ranges of days to ask for, as Dagster's keys: new ones, or else one that exists.
+@dataclass(frozen=True)
+class _Asked:
+    """The days of runs to ask for.
+
+    Args:
+        partitions_def: the days of the assets; `None` if they have none.
+        ranges: days that follow one another, as Dagster's keys.
+        are_new: whether the days are asked for because they do not exist.
+    """
+
+    partitions_def: dg.DailyPartitionsDefinition | None = None
+    ranges: Sequence[list[str]] = ()
+    are_new: bool = False
+
+
+def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition | None) -> _Asked:
+    """Return the days to ask for: new ones, or else one that exists.
 
     A run of any day refreshes every day that exists.
     """
     partitioned = [table for table in tables if table.partition_by is not None]
-    if not partitioned:
-        return []
+    if not partitioned or partitions_def is None:
+        return _Asked()
     new = {day.isoformat() for table in partitioned for day in lake.new_days(table)}
     asked = sorted(day for day in new if partitions_def.has_partition_key(day))
     if asked:
-        return list(_ranges(asked))
+        return _Asked(partitions_def, list(_ranges(asked)), are_new=True)
     there = sorted((day.isoformat() for table in partitioned for day in lake.days(table)), reverse=True)
     known = [day for day in there if partitions_def.has_partition_key(day)]
-    return [known[:1] or [partitions_def.get_first_partition_key() or ""]]
+    return _Asked(partitions_def, [known[:1] or [partitions_def.get_first_partition_key() or ""]])
 
 
 def _ranges(days: Sequence[str]) -> Iterator[list[str]]:
@@ -165,11 +185,30 @@ def _state(lake: Lake, tables: Sequence[Table]) -> str:
     return hashlib.sha256(repr(heads).encode()).hexdigest()[:16]
 
 
-def _requests(tables: Sequence[Table], state: str, days: Sequence[list[str]]) -> Iterator[dg.RunRequest]:
+def _requests(
+    instance: dg.DagsterInstance, tables: Sequence[Table], state: str, asked: _Asked
+) -> Iterator[dg.RunRequest]:
     keys = [key_of(table.name) for table in tables]
     tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:200], PRIORITY: LIVE}
-    if not days:
+    if not asked.ranges:
         yield dg.RunRequest(run_key=state, asset_selection=keys, tags=tags)
-    for one in days:
-        whole = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
-        yield dg.RunRequest(run_key=f"{state}:{one[0]}", asset_selection=keys, tags={**tags, **whole})
+    for one in asked.ranges:
+        of_run = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
+        if not asked.are_new and _are_green(instance, tables, one, asked.partitions_def):
+            of_run |= CHANGES_ALONE
+        yield dg.RunRequest(run_key=f"{state}:{one[0]}", asset_selection=keys, tags={**tags, **of_run})
+
+
+def _are_green(
+    instance: dg.DagsterInstance,
+    tables: Sequence[Table],
+    days: Sequence[str],
+    partitions_def: dg.DailyPartitionsDefinition | None,
+) -> bool:
+    """Whether the page shows some days of all tables as materialized."""
+    keys = [key_of(table.name) for table in tables if table.partition_by is not None]
+    assert partitions_def is not None, "days are of partitions"
+    found = [
+        (instance.get_status_by_partition(key, days, partitions_def) or {}).get(day) for key in keys for day in days
+    ]
+    return all(status == dg.AssetPartitionStatus.MATERIALIZED for status in found)

@@ -15,8 +15,11 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.again import in_words
+from foldhouse.dagster.own_steps import known
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
+from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.proofs import SourceLag, in_short
 
@@ -34,15 +37,21 @@ def lag_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetCheck
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
 
+    def outcome(lake: Lake) -> dict[str, Any]:
+        return _outcome(lake.lag(table))
+
+    known(table, UP_TO_DATE, outcome)
+
     @dg.asset_check(
         asset=key_of(table.name),
         name=UP_TO_DATE,
         description=_DESCRIPTION,
         required_resource_keys={lake_resource_key},
     )
+    @in_words
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        return dg.AssetCheckResult(**_outcome(opener.open().lag(table)))
+        return dg.AssetCheckResult(**outcome(opener.open()))
 
     return check
 

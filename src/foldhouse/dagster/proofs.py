@@ -6,13 +6,15 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.again import in_words
+from foldhouse.dagster.own_steps import known
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import FoldhouseError
+from foldhouse.lake import Lake
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.gapless import Gapless
 from foldhouse.values.proofs import Verified
-from foldhouse.values.reconciled import Disagreement
+from foldhouse.values.reconciled import Disagreement, Reconciled
 from foldhouse.values.sensitive import HIDDEN, is_sensitive, without_sensitive
 
 EQUALS_BATCH = "equals_batch"
@@ -33,16 +35,22 @@ def proof_check(table: Table, *, share: float = 1.0, lake_resource_key: str = "l
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
 
+    def outcome(lake: Lake) -> dict[str, Any]:
+        found = lake.verify(table, share=share)
+        return {"passed": found.passed, "description": _said(found), "metadata": _metadata(table, found)}
+
+    known(table, EQUALS_BATCH, outcome)
+
     @dg.asset_check(
         asset=key_of(table.name),
         name=EQUALS_BATCH,
         description="The table is what Spark computes, as a batch job, from all rows of its sources at its position.",
         required_resource_keys={lake_resource_key},
     )
+    @in_words
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        found = opener.open().verify(table, share=share)
-        return dg.AssetCheckResult(passed=found.passed, description=_said(found), metadata=_metadata(table, found))
+        return dg.AssetCheckResult(**outcome(opener.open()))
 
     return check
 
@@ -55,34 +63,23 @@ def gapless_check(table: Table, *, lake_resource_key: str = "lake") -> dg.AssetC
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
 
+    def outcome(lake: Lake) -> dict[str, Any]:
+        return _gapless(lake.gapless(table))
+
+    known(table, GAPLESS, outcome)
+
     @dg.asset_check(
         asset=key_of(table.name),
         name=GAPLESS,
         description="Each commit begins where the one below it ends: no window is folded twice, and none is skipped.",
         required_resource_keys={lake_resource_key},
     )
+    @in_words
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        return dg.AssetCheckResult(**_gapless(opener.open().gapless(table)))
+        return dg.AssetCheckResult(**outcome(opener.open()))
 
     return check
-
-
-def report_gapless(context: dg.AssetExecutionContext, table: Table, opener: LakeOpener) -> None:
-    """Report `gapless` from the step of a table that fails, if this run has the check; the check's own step is skipped.
-
-    The page shows a skipped check as failed, and nothing would be wrong with the history.
-    """
-    planned = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED)
-    checks = [entry.dagster_event.asset_check_planned_data for entry in planned if entry.dagster_event]
-    if (key_of(table.name), GAPLESS) not in [(one.asset_key, one.check_name) for one in checks]:
-        return
-    try:
-        outcome = _gapless(opener.open().gapless(table))
-    except FoldhouseError as failure:  # the error of the step matters more
-        context.log.warning(f"the check {GAPLESS} of {table.name} could not be evaluated: {failure}")
-        return
-    context.log_event(dg.AssetCheckEvaluation(asset_key=key_of(table.name), check_name=GAPLESS, **outcome))
 
 
 def _gapless(found: Gapless) -> dict[str, Any]:
@@ -105,7 +102,8 @@ def reconcile_check(
 ) -> dg.AssetChecksDefinition:
     """Make an asset check of `one`: its totals by key agree with those of another table, see `Lake.reconcile`.
 
-    A table that is only behind does not fail the check; the description then says that it cannot be told.
+    A table that is only behind, or was never folded, does not fail the check; the description then says that it cannot
+    be told.
 
     Args:
         one: the declaration of the table that has the check.
@@ -115,33 +113,47 @@ def reconcile_check(
         tolerance: the difference that is still the same.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
     """
+    name = f"agrees_with_{other.name.replace('.', '_')}"
+
+    def outcome(lake: Lake) -> dict[str, Any]:
+        absent = [each.name for each in (one, other) if lake.head(each) is None]
+        if absent:
+            return {"passed": True, "description": f"cannot tell: {' and '.join(absent)} has no commit yet"}
+        return _agreement(one, other, columns, lake.reconcile(one, other, on=on, columns=columns, tolerance=tolerance))
+
+    known(one, name, outcome)
 
     @dg.asset_check(
         asset=key_of(one.name),
-        name=f"agrees_with_{other.name.replace('.', '_')}",
+        name=name,
         additional_deps=[key_of(other.name)],
         description=f"The totals of {', '.join(columns)} by {', '.join(on)} are those of {other.name}.",
         required_resource_keys={lake_resource_key},
     )
+    @in_words
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        found = opener.open().reconcile(one, other, on=on, columns=columns, tolerance=tolerance)
-        said, first = found.said, found.first
-        if first is not None:
-            said += f"; first at snapshot {first.snapshot_id} of {first.table}"
-        shown = [_both(one, other, columns, each) for each in found.disagreements]
-        return dg.AssetCheckResult(
-            passed=found.passed is not False,
-            description=said,
-            metadata={"wrong_keys": found.wrong, "keys": found.keys, "disagreements": shown},
-        )
+        return dg.AssetCheckResult(**outcome(opener.open()))
 
     return check
 
 
+def _agreement(one: Table, other: Source, columns: Mapping[str, str], found: Reconciled) -> dict[str, Any]:
+    """Return the outcome of the check, as results and evaluations take it."""
+    said, first = found.said, found.first
+    if first is not None:
+        said += f"; first at snapshot {first.snapshot_id} of {first.table}"
+    shown = [_both(one, other, columns, each) for each in found.disagreements]
+    metadata: dict[str, Any] = {"wrong_keys": found.wrong, "keys": found.keys}
+    if shown:
+        metadata["disagreements"] = dg.MetadataValue.table(shown)
+    return {"passed": found.passed is not False, "description": said, "metadata": metadata}
+
+
 def _said(found: Verified) -> str:
     if found.passed:
-        return ""
+        compared = "every key is" if found.share == 1 else f"the keys compared, a share of {found.share:g}, are"
+        return f"{compared} what Spark computes, at snapshot {found.snapshot_id}"
     first = found.first_wrong
     keys = "1 key is wrong" if found.wrong == 1 else f"{found.wrong:,} keys are wrong"
     if first is None:
@@ -154,11 +166,13 @@ def _metadata(table: Table, found: Verified) -> dict[str, dg.MetadataValue]:
     metadata: dict[str, dg.MetadataValue] = {
         "snapshot_id": dg.MetadataValue.text(str(found.snapshot_id)),
         "wrong_keys": dg.MetadataValue.int(found.wrong),
-        "share": dg.MetadataValue.float(found.share),
         "columns": dg.MetadataValue.text(", ".join(found.columns)),
-        "unproven": dg.MetadataValue.text(", ".join(found.unproven)),
         "seconds": dg.MetadataValue.float(round(found.seconds, 3)),
     }
+    if found.share != 1:
+        metadata["share"] = dg.MetadataValue.float(found.share)
+    if found.unproven:
+        metadata["unproven"] = dg.MetadataValue.text(", ".join(found.unproven))
     first = found.first_wrong
     if first is not None:
         metadata["first_wrong_snapshot_id"] = dg.MetadataValue.text(str(first.snapshot_id))
@@ -175,17 +189,21 @@ def _metadata(table: Table, found: Verified) -> dict[str, dg.MetadataValue]:
 
 
 def _shown(table: Table, row: Mapping[str, Any] | None) -> str:
-    """Return a row as text, without the values of sensitive columns; `None` if there is no row."""
-    return str(None if row is None else without_sensitive(table, row))
+    """Return a row as text, without the values of sensitive columns."""
+    return _text(None if row is None else without_sensitive(table, row))
 
 
-def _both(one: Table, other: Source, columns: Mapping[str, str], found: Disagreement) -> str:
-    """Return the totals of both tables as text; a value that is sensitive in either table is left out."""
+def _text(row: Mapping[str, Any] | None) -> str:
+    return "no row" if row is None else ", ".join(f"{name}={value}" for name, value in row.items())
 
-    def shown(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+
+def _both(one: Table, other: Source, columns: Mapping[str, str], found: Disagreement) -> dg.TableRecord:
+    """Return a key and its totals in both tables; a value that is sensitive in either table is left out."""
+
+    def shown(row: Mapping[str, Any] | None) -> str:
         if row is None:
-            return None
+            return _text(None)
         hidden = {name for name in row if is_sensitive(one, name) or is_sensitive(other, columns.get(name, name))}
-        return {name: HIDDEN if name in hidden else value for name, value in row.items()}
+        return _text({name: HIDDEN if name in hidden else value for name, value in row.items()})
 
-    return f"{shown(found.key)}: {shown(found.one)} and {shown(found.other)}"
+    return dg.TableRecord({"key": shown(found.key), one.name: shown(found.one), other.name: shown(found.other)})

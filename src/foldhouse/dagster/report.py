@@ -16,6 +16,9 @@ Metadata = Mapping[str, Any]
 OnPartition = Callable[[str, date | None], None]
 """Called with the name of a table or stream and a committed day of it; `None` for one that is not partitioned."""
 
+CHANGES_ALONE = {"foldhouse/reports": "changed days alone"}
+"""The tag of a run whose day was only asked for because a run must have one; see `reports_changes_alone`."""
+
 # Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
 _REPORTED_ALREADY = {"__source_asset_observation__": True}
 
@@ -37,6 +40,14 @@ def days_of(context: dg.AssetExecutionContext) -> list[date]:
     return [date.fromisoformat(key) for key in context.partition_keys]
 
 
+def reports_changes_alone(context: dg.AssetExecutionContext) -> bool:
+    """Whether a run reports the days that changed, and not the day it was asked for.
+
+    A run that was started again reports its day too: the page shows it as failed, and would do so for ever.
+    """
+    return context.run.parent_run_id is None and CHANGES_ALONE.items() <= context.run.tags.items()
+
+
 class DayReport:
     """The days that a run has committed, by asset, with their metadata.
 
@@ -45,6 +56,7 @@ class DayReport:
     | together | when the step ends; Dagster writes them in one transaction |
     | in several parts | after each part, while the run goes on |
     | and fails | at once, so that what is committed is green |
+    | and has the tag `CHANGES_ALONE` | when the step ends, without days that did not change |
     """
 
     def __init__(self, context: dg.AssetExecutionContext) -> None:

@@ -5,10 +5,10 @@
 | up to 1,000 characters | is the state |
 | longer | names one of two places in Dagster's records, and the digest of the state there |
 | longer, and this Dagster keeps no records for sensors | is the state |
+| longer, and somebody tries the sensor on the page | is the state: with any cursor, this changes no record |
 
 A tick writes to the place that its cursor does not name. So if the tick fails afterwards, the next one finds the state
-of the cursor that counts. A state that does not have the digest of the cursor is lost: somebody tried the sensor on the
-page with an old cursor.
+of the cursor that counts. A state that does not have the digest of the cursor is lost: somebody set an old cursor.
 """
 
 import hashlib
@@ -51,12 +51,22 @@ def cursor_of(context: dg.SensorEvaluationContext, state: str) -> str:
     last = context.cursor or ""
     if last.startswith(_MARK) and last.endswith(f":{_digest(state)}") and state_of(context) == state:
         return last
+    if _is_tried(context):
+        return state
     place = "2" if last.startswith(f"{_MARK}1:") else "1"
     try:
         records.set_cursor_values({_key(context, place): state})
     except NotImplementedError:
         return state
     return f"{_MARK}{place}:{_digest(state)}"
+
+
+def _is_tried(context: dg.SensorEvaluationContext) -> bool:
+    """Whether the page or the terminal evaluates the sensor: the daemon knows its last tick, or since when it is on.
+
+    After `dagster sensor cursor`, the daemon knows neither for one tick, which then keeps its state in the cursor.
+    """
+    return context.last_tick_completion_time is None and context.last_sensor_start_time is None
 
 
 def _records(context: dg.SensorEvaluationContext) -> _Records | None:

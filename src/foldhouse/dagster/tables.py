@@ -12,7 +12,15 @@ from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
-from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days, tell
+from foldhouse.dagster.report import (
+    Metadata,
+    days_of,
+    group_of,
+    key_of,
+    reporting_days,
+    reports_changes_alone,
+    tell,
+)
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import DefinitionError, Paused
 from foldhouse.lake import Lake
@@ -106,8 +114,10 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
 def _backfill(
     lake: Lake, table: Table, context: dg.AssetExecutionContext, days_per_commit: int | None
 ) -> dg.MaterializeResult:
-    asked = days_of(context)
+    asked, changes_alone = days_of(context), reports_changes_alone(context)
     with reporting_days(context) as report:
+        if changes_alone:
+            report.hand_over_nothing()
         for days in report.parts(_chunks(asked, days_per_commit)):
             try:
                 refreshed = lake.backfill(table, days)
@@ -115,9 +125,11 @@ def _backfill(
                 _check_days_exist(lake, table, asked, held)
                 return _left_as_it_is(lake, table, held, report.output_metadata)
             looks, whole = looks_of(lake, table, refreshed), whole_commit_of(refreshed)
-            for day in sorted({*days, *refreshed.partitions}):
+            told = _changed(refreshed) if changes_alone else sorted({*days, *refreshed.partitions})
+            newest = max(told, default=None) if changes_alone else asked[-1]
+            for day in told:
                 metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day, whole)}
-                if day == asked[-1]:  # the page takes it from the newest event
+                if day == newest:  # the page takes it from the newest event
                     metadata = {**looks.whole, **metadata, **columns_of_commit(lake, table)}
                 report.committed(table.name, day, metadata)
     return dg.MaterializeResult(
@@ -125,6 +137,10 @@ def _backfill(
         data_version=_version(refreshed),
         check_results=_checked(lake, table, refreshed),
     )
+
+
+def _changed(refreshed: Refreshed) -> list[date]:
+    return sorted(day for day, counts in refreshed.partitions.items() if counts.rows_written or counts.rows_deleted)
 
 
 def _left_as_it_is(
