@@ -207,13 +207,22 @@ class OpenedFile:
         return projected(rows, self.schema, layout.selected(tuple(columns))), positions
 
 
-def open_file(layout: Layout, path: str) -> OpenedFile:
-    """Open a data file and read its footer; footers are cached, because files do not change."""
+def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> OpenedFile:
+    """Open a data file and read its footer; footers are cached, because files do not change.
+
+    Args:
+        layout: of the table.
+        path: of the file.
+        size_bytes: the size of the file in its manifest, to be checked.
+
+    Raises:
+        CorruptFile, StorageError, Unsupported: see `read_footer` and `schema_in`.
+    """
     # With a name mapping, the columns of a file may depend on those of the table.
     known = (path, None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json))
     found = _FOOTERS.get(known)
     if found is None:
-        footer = read_footer(layout.io, path)
+        footer = read_footer(layout.io, path, size_bytes)
         found = OpenedFile(path, footer, schema_in(layout, path, footer))
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
