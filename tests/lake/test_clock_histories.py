@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import random
 import warnings
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -89,15 +88,10 @@ class History:
         self.moved(lambda: self.lake.load(events).append(rows), lambda _: [*held, self.n])
 
     def overwrite_as_others_do(self) -> None:
-        rows = self.some()  # two commits: what was there goes, then the rows come
-        last: list[int] = []
-
-        def held(_: int) -> list[int]:
-            last.append(0)
-            return [] if len(last) == 1 else [self.n]
-
-        with warnings.catch_warnings(action="ignore"):
-            self.moved(lambda: self.lake.load(events).overwrite(rows), held)
+        rows = self.some()
+        with warnings.catch_warnings(action="ignore"):  # two commits: what was there goes, then the rows come
+            self.moved(lambda: self.lake.load(events).overwrite(rows), lambda _: [])
+        self.rows[self.head()] = [self.n]
 
     def roll_back(self) -> None:
         to = self.chance.choice(self.lake.history(events)[:4]).id
@@ -166,16 +160,15 @@ class History:
         """The head at a moment, or what can be taken for it, if the stamps of what another tool removed are unknown."""
         found: set[int | None] = set()
         for gone in (set(), self.stranger_expired):
-            since_ms, log = 0, []
-            for entry, snapshot_id in self.log:
-                since_ms = since_ms if snapshot_id in gone else max(since_ms, entry)
-                log.append((since_ms, snapshot_id))
-            since = [one for one, _ in log]
-            place = bisect_right(since, moment) - 1
+            since_ms, place, since = 0, -1, []
+            for at, (stamp_ms, snapshot_id) in enumerate(self.log):
+                since.append(max(since_ms, stamp_ms))
+                since_ms = since_ms if snapshot_id in gone else since[-1]
+                place = at if since[-1] <= moment else place
             # Nothing is left of what another tool removed: the commit before it in the same millisecond is answered.
-            while place > 0 and since[place - 1] == moment and log[place][1] in self.stranger_expired:
+            while place > 0 and since[place - 1] == moment and self.log[place][1] in self.stranger_expired:
                 place -= 1
-            found.add(log[place][1] if place >= 0 else None)
+            found.add(self.log[place][1] if place >= 0 else None)
         return found
 
     def check_rows(self) -> None:
@@ -188,7 +181,7 @@ class History:
                 moment = datetime.fromtimestamp(since / 1000, UTC)
                 found = self.lake.to_arrow(events, as_of=moment)["n"].to_pylist()
                 expected = [self.rows[one] for one in self.heads_at(since) & listed]  # type: ignore[index]
-                assert sorted(found) in [sorted(one) for one in expected]
+                assert sorted(found) in [sorted(one) for one in expected], f"{moment}: {found}, not {expected}"
                 known.append((moment, Counter(found)))
         pairs = list(itertools.combinations(known, 2))
         for (after, before), (upto, then) in self.chance.sample(pairs, min(len(pairs), 8)):

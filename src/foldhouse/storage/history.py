@@ -25,8 +25,6 @@ from foldhouse.values import stored
 from foldhouse.values.metadata_names import THINNED
 
 _FOREVER_MS = 2**63
-UNKNOWN_LAST = (0, 0)
-"""No entry of a log."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,14 @@ class Thinned:
     Args:
         below: id of a snapshot whose parent was removed -> its nearest kept ancestor.
         heads: the older part of the log of heads, oldest first.
-        last: the newest entry of Iceberg's own log that `heads` contains, as its snapshot id and its stamp; `None` if
-            that log begins after `heads`. `UNKNOWN_LAST` in tables that an earlier release wrote: the stamps say it.
+        covered: the entries of Iceberg's own log that `heads` contains too, each as its snapshot id and its stamp.
+            `None` if an earlier release wrote it: the stamps say it.
         removed: how many snapshots had been removed when this was written; `None` if an earlier release wrote it.
     """
 
     below: Mapping[int, int] = field(default_factory=dict)
     heads: tuple[HeadSince, ...] = ()
-    last: tuple[int, int] | None = None
+    covered: frozenset[tuple[int, int]] | None = frozenset()
     removed: int | None = 0
 
 
@@ -78,19 +76,19 @@ def _parsed(text: str) -> Thinned:
             raise ValueError("it contains something other than ids and moments")
         if moments != sorted(moments):
             raise ValueError("its moments are out of order")
-        last, removed = held.get("last", UNKNOWN_LAST), held.get("removed")
-        if (last is not None and (len(last) != 2 or None in last)) or not all(
-            map(stored.is_id, [*(last or ()), removed])
-        ):
-            raise ValueError("its last entry is no pair of an id and a moment, or `removed` no number")
-        return Thinned(below, known, None if last is None else (last[0], last[1]), removed)
+        covered, removed = held.get("covered"), held.get("removed")
+        pairs = None if covered is None else frozenset((snapshot_id, stamp_ms) for snapshot_id, stamp_ms in covered)
+        if not all(map(stored.is_id, [removed, *(one for pair in pairs or () for one in pair)])):
+            raise ValueError("its covered entries are no ids and moments, or `removed` is no number")
+        return Thinned(below, known, pairs, removed)
 
 
 def to_json(found: Thinned) -> str:
     """Return the text to store in the property."""
     heads = [[one.since_ms, one.snapshot_id] for one in found.heads]
     below = {str(name): at for name, at in found.below.items()}
-    held = {"below": below, "heads": heads, "last": found.last, "removed": found.removed}
+    covered = None if found.covered is None else sorted(found.covered)
+    held = {"below": below, "heads": heads, "covered": covered, "removed": found.removed}
     return json.dumps(held, separators=(",", ":"))
 
 
@@ -134,11 +132,16 @@ def heads(metadata: TableMetadata) -> list[HeadSince]:
 
 def _known_entries(metadata: TableMetadata) -> int:
     """Return how many entries of Iceberg's own log the stored part of the log of heads contains."""
-    known, log = thinned(metadata), metadata.snapshot_log
-    if known.last == UNKNOWN_LAST and known.heads:
-        return len(list(takewhile(lambda entry: entry.timestamp_ms <= known.heads[-1].since_ms, log)))
-    places = [place for place, entry in enumerate(log) if (entry.snapshot_id, entry.timestamp_ms) == known.last]
-    return places[-1] + 1 if places else 0
+    covered, since_ms, log = thinned(metadata).covered, _begins_ms(metadata), metadata.snapshot_log
+    if covered is None:
+        return len(list(takewhile(lambda entry: entry.timestamp_ms <= since_ms, log)))
+    return len(list(takewhile(lambda entry: (entry.snapshot_id, entry.timestamp_ms) in covered, log)))
+
+
+def _begins_ms(metadata: TableMetadata) -> int:
+    """Return since when the last head of the stored part of the log was the head; -1 without one."""
+    known = thinned(metadata).heads
+    return known[-1].since_ms if known else -1
 
 
 def _with_entries(metadata: TableMetadata, entries: Iterable[SnapshotLogEntry]) -> list[HeadSince]:
@@ -147,7 +150,7 @@ def _with_entries(metadata: TableMetadata, entries: Iterable[SnapshotLogEntry]) 
     found: list[HeadSince] = []
     for one in thinned(metadata).heads:
         _add(found, one if one.snapshot_id in listed else HeadSince(one.since_ms, None))
-    since_ms, are_missing = found[-1].since_ms if found else 0, _another_tool_removed_some(metadata)
+    since_ms, are_missing = max(0, _begins_ms(metadata)), _another_tool_removed_some(metadata)
     for entry in entries:
         # Clocks of machines differ: a commit of another tool may be stamped before the one that it follows.
         since_ms = max(since_ms, entry.timestamp_ms)
@@ -255,8 +258,9 @@ def without(metadata: TableMetadata, removed: Set[int]) -> Thinned:
     # By their places and not by their stamps, because an entry may be stamped before the one that it follows.
     for one in _with_entries(metadata, log[covered:end]):
         _add(known, HeadSince(one.since_ms, None) if one.snapshot_id in removed else one)
-    last = _named(log, max(covered, end)) if max(covered, end) > gone else None
-    return Thinned(below, tuple(known), last, _removed(metadata) + len(listed.keys() & removed))
+    count = _removed(metadata) + len(listed.keys() & removed)
+    ended = _ended(known, _ends_ms(metadata, log[covered:end]))
+    return Thinned(below, ended, _pairs(log[gone : max(covered, end)]), count)
 
 
 def until(metadata: TableMetadata, moment_ms: int) -> Thinned:
@@ -270,12 +274,22 @@ def until(metadata: TableMetadata, moment_ms: int) -> Thinned:
         _add(known, HeadSince(known[-1].since_ms + 1 if known else 0, None))
     if are_wrong:  # by a right clock, and after one that was wrong
         _add(known, HeadSince(max(moment_ms, known[-1].since_ms), found[-1].snapshot_id))
-    end = max(covered, late)
-    return replace(thinned(metadata), heads=tuple(known), last=_named(log, end) if end else None)
+    ended = _ended(known, min(moment_ms, _ends_ms(metadata, log[covered:late])))
+    return replace(thinned(metadata), heads=ended, covered=_pairs(log[: max(covered, late)]))
 
 
-def _named(log: Sequence[SnapshotLogEntry], entries: int) -> tuple[int, int]:
-    return log[entries - 1].snapshot_id, log[entries - 1].timestamp_ms
+def _ends_ms(metadata: TableMetadata, entries: Iterable[SnapshotLogEntry]) -> int:
+    return max([_begins_ms(metadata), *(one.timestamp_ms for one in entries)])
+
+
+def _ended(known: list[HeadSince], since_ms: int) -> tuple[HeadSince, ...]:
+    """Keep since when the last head was the head, also if it is not known: no later one began before."""
+    is_lost = bool(known) and known[-1].snapshot_id is None and known[-1].since_ms < since_ms
+    return (*known, HeadSince(since_ms, None)) if is_lost else tuple(known)
+
+
+def _pairs(entries: Iterable[SnapshotLogEntry]) -> frozenset[tuple[int, int]]:
+    return frozenset((one.snapshot_id, one.timestamp_ms) for one in entries)
 
 
 def log_after(metadata: TableMetadata, removed: Set[int]) -> list[SnapshotLogEntry]:
