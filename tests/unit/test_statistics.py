@@ -106,3 +106,11 @@ def test_a_column_with_a_row_group_without_bounds_has_none() -> None:
     found = statistics_of(schema_json, (), _written(rows, row_group_size=1))
     assert found["lower_bounds"].keys() == found["upper_bounds"].keys() == {2}, "a row group of nulls hides nothing"
     assert (found["null_value_counts"], found["value_counts"]) == ({1: 1, 2: 1}, {1: 4, 2: 4})
+
+
+def test_a_file_with_days_and_times_that_python_does_not_have_has_no_bounds() -> None:
+    schema_json = schema_of_types({"at": "timestamp", "n": "long"}).model_dump_json()
+    rows = pa.table({"at": pa.array([2**62, -(2**62)]).cast(pa.timestamp("us")), "n": [1, 2]})
+    assert statistics_of(schema_json, (), _written(rows))["lower_bounds"].keys() == {1, 2}
+    in_groups = statistics_of(schema_json, (), _written(rows, row_group_size=1))
+    assert (in_groups["lower_bounds"], in_groups["value_counts"]) == ({}, {1: 2, 2: 2})

@@ -5,6 +5,7 @@ Columns are found by field id, and rows are returned with the schema of the tabl
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,9 +156,11 @@ class OpenedFile:
                 types, every row group is returned.
         """
         everything = list(range(self.footer.num_row_groups))
-        bounds = self._bounds(layout.schema.find_field(column).field_id)
         # type(), because isinstance also accepts a bool as an int, and a datetime as a date.
-        if bounds is None or not values or type(values[0]) not in (int, str, date):
+        if not values or type(values[0]) not in (int, str, date):
+            return everything
+        bounds = self._bounds(layout.schema.find_field(column).field_id)
+        if bounds is None:
             return everything
         pairs = enumerate(zip(*bounds, strict=True))
         # Two binary searches find whether any value is between the bounds, however many values there are.
@@ -173,7 +176,8 @@ class OpenedFile:
                 place = names.index(name)
                 groups = [self.footer.row_group(i).column(place).statistics for i in range(self.footer.num_row_groups)]
                 if all(one is not None and one.has_min_max for one in groups):
-                    found = [one.min for one in groups], [one.max for one in groups]
+                    with contextlib.suppress(OverflowError):  # a day that Python does not have
+                        found = [one.min for one in groups], [one.max for one in groups]
             self._known_bounds[field_id] = found
         return self._known_bounds[field_id]
 

@@ -92,6 +92,10 @@ def statistics_of(schema_json: str, properties: tuple[tuple[str, str], ...], foo
     except UnicodeEncodeError:
         # pyiceberg rounds a truncated text up from U+D7FF into the surrogates; whole texts need no rounding
         return _statistics(schema_json, (*properties, ("write.metadata.metrics.default", "full")), footer)
+    except (
+        OverflowError
+    ):  # pyiceberg makes days and times of bounds, and Python has none before the year 1 or after 9999
+        return _statistics(schema_json, (("write.metadata.metrics.default", "counts"),), footer)
     except ValueError as failure:
         raise DefinitionError(
             f"a table property under write.metadata.metrics is not valid: {failure}. Nothing was committed; "
