@@ -86,6 +86,19 @@ def test_a_file_is_added_once_and_a_changed_one_is_refused(lake: fh.Lake, given)
         lake.add_files(events, [path, path.with_suffix(".link")])
 
 
+@pytest.mark.parametrize("count", [4, 40_000])
+def test_a_file_that_is_replaced_by_one_of_another_size_is_refused(lake: fh.Lake, given, count: int) -> None:
+    lake.add_files(events, [given(rows(count), compression="none")])
+    given(rows(count), compression="zstd")
+    with pytest.raises(fh.CorruptFile, match=r"bytes, but .* were written: it was replaced"):
+        lake.refresh(sums)
+    with pytest.raises(fh.CorruptFile, match="it was replaced"):
+        lake.to_arrow(events)
+    given(rows(count), compression="none")
+    lake.refresh(sums)
+    assert sum(one["events"] for one in lake.to_arrow(sums).to_pylist()) == count
+
+
 def test_paths_that_are_no_paths_are_refused(lake: fh.Lake, given) -> None:
     for wrong, said in (
         (str(given(rows())), "give a list of paths"),

@@ -112,3 +112,30 @@ def test_a_rollback_of_a_stream_keeps_its_columns(lake: fh.Lake) -> None:
     lake.rollback(later, to=first)
     assert lake.to_arrow(later).to_pylist() == [{"k": "a", "m": 1}]
     assert lake.load(later).scan().to_arrow().to_pylist() == [{"k": "a", "m": 1}]
+
+
+@pytest.mark.parametrize("name", ["*", "^n+$"])
+def test_a_column_whose_name_polars_takes_for_a_pattern_is_refused(lake: fh.Lake, name: str) -> None:
+    for declare in (
+        lambda: fh.stream("s.odd", schema={"k": "string", "n": "long", name: "long"}),
+        lambda: fh.table("s.odd", source=events, keys="k", fold=fh.fold(**{name: fh.total("n")})),
+        lambda: fh.table("s.odd", source=events, keys=name, fold=fh.fold(n=fh.total("n"))),
+    ):
+        with pytest.raises(fh.DefinitionError, match="has the form of a pattern"):
+            declare()
+    lake.append(events, [{"k": "a", "n": 1}])
+    lake.refresh(sums)
+    with lake.load("s.events").update_schema() as change:
+        change.add_column(name, LongType())
+    for act in (
+        lambda: lake.refresh(fh.table("s.other", source=events, fold=fh.fold(x=fh.total(name)))),
+        lambda: lake.append(events, [{"k": "a", "n": 2}]),
+        lambda: lake.changes(events, after=0),
+        lambda: lake.to_arrow(events),
+    ):
+        with pytest.raises(fh.Unsupported, match="has the form of a pattern"):
+            act()
+    rename(lake, "s.events", name, "fine")
+    lake.append(events, [{"k": "a", "n": 2}])
+    lake.refresh(sums)
+    assert lake.to_arrow(sums).to_pylist() == [{"k": "a", "n": 3, "least": 1}]

@@ -98,3 +98,19 @@ def test_a_bound_that_cannot_be_rounded_up_is_whole_and_a_wrong_mode_is_refused(
     wrong = (("write.metadata.metrics.default", "all"),)
     with pytest.raises(DefinitionError, match=r"write\.metadata\.metrics"):
         statistics_of(schema.model_dump_json(), wrong, footer)
+
+
+def test_a_column_with_a_row_group_without_bounds_has_none() -> None:
+    rows = pa.table({"text": ["a", "z" * 5_000, "b", None], "n": [1, None, 3, 4]})
+    schema_json = schema_of_types({"text": "string", "n": "long"}).model_dump_json()
+    found = statistics_of(schema_json, (), _written(rows, row_group_size=1))
+    assert found["lower_bounds"].keys() == found["upper_bounds"].keys() == {2}, "a row group of nulls hides nothing"
+    assert (found["null_value_counts"], found["value_counts"]) == ({1: 1, 2: 1}, {1: 4, 2: 4})
+
+
+def test_a_file_with_days_and_times_that_python_does_not_have_has_no_bounds() -> None:
+    schema_json = schema_of_types({"at": "timestamp", "n": "long"}).model_dump_json()
+    rows = pa.table({"at": pa.array([2**62, -(2**62)]).cast(pa.timestamp("us")), "n": [1, 2]})
+    assert statistics_of(schema_json, (), _written(rows))["lower_bounds"].keys() == {1, 2}
+    in_groups = statistics_of(schema_json, (), _written(rows, row_group_size=1))
+    assert (in_groups["lower_bounds"], in_groups["value_counts"]) == ({}, {1: 2, 2: 2})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import sqlite3
 import traceback
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from foldhouse.storage.secrets import cut
 from foldhouse.storage.sqlite import failure_of_catalog
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_DAY = re.compile(r"year -?\d+ is out of range|date value out of range")
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _CLIENTS = frozenset({"azure", "boto3", "botocore", "google", "grpc", "thrift"})
 """The packages through which pyiceberg speaks with Glue, DynamoDB, Hive and BigQuery, and with stores by fsspec."""
@@ -63,7 +65,14 @@ def translating_errors(name: str) -> Iterator[None]:
         ) from failure
     except (pa.ArrowException, pl.exceptions.PolarsError) as failure:
         raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
+    except pl.exceptions.PanicException as failure:  # which is no Exception
+        raise InvalidData(f"{name}: its rows cannot be computed: {_line(failure)}. Nothing was written") from failure
     except Exception as failure:
+        if isinstance(failure, ValueError | OverflowError) and _NO_DAY.fullmatch(str(failure)):
+            raise InvalidData(
+                f"{name}: a day or time is before the year 1 or after 9999, which Python cannot return ({failure}). "
+                "Nothing was written; read the column with another engine, or as its number"
+            ) from failure
         if type(failure).__module__.partition(".")[0] not in _CLIENTS:  # not imported: they may not be installed
             raise
         raise StorageError(
@@ -71,7 +80,7 @@ def translating_errors(name: str) -> Iterator[None]:
         ) from failure
 
 
-def _line(failure: Exception) -> str:
+def _line(failure: BaseException) -> str:
     return cut(str(failure)) or type(failure).__name__
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
 from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -15,7 +16,7 @@ from foldhouse.kernel.plan import sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
 from foldhouse.proof.aggregates import aggregates_of, exists
-from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.live import Piece, live_slices, pieces_of
@@ -120,7 +121,8 @@ def stored_rows(
     pieces = pieces_at(iceberg, snapshot_id)
     if wanted.keys is not None:
         has_nulls = {name for name in keys if wanted.keys[name].null_count}  # which another tool may have written
-        values = {name: list(dict.fromkeys(wanted.keys[name].to_pylist())) for name in keys if name not in has_nulls}
+        columns = {name: pl.Series(wanted.keys[name]) for name in keys if name not in has_nulls}
+        values = {name: compared_values(column.unique()) for name, column in columns.items()}
         pieces = pieces_with_keys(pieces, layout.schema, {name: Origin(name) for name in keys}, values)
     rows = frame_of(session, layout, list(names), pieces)
     return wanted.of(session, rows, keys)

@@ -23,7 +23,7 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.net import SIGN, net
 from foldhouse.logic.shape import Origin
 from foldhouse.reading.changelog import published
-from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.storage.history import heads, lineage
 from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.storage.pieces import read_piece
@@ -213,7 +213,7 @@ def _changed(
 
 def _with_values(pieces: Iterable[Piece], layout: Layout, values: pl.DataFrame) -> Iterator[Piece]:
     origins = {name: Origin(name) for name in values.columns}
-    wanted = {name: values[name].unique().to_list() for name in values.columns}
+    wanted = {name: compared_values(values[name].unique()) for name in values.columns}
     yield from pieces_with_keys(list(pieces), layout.schema, origins, wanted)
 
 

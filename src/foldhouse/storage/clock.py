@@ -21,7 +21,6 @@ from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate, _a
 
 from foldhouse.errors import Unsupported
 from foldhouse.storage import history
-from foldhouse.storage.history import HeadSince, Thinned
 from foldhouse.storage.swap import branch_is, swap, unmoved
 from foldhouse.values.metadata_names import THINNED
 
@@ -148,10 +147,7 @@ def mend(catalog: Catalog, iceberg: IcebergTable) -> int:
             f"{name} is {ahead / 1000:.0f} s ahead of the clock, and its catalog is kept by a server, which does not "
             "allow the time of a commit to change; go on committing, each commit is stamped just after the last one"
         )
-    before = [one for one in history.heads(metadata) if one.since_ms <= now]
-    if before and before[-1].snapshot_id is not None:
-        before.append(HeadSince(before[-1].since_ms + 1, None))
-    known = Thinned(history.thinned(metadata).below, tuple(before) or (HeadSince(0, None),))
+    known = history.until(metadata, now)
     updates = _Mended(updates={THINNED: history.to_json(known)}, now_ms=now)
     swap(
         catalog,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import dropwhile
+from itertools import takewhile
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
@@ -46,11 +46,16 @@ class Thinned:
 
     Args:
         below: id of a snapshot whose parent was removed -> its nearest kept ancestor.
-        heads: the part of the log that Iceberg's own log no longer has, oldest first.
+        heads: the older part of the log of heads, oldest first.
+        covered: the entries of Iceberg's own log that `heads` contains too, each as its snapshot id and its stamp.
+            `None` if an earlier release wrote it: the stamps say it.
+        removed: how many snapshots had been removed when this was written; `None` if an earlier release wrote it.
     """
 
     below: Mapping[int, int] = field(default_factory=dict)
     heads: tuple[HeadSince, ...] = ()
+    covered: frozenset[tuple[int, int]] | None = frozenset()
+    removed: int | None = 0
 
 
 def thinned(metadata: TableMetadata) -> Thinned:
@@ -71,15 +76,20 @@ def _parsed(text: str) -> Thinned:
             raise ValueError("it contains something other than ids and moments")
         if moments != sorted(moments):
             raise ValueError("its moments are out of order")
-        return Thinned(below, known)
+        covered, removed = held.get("covered"), held.get("removed")
+        pairs = None if covered is None else frozenset((snapshot_id, stamp_ms) for snapshot_id, stamp_ms in covered)
+        if not all(map(stored.is_id, [removed, *(one for pair in pairs or () for one in pair)])):
+            raise ValueError("its covered entries are no ids and moments, or `removed` is no number")
+        return Thinned(below, known, pairs, removed)
 
 
 def to_json(found: Thinned) -> str:
     """Return the text to store in the property."""
     heads = [[one.since_ms, one.snapshot_id] for one in found.heads]
-    return json.dumps(
-        {"below": {str(name): at for name, at in found.below.items()}, "heads": heads}, separators=(",", ":")
-    )
+    below = {str(name): at for name, at in found.below.items()}
+    covered = None if found.covered is None else sorted(found.covered)
+    held = {"below": below, "heads": heads, "covered": covered, "removed": found.removed}
+    return json.dumps(held, separators=(",", ":"))
 
 
 def snapshot_of(iceberg: IcebergTable, snapshot_id: int | None) -> Snapshot | None:
@@ -117,22 +127,39 @@ def ancestor(snapshot: Snapshot, listed: Mapping[int, Snapshot], below: Mapping[
 
 def heads(metadata: TableMetadata) -> list[HeadSince]:
     """Return the log of heads, oldest first, including times whose head is no longer known."""
+    return _with_entries(metadata, metadata.snapshot_log[_known_entries(metadata) :])
+
+
+def _known_entries(metadata: TableMetadata) -> int:
+    """Return how many entries of Iceberg's own log the stored part of the log of heads contains."""
+    covered, since_ms, log = thinned(metadata).covered, _begins_ms(metadata), metadata.snapshot_log
+    if covered is None:
+        return len(list(takewhile(lambda entry: entry.timestamp_ms <= since_ms, log)))
+    return len(list(takewhile(lambda entry: (entry.snapshot_id, entry.timestamp_ms) in covered, log)))
+
+
+def _begins_ms(metadata: TableMetadata) -> int:
+    """Return since when the last head of the stored part of the log was the head; -1 without one."""
+    known = thinned(metadata).heads
+    return known[-1].since_ms if known else -1
+
+
+def _with_entries(metadata: TableMetadata, entries: Iterable[SnapshotLogEntry]) -> list[HeadSince]:
+    """Return the stored part of the log of heads, and after it some entries of Iceberg's own log."""
     listed = {one.snapshot_id: one for one in metadata.snapshots}
     found: list[HeadSince] = []
     for one in thinned(metadata).heads:
         _add(found, one if one.snapshot_id in listed else HeadSince(one.since_ms, None))
-    begins_ms = found[-1].since_ms if found else -1
-    log = dropwhile(lambda entry: entry.timestamp_ms <= begins_ms, metadata.snapshot_log)
-    since_ms = 0
-    for entry in log:
+    since_ms, are_missing = max(0, _begins_ms(metadata)), _another_tool_removed_some(metadata)
+    for entry in entries:
         # Clocks of machines differ: a commit of another tool may be stamped before the one that it follows.
         since_ms = max(since_ms, entry.timestamp_ms)
         snapshot = listed.get(entry.snapshot_id)
         last = found[-1] if found else None
         if snapshot is not None and last is None and _stood_on_others(snapshot):
             _add(found, HeadSince(0, None))
-        elif snapshot is not None and last is not None and _hides_others(last, entry, snapshot):
-            _add(found, HeadSince(last.since_ms + 1, None))
+        elif snapshot is not None and last is not None and _hides_others(last, entry, snapshot, are_missing):
+            _add(found, HeadSince(min(last.since_ms + 1, since_ms), None))
         _add(found, HeadSince(since_ms, None if snapshot is None else entry.snapshot_id))
     return found
 
@@ -146,12 +173,28 @@ def _stood_on_others(snapshot: Snapshot) -> bool:
     return snapshot.parent_snapshot_id is not None or (snapshot.sequence_number or 0) > 1
 
 
-def _hides_others(last: HeadSince, entry: SnapshotLogEntry, snapshot: Snapshot) -> bool:
-    """Whether a snapshot that another tool removed was the head between two neighbouring log entries."""
+def _removed(metadata: TableMetadata) -> int:
+    """Return how many snapshots of a table were removed: each has a sequence number of its own."""
+    return max(0, getattr(metadata, "last_sequence_number", 0) - len(metadata.snapshots))  # format 1 has none
+
+
+def _another_tool_removed_some(metadata: TableMetadata) -> bool:
+    known = thinned(metadata).removed
+    return known is not None and _removed(metadata) > known
+
+
+def _hides_others(last: HeadSince, entry: SnapshotLogEntry, snapshot: Snapshot, are_missing: bool) -> bool:
+    """Whether a snapshot that another tool removed may have been the head between two neighbouring log entries."""
     if last.snapshot_id is None:
         return False
-    is_commit = snapshot.timestamp_ms == entry.timestamp_ms  # else the branch was moved, from any snapshot
-    return last.snapshot_id == entry.snapshot_id or (is_commit and snapshot.parent_snapshot_id != last.snapshot_id)
+    if is_move(entry, snapshot):
+        return last.snapshot_id == entry.snapshot_id or are_missing
+    return snapshot.parent_snapshot_id != last.snapshot_id
+
+
+def is_move(entry: SnapshotLogEntry, snapshot: Snapshot) -> bool:
+    """Whether an entry of the log is no commit: the branch was moved to an existing snapshot, from any other."""
+    return snapshot.timestamp_ms != entry.timestamp_ms
 
 
 def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
@@ -205,12 +248,48 @@ def without(metadata: TableMetadata, removed: Set[int]) -> Thinned:
             behind = ancestor(listed[behind], listed, before)
         if behind is not None and behind != snapshot.parent_snapshot_id:
             below[snapshot.snapshot_id] = behind
-    stay = log_after(metadata, removed)
+    log = metadata.snapshot_log
+    gone, covered = len(log) - len(log_after(metadata, removed)), _known_entries(metadata)
+    # What a branch was moved from is known now, and no longer if another tool removes snapshots.
+    of = [listed.get(entry.snapshot_id) for entry in log]
+    moves = [place for place, one in enumerate(of) if one is not None and is_move(log[place], one)]
+    end = max([gone, *(place + 1 for place in moves)])
     known: list[HeadSince] = []
-    for one in heads(metadata):
-        if not stay or one.since_ms < stay[0].timestamp_ms:
-            _add(known, HeadSince(one.since_ms, None) if one.snapshot_id in removed else one)
-    return Thinned(below, tuple(known))
+    # By their places and not by their stamps, because an entry may be stamped before the one that it follows.
+    for one in _with_entries(metadata, log[covered:end]):
+        _add(known, HeadSince(one.since_ms, None) if one.snapshot_id in removed else one)
+    count = _removed(metadata) + len(listed.keys() & removed)
+    ended = _ended(known, _ends_ms(metadata, log[covered:end]))
+    return Thinned(below, ended, _pairs(log[gone : max(covered, end)]), count)
+
+
+def until(metadata: TableMetadata, moment_ms: int) -> Thinned:
+    """Return the value of `foldhouse.thinned` if the stamps after a moment are wrong, and are moved back to it."""
+    log, covered = metadata.snapshot_log, _known_entries(metadata)
+    late = next((place for place, entry in enumerate(log) if entry.timestamp_ms > moment_ms), len(log))
+    found = _with_entries(metadata, log[covered:late])
+    known = [one for one in found if one.since_ms <= moment_ms]
+    are_wrong = len(known) < len(found)
+    if late < len(log) or are_wrong:
+        _add(known, HeadSince(known[-1].since_ms + 1 if known else 0, None))
+    if are_wrong:  # by a right clock, and after one that was wrong
+        _add(known, HeadSince(max(moment_ms, known[-1].since_ms), found[-1].snapshot_id))
+    ended = _ended(known, min(moment_ms, _ends_ms(metadata, log[covered:late])))
+    return replace(thinned(metadata), heads=ended, covered=_pairs(log[: max(covered, late)]))
+
+
+def _ends_ms(metadata: TableMetadata, entries: Iterable[SnapshotLogEntry]) -> int:
+    return max([_begins_ms(metadata), *(one.timestamp_ms for one in entries)])
+
+
+def _ended(known: list[HeadSince], since_ms: int) -> tuple[HeadSince, ...]:
+    """Keep since when the last head was the head, also if it is not known: no later one began before."""
+    is_lost = bool(known) and known[-1].snapshot_id is None and known[-1].since_ms < since_ms
+    return (*known, HeadSince(since_ms, None)) if is_lost else tuple(known)
+
+
+def _pairs(entries: Iterable[SnapshotLogEntry]) -> frozenset[tuple[int, int]]:
+    return frozenset((one.snapshot_id, one.timestamp_ms) for one in entries)
 
 
 def log_after(metadata: TableMetadata, removed: Set[int]) -> list[SnapshotLogEntry]:

@@ -5,6 +5,7 @@ Columns are found by field id, and rows are returned with the schema of the tabl
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,9 +156,11 @@ class OpenedFile:
                 types, every row group is returned.
         """
         everything = list(range(self.footer.num_row_groups))
-        bounds = self._bounds(layout.schema.find_field(column).field_id)
         # type(), because isinstance also accepts a bool as an int, and a datetime as a date.
-        if bounds is None or not values or type(values[0]) not in (int, str, date):
+        if not values or type(values[0]) not in (int, str, date):
+            return everything
+        bounds = self._bounds(layout.schema.find_field(column).field_id)
+        if bounds is None:
             return everything
         pairs = enumerate(zip(*bounds, strict=True))
         # Two binary searches find whether any value is between the bounds, however many values there are.
@@ -173,7 +176,8 @@ class OpenedFile:
                 place = names.index(name)
                 groups = [self.footer.row_group(i).column(place).statistics for i in range(self.footer.num_row_groups)]
                 if all(one is not None and one.has_min_max for one in groups):
-                    found = [one.min for one in groups], [one.max for one in groups]
+                    with contextlib.suppress(OverflowError):  # a day that Python does not have
+                        found = [one.min for one in groups], [one.max for one in groups]
             self._known_bounds[field_id] = found
         return self._known_bounds[field_id]
 
@@ -207,13 +211,22 @@ class OpenedFile:
         return projected(rows, self.schema, layout.selected(tuple(columns))), positions
 
 
-def open_file(layout: Layout, path: str) -> OpenedFile:
-    """Open a data file and read its footer; footers are cached, because files do not change."""
+def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> OpenedFile:
+    """Open a data file and read its footer; footers are cached, because files do not change.
+
+    Args:
+        layout: of the table.
+        path: of the file.
+        size_bytes: the size of the file in its manifest, to be checked.
+
+    Raises:
+        CorruptFile, StorageError, Unsupported: see `read_footer` and `schema_in`.
+    """
     # With a name mapping, the columns of a file may depend on those of the table.
     known = (path, None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json))
     found = _FOOTERS.get(known)
     if found is None:
-        footer = read_footer(layout.io, path)
+        footer = read_footer(layout.io, path, size_bytes)
         found = OpenedFile(path, footer, schema_in(layout, path, footer))
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()

@@ -56,19 +56,24 @@ def _damaged(path: str, failure: Exception) -> CorruptFile:
     return CorruptFile(f"{path} is damaged: {failure}. {WAY_OUT}")
 
 
-def read_footer(io: FileIO, path: str) -> pq.FileMetaData:
+def read_footer(io: FileIO, path: str, size_bytes: int | None = None) -> pq.FileMetaData:
     """Read the footer of a Parquet file, and check it against the digest in the file's name.
+
+    Args:
+        io: the file system.
+        path: of the file.
+        size_bytes: the size of the file in its manifest. A file that was replaced since has no digest that shows it.
 
     Raises:
         CorruptFile, StorageError: see `reading`.
     """
     with reading(path):
         # pyarrow wants a whole file; the magic and a footer are one without pages.
-        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io.new_input(path)))))
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + bytes(_checked_footer(io.new_input(path), size_bytes))))
 
 
-def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
-    """Read a whole small file, and check its footer against the digest in the file's name.
+def small_file(io: FileIO, path: str, size_bytes: int) -> pq.ParquetFile | None:
+    """Read a whole small file, and check it against its size in the manifest, and the digest in the file's name.
 
     Returns:
         The file in memory; `None` if it is larger than one read.
@@ -85,6 +90,7 @@ def small_file(io: FileIO, path: str) -> pq.ParquetFile | None:
         if footer is None:
             raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
         check(path, footer)
+        _check_size(path, len(contents), size_bytes)
         return opened(pa.BufferReader(contents), pre_buffer=False)  # there is nothing to wait for
 
 
@@ -103,7 +109,7 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
     in_threads(check_one, ours, _AT_ONCE)
 
 
-def _checked_footer(file: InputFile) -> memoryview:
+def _checked_footer(file: InputFile, size_bytes: int | None = None) -> memoryview:
     path = file.location
     with file.open() as source:
         size = source.seek(0, 2)
@@ -113,8 +119,15 @@ def _checked_footer(file: InputFile) -> memoryview:
             found = footer_of(path, memoryview(source.read(min(wanted, size))))
             if found is not None:
                 check(path, found)
+                if size_bytes is not None:
+                    _check_size(path, size, size_bytes)
                 return found
     raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
+
+
+def _check_size(path: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise CorruptFile(f"{path} has {found:,} bytes, but {wanted:,} were written: it was replaced. {WAY_OUT}")
 
 
 def opened(source: Any, footer: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:

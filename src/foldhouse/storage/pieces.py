@@ -27,7 +27,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
         columns: top-level columns to read, all by default.
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
-    file = open_file(layout, piece.file.path)
+    file = open_file(layout, piece.file.path, piece.file.size_bytes)
     check_rows(file.path, file.footer.num_rows, piece.file.rows)
     if piece.only is not None:
         selected = selected_positions(layout, piece)
@@ -54,7 +54,7 @@ def read_in_parts(layout: Layout, piece: Piece, rows_at_once: int) -> Iterator[p
         yield read_piece(layout, piece)
         return
     names = [field.name for field in layout.schema.fields]
-    file = open_file(layout, piece.file.path)
+    file = open_file(layout, piece.file.path, piece.file.size_bytes)
     check_rows(file.path, file.footer.num_rows, piece.file.rows)
     gone = deleted_positions(layout, piece.without, piece.file)
     first = 0
@@ -174,7 +174,7 @@ def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa
     `None` if it has none of them, or is larger than its manifest says.
     """
     path = piece.file.path
-    parquet = small_file(layout.io, path)
+    parquet = small_file(layout.io, path, piece.file.size_bytes)
     if parquet is None:
         return None
     footer = parquet.metadata

@@ -41,6 +41,7 @@ from foldhouse.storage.places import places_of
 from foldhouse.storage.store import StoreIO, of_store
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
+from foldhouse.values.names import is_pattern
 from foldhouse.values.types import MOST_FIXED_BYTES, arrow_type, names_twice
 from foldhouse.values.window import Position
 
@@ -318,6 +319,11 @@ def _schema(schema_json: str) -> Schema:
     schema = Schema.model_validate_json(schema_json)
     for number in schema.field_ids:
         field = schema.find_field(number)
+        if is_pattern(field.name):
+            raise Unsupported(
+                f"column {field.name!r} has the form of a pattern, which stands for other columns, so it is not read. "
+                "Nothing was written; rename the column with the tool that added it"
+            )
         if field.initial_default is not None:
             raise Unsupported(
                 f"column {field.name!r} has a default for rows of before it was added, {shown(field.initial_default)}, "

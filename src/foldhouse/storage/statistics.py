@@ -92,6 +92,10 @@ def statistics_of(schema_json: str, properties: tuple[tuple[str, str], ...], foo
     except UnicodeEncodeError:
         # pyiceberg rounds a truncated text up from U+D7FF into the surrogates; whole texts need no rounding
         return _statistics(schema_json, (*properties, ("write.metadata.metrics.default", "full")), footer)
+    except (
+        OverflowError
+    ):  # pyiceberg makes days and times of bounds, and Python has none before the year 1 or after 9999
+        return _statistics(schema_json, (("write.metadata.metrics.default", "counts"),), footer)
     except ValueError as failure:
         raise DefinitionError(
             f"a table property under write.metadata.metrics is not valid: {failure}. Nothing was committed; "
@@ -113,7 +117,26 @@ def _statistics(schema_json: str, properties: tuple[tuple[str, str], ...], foote
         if found is not None:
             return found
     plan, mapping = _plan(schema_json, properties)
-    return data_file_statistics_from_parquet_metadata(footer, plan, mapping).to_serialized_dict()
+    computed = data_file_statistics_from_parquet_metadata(footer, plan, mapping).to_serialized_dict()
+    for field_id in _without_bounds(mapping, footer):
+        for bounds in (computed["lower_bounds"], computed["upper_bounds"]):
+            bounds.pop(field_id, None)
+    return computed
+
+
+def _without_bounds(mapping: dict[str, int], footer: pq.FileMetaData) -> set[int]:
+    """Return the columns of which a row group has values and no bounds, such as texts of more than 4,096 bytes.
+
+    pyiceberg gives the bounds of the other row groups, and a reader would skip the file for the values of this one.
+    """
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    chunks = (group.column(place) for group in groups for place in range(footer.num_columns))
+    return {mapping[chunk.path_in_schema] for chunk in chunks if _lacks_bounds(chunk)}
+
+
+def _lacks_bounds(chunk: pq.ColumnChunkMetaData) -> bool:
+    said = chunk.statistics
+    return said is None or not (said.has_min_max or (said.has_null_count and said.null_count == chunk.num_values))
 
 
 def _packed(columns: dict[str, _Column], footer: pq.FileMetaData) -> dict[str, Any] | None:

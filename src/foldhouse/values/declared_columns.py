@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.given import shown, text, texts
+from foldhouse.values.names import is_pattern
 from foldhouse.values.types import arrow_type, names_twice
 
 
@@ -45,6 +46,11 @@ def check_columns(name: str, columns: Sequence[str]) -> None:
         if column.startswith("_"):
             raise DefinitionError(
                 f"{name}: column {column!r} begins with an underscore, which foldhouse keeps for itself"
+            )
+        if is_pattern(column):
+            raise DefinitionError(
+                f"{name}: column {column!r} has the form of a pattern, which stands for other columns; give it "
+                "another name"
             )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.given import expression, text
+from foldhouse.values.names import is_pattern
 
 if TYPE_CHECKING:
     import polars as pl
@@ -257,9 +258,10 @@ class RowFold:
         for name in chosen:
             if name not in columns:
                 raise DefinitionError(f"{self!r} names the column {name!r}; the rows have {', '.join(columns)}")
-        hidden = [name for name in chosen if name.startswith("_")]
+        hidden = [name for name in chosen if name.startswith("_") or is_pattern(name)]
         if hidden or not chosen:
-            found = f"the column {hidden[0]!r} begins with an underscore" if hidden else "the rows have only keys"
+            begins = "begins with an underscore, or has the form of a pattern"
+            found = f"the column {hidden[0]!r} {begins}" if hidden else "the rows have only keys"
             raise DefinitionError(f"{self!r} cannot publish whole rows: {found}; name columns=[...] to publish")
         return Fold(tuple((name, ColumnFold(self.algebra, (name,), self.options)) for name in chosen), self.delete_when)
 

@@ -19,6 +19,11 @@ _MOST_BYTES = 200
 """Of one part; a file system takes 255 for the name of a folder."""
 
 
+def is_pattern(column: str) -> bool:
+    """Whether Polars takes the name of a column for a pattern that stands for other columns: `*`, and `^...$`."""
+    return column == "*" or (column.startswith("^") and column.endswith("$"))
+
+
 def check_declared(name: Any) -> None:
     """Refuse a declared name that cannot be the name of a table.
 

@@ -20,7 +20,7 @@ from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.logic.shape import Origin
-from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.opened_file import open_file
@@ -109,7 +109,7 @@ class StoredRows:
         pieces = [Piece(one.file) for one in self.slices]
         if keys.height > self.tuning.pruning_keys:
             return pieces
-        values = {name: keys[name].unique().to_list() for name in self.key_names}
+        values = {name: compared_values(keys[name].unique()) for name in self.key_names}
         return pieces_with_keys(pieces, self.layout.schema, {name: Origin(name) for name in values}, values)
 
     def _of_keys(self, number: int, one: Slice, wanted: _Wanted, columns: Sequence[str]) -> Part:
@@ -194,7 +194,7 @@ class _Wanted:
 
     Args:
         keys: the key columns, each key once.
-        ordered: the values of the first key column, ascending.
+        ordered: the values of the first key column, ascending; none of a type that row groups do not compare.
         numbers: the same values as an array if there is one key column and its type is an integer; else `None`.
     """
 
@@ -207,7 +207,8 @@ class _Wanted:
         """Prepare a frame of keys."""
         first = keys[names[0]].unique().sort()
         is_number = len(names) == 1 and first.dtype.is_integer()
-        return cls(keys.select(names), first.to_list(), first.to_numpy() if is_number else None)
+        ordered = [] if isinstance(first.dtype, pl.Datetime) else compared_values(first)
+        return cls(keys.select(names), ordered, first.to_numpy() if is_number else None)
 
     def places(self, rows: pa.Table) -> np.ndarray:
         """Return the places of the rows of a table that have a wanted key, as int64, ascending."""

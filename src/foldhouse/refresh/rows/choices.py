@@ -84,7 +84,7 @@ def picked(
         The selected rows, and the further rows.
     """
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
-    file = open_file(layout, ref.path)
+    file = open_file(layout, ref.path, ref.size_bytes)
     check_rows(file.path, file.footer.num_rows, ref.rows)
     keys = pl.from_arrow(file.read(layout, compared).select(compared))
     assert isinstance(keys, pl.DataFrame)

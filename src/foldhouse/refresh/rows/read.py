@@ -14,7 +14,7 @@ from foldhouse.logic.shape import Origin
 from foldhouse.refresh.rows.choices import Choice, Choices, chosen, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
-from foldhouse.refresh.window.pruning import pieces_in_span, pieces_with_keys
+from foldhouse.refresh.window.pruning import compared_values, pieces_in_span, pieces_with_keys
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import Piece
 from foldhouse.storage.threads import in_threads
@@ -40,12 +40,14 @@ def _admitted(logic: Logic, schema: Schema, pieces: Sequence[Piece], choice: Cho
     """Return the pieces that can hold rows of one choice."""
     columns = [choice.keys[name] for name in choice.columns if choice.keys[name].null_count() == 0]
     if choice.keys.height <= logic.tuning.pruning_keys:
-        known = {column.name: column.unique().to_list() for column in columns}
+        known = {column.name: compared_values(column.unique()) for column in columns}
         return pieces_with_keys(pieces, schema, {name: Origin(name) for name in known}, known)
     kept = list(pieces)
     for column in columns:
-        if not column.dtype.is_nested():
-            kept = pieces_in_span(kept, schema, column.name, column.min(), column.max())
+        values = column.to_frame()
+        ends = [] if column.dtype.is_nested() else compared_values(pl.concat([values.min(), values.max()]).to_series())
+        if ends:
+            kept = pieces_in_span(kept, schema, column.name, *ends)
     return kept
 
 

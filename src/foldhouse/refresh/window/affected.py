@@ -13,7 +13,7 @@ from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted
 from foldhouse.refresh.rows.values import together, values_of
-from foldhouse.refresh.window.pruning import pieces_with_days, pieces_with_keys
+from foldhouse.refresh.window.pruning import compared_values, pieces_with_days, pieces_with_keys
 from foldhouse.refresh.window.tree import Choices, States, joining, other_side, tree_choices
 from foldhouse.storage.live import Live, LivePieces, Piece
 from foldhouse.values.definition import Stream
@@ -88,7 +88,7 @@ def of_keys(logic: Logic, after: Sequence[Live], keys: pl.DataFrame) -> Evaluati
     choices: list[tuple[Choice, ...]] = list(_unchosen(logic))
     pieces: list[Sequence[Piece]] = list(state)
     if compiled.shape.is_linear and len(state) == 1:
-        values = {name: keys[name].unique().to_list() for name in keys.columns}
+        values = {name: compared_values(keys[name].unique()) for name in keys.columns}
         pieces[0] = pieces_with_keys(state[0], logic.layouts[0].schema, compiled.origins, values)
         if plain:
             choices[0] = (_renamed(keys, {name: origin.column for name, origin in plain.items()}),)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import polars as pl
 from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -32,6 +33,7 @@ from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
+_PYTHON_DAYS = (date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH)
 
 
 def pieces_with_days(pieces: Sequence[Piece], schema: Schema, origin: Origin | None, coverage: Coverage) -> list[Piece]:
@@ -113,6 +115,18 @@ def pieces_with_keys(
         wanted = sorted(set(values) if type(values[0]) is int else {_comparable(value) for value in values})
         kept = [p for p in kept if _overlaps(_bounds(p.file, field.field_id, field.field_type), wanted)]
     return list(kept)
+
+
+def compared_values(column: pl.Series) -> list[Any]:
+    """Return the values of a column to compare with bounds: times in microseconds, as Iceberg has them.
+
+    No values if one of them is a day that Python does not have, before the year 1 or after 9999: that skips nothing.
+    """
+    if isinstance(column.dtype, pl.Datetime):
+        return column.dt.cast_time_unit("us").to_physical().to_list()
+    if column.dtype == pl.Date and not column.to_physical().is_between(*_PYTHON_DAYS).all():
+        return []
+    return column.to_list()
 
 
 def _are_days(values: Sequence[Any]) -> bool:
