@@ -187,12 +187,14 @@ def test_days_that_do_not_exist_are_asked_for_by_range_and_only_where_they_are_p
     with dg.DagsterInstance.ephemeral() as instance:
         land(lake, 4, 5, 9)
         lake.append(events, [{"day": date(2020, 1, 1), "k": "a", "n": 1}])  # before the first partition
+        assert [one[1:] for one in look(opener, instance)] == [("2024-03-04", "2024-03-09")], "with days without events"
+        lake.backfill(daily, [date(2024, 3, 5), date(2024, 3, 7)])
+        assert [one[1:] for one in look(opener, instance)] == [("2024-03-08", "2024-03-09")], "4 was left out"
+        land(lake, 6)
         assert [one[1:] for one in look(opener, instance)] == [
-            ("2024-03-04", "2024-03-05"),
-            ("2024-03-09", "2024-03-09"),
+            ("2024-03-06", "2024-03-06"),
+            ("2024-03-08", "2024-03-09"),
         ]
-        lake.backfill(daily, [date(2024, 3, 5)])
-        assert [one[1:] for one in look(opener, instance)] == [("2024-03-09", "2024-03-09")], "4 was left out"
 
 
 def test_nothing_is_asked_for_while_a_run_it_asked_for_is_not_done(lake: fh.Lake, opener: Opened) -> None:

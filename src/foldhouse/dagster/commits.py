@@ -39,7 +39,7 @@ def commit_sensor(
 
         somebody appends to a stream        -> a run of every table that is folded from it, directly or not
         a late event for a covered day      -> a run of the newest day; it reports the days that changed alone
-        events of days after the last one   -> a run of these days, if the stream is partitioned by day
+        events of days that are new         -> a run of these days, if the stream is partitioned by day: see `new_days`
         the run it asked for is not done    -> nothing, until it is
         nothing was committed               -> nothing
 

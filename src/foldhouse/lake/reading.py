@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from foldhouse.calls.arguments import told
 from foldhouse.errors import UnknownTable
-from foldhouse.heads.head import last_head
+from foldhouse.heads.head import Head, last_head
 from foldhouse.heads.kinds import check_stream
 from foldhouse.heads.row_count import row_count
 from foldhouse.lake.as_of import AsOf, snapshot_id_at
@@ -24,6 +24,7 @@ from foldhouse.reading.corrected import corrections_of, latest_figures
 from foldhouse.reading.frames import Query, answered, polars_of, relation_of
 from foldhouse.reading.left_out import quarantined
 from foldhouse.refresh.by_day import partition_days, partition_rows
+from foldhouse.refresh.new_days import new_days
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.history import heads, lineage
@@ -33,8 +34,6 @@ from foldhouse.streams.landed import landed_days
 from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.landed import LandedDays
-from foldhouse.values.metadata_names import COVERAGE
-from foldhouse.values.window import Coverage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,15 +263,26 @@ class Reading(OpenLake):
     def new_days(self, table: Table) -> list[date]:
         """Return the days that a table with `partition_by` could be extended by, in order.
 
-        These are the days of its sources after its last one; all of them, before its first fold. Earlier days that do
-        not exist were left out on purpose. A table that covers everything has none, because a refresh adds its days.
+        These are the days of its sources after its last one, with gaps of up to 31 days between them; all of them,
+        before its first fold. Of the days between its first and its last one, those count of which a source got its
+        first rows since the table's position. Other days were left out on purpose. A table that covers everything has
+        none, because a refresh adds its days.
         """
-        head = self.head(table)
-        coverage = Coverage.parse(head.summary[COVERAGE]) if head and COVERAGE in head.summary else Coverage()
-        if table.partition_by is None or coverage.is_everything:
+        if table.partition_by is None:
             return []
-        last = max(coverage.days(), default=date.min)
-        return sorted({day for source in table.sources for day in self.days(source) if day > last})
+        try:
+            head = last_head(self.load(table))
+        except UnknownTable:
+            head = Head()
+        if head.coverage.is_everything:
+            return []
+        return new_days(head.coverage, head.positions, {one.name: self._loaded(one) for one in table.sources})
+
+    def _loaded(self, source: Source) -> IcebergTable | None:
+        try:
+            return self.load(source)
+        except UnknownTable:
+            return None
 
     @told
     def schema(self, table: Source | str) -> pa.Schema | None:

@@ -21,6 +21,8 @@ from foldhouse.values.results import PartitionCounts
 from foldhouse.values.window import Coverage
 
 _EPOCH = date(1970, 1, 1)
+_HEAD = -1
+"""No snapshot has this id."""
 
 
 def partition_counts(
@@ -67,15 +69,23 @@ def _rows_of(iceberg: IcebergTable, snapshot_id: int | None, days: Iterable[date
     return rows
 
 
-def partition_days(iceberg: IcebergTable) -> list[date]:
-    """Return the days of which the head of a table has live rows, in order; none if it is not partitioned by day.
+def partition_days(iceberg: IcebergTable, snapshot_id: int | None = _HEAD) -> list[date]:
+    """Return the days of which a table has live rows, in order; none if it is not partitioned by day.
 
     Of files that are partitioned in another way, from before that changed, the column is read.
+
+    Args:
+        iceberg: the table.
+        snapshot_id: of the rows; the head by default, and no rows for `None`.
+
+    Raises:
+        UnknownSnapshot: the table has no such snapshot.
     """
     column = _day_column(iceberg)
     if column is None:
         return []
-    live, layout = live_of(iceberg, iceberg.metadata.current_snapshot_id), Layout.of_head(iceberg)
+    of_rows = iceberg.metadata.current_snapshot_id if snapshot_id == _HEAD else snapshot_id
+    live, layout = live_of(iceberg, of_rows), Layout.of_head(iceberg)
     found, others = set[date](), live.undated()
     for one in live.slices():
         if live.day_fields.get(one.file.spec_id) != column:
