@@ -66,7 +66,7 @@ def stored(lake: fh.Lake) -> list[dict[str, Any]]:
 def test_rows_are_the_same_whoever_reads_them_also_where_keys_are_computed_again(
     spark_lake: OpenLake, tuning: fh.Tuning
 ) -> None:
-    lake = spark_lake(tuning=replace(tuning, full_recompute_share=100))
+    lake = spark_lake(tuning=replace(tuning, full_recompute_share=100, restored_rows_factor=0))
     for day in DAYS[:3]:
         lake.append(events, some(day, 0))
     lake.refresh(HASHED)

@@ -301,6 +301,7 @@ def test_with_ignore_nulls_each_column_has_its_own_latest_value_since_the_last_d
 
 def test_a_key_whose_last_event_is_taken_away_disappears(lake: fh.Lake) -> None:
     """The last event of a key is removed."""
+    lake.tuning = fh.Tuning(restored_rows_factor=0)
     daily = fh.stream(
         "keyed.daily", schema={"day": "date", "key": "string", "at": "long"}, keys="key", sequence_by="at",
         partition_by="day",

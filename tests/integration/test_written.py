@@ -171,7 +171,7 @@ def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed
     monkeypatch.setattr(
         written, "written_by_spark", lambda *given: parts.append(len(found := evaluate(*given))) or found
     )
-    lake = spark_lake(tuning=replace(BY_FILES, unspilled_bytes=500, spilled_piece_rows=3))
+    lake = spark_lake(tuning=replace(BY_FILES, unspilled_bytes=500, spilled_piece_rows=3, restored_rows_factor=0))
     numbers = [{"n": n, "word": f"word {n % 40}"} for n in range(400)]
     schema = pa.schema([("n", pa.int32()), ("word", pa.string())])
     for batch in (numbers[:100], numbers[100:300]):

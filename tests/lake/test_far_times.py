@@ -34,6 +34,7 @@ def test_keys_that_are_far_times_are_folded_and_found_again(lake: fh.Lake, kind:
     before = lake.head(events)
     assert before is not None
     put(1, *numbers)
+    lake.tuning = fh.Tuning(restored_rows_factor=0)
     lake.rollback(events, to=before.id)
     lake.refresh(least)
     found = lake.to_arrow(least)

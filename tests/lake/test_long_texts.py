@@ -36,6 +36,7 @@ def test_a_long_key_is_found_again_in_a_file_of_several_row_groups(lake: fh.Lake
     lake.refresh(least)
     lake.append(events, rows(0, LONG))
     lake.refresh(least)
+    lake.tuning = fh.Tuning(restored_rows_factor=0)
     lake.rollback(events, to=before.id)
     lake.refresh(least)
     found = {row["key"]: row["n"] for row in lake.to_arrow(least).to_pylist()}

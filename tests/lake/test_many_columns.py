@@ -38,6 +38,7 @@ def test_the_latest_of_equal_events_is_told_by_the_last_of_150_columns(lake: fh.
     lake.refresh(latest)
     assert _last(lake, latest) == [0, 0, 0, 0]
     assert second is not None
+    lake.tuning = fh.Tuning(restored_rows_factor=0)
     lake.rollback(events, to=second.id)  # the stored events are taken back
     lake.refresh(latest)
     assert _last(lake, latest) == [5, 1, 2, 9]

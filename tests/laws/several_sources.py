@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -369,6 +369,7 @@ def disturb(lake: fh.Lake, chance: random.Random) -> None:
         day = chance.choice(DAYS)
         lake.replace(stream, a_batch(chance, stream, day), partitions=[day.date()])
     elif kind == "roll back" and len(history) > 1:
+        lake.tuning = replace(lake.tuning, restored_rows_factor=chance.choice([0, 10]))
         lake.rollback(stream, to=history[1].id)
     else:
         lake.append(stream, a_batch(chance, stream))

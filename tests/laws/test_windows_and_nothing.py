@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -139,6 +139,7 @@ def disturb(lake: fh.Lake, chance: random.Random) -> None:
     elif kind == "empty":
         lake.replace(stream, a_batch(chance, stream, rows=0), partitions=DAYS)
     elif kind == "roll back" and len(history) > 1:
+        lake.tuning = replace(lake.tuning, restored_rows_factor=chance.choice([0, 10]))
         lake.rollback(stream, to=chance.choice(history[1:]).id)
     else:
         lake.append(stream, a_batch(chance, stream))
