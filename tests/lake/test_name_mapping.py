@@ -137,7 +137,8 @@ def test_a_file_of_which_some_columns_have_field_ids_is_refused(lake: fh.Lake, a
     add(k=["b"], n=[2])
     path = next(Path(lake.load("s.events").location().removeprefix("file://")).glob("data/theirs-0.parquet"))
     half = pa.schema([pa.field("k", pa.string(), metadata={"PARQUET:field_id": "2"}), pa.field("n", pa.int64())])
-    pq.write_table(pa.table({"k": ["b"], "n": [2]}, schema=half), path)
+    pq.write_table(pa.table({"k": ["b"], "n": [2]}, schema=half), path.with_name("half.parquet"))
+    lake.load("s.events").add_files([f"file://{path.with_name('half.parquet')}"], check_duplicate_files=False)
     with pytest.raises(fh.Unsupported, match="some of its columns have field ids"):
         lake.to_arrow("s.events")
 

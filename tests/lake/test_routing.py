@@ -120,7 +120,7 @@ def pieces_of(layout: Layout) -> list[Piece]:
         write_position_deletes(layout, Partition(()), [(one.file_path, positions)])
         for one, positions in zip(files[1:], (range(100, 900), [0, 499, 500, 999]), strict=True)
     ]
-    refs = [FileRef(one.file_path, one.record_count, 1, 0, (), {}, {}) for one in files]
+    refs = [FileRef(one.file_path, one.record_count, one.file_size_in_bytes, 0, (), {}, {}) for one in files]
     return [
         Piece(refs[0]),
         Piece(refs[1], without=(deletes[0].file_path,)),
