@@ -157,6 +157,20 @@ def test_every_fold_is_what_spark_computes(folded: fh.Lake, name: str) -> None:
 
 
 @pytest.mark.spark
+def test_a_list_without_values_is_empty(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    lists = fh.stream("proof.words", schema={"key": "long", "flag": "boolean", "word": "string"})
+    folds = fh.fold(
+        words=fh.collect("word"), each=fh.collect("word", distinct=True, by="flag"), best=fh.top(2, "flag", by="word")
+    )
+    table = fh.table("proof.lists", source=lists, keys="key", fold=folds)
+    lake.append(lists, pa.table({"key": [1, 1, 2], "flag": [True, False, True], "word": [None, None, "a"]}))
+    lake.refresh(table)
+    assert lake.to_arrow(table).sort_by("key")["words"].to_pylist() == [[], ["a"]]
+    assert lake.verify(table).passed
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("seed", [2, 5, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(6, 10))])
 def test_whatever_the_law_says_is_right_passes(spark, seed: int) -> None:
     with quick_lake(lambda: spark) as lake:

@@ -184,11 +184,6 @@ def _distinct_exact(call: _Call) -> Aggregate:
     return Aggregate(F.count_distinct(call.value))
 
 
-def _listed(entries: Column, value: Column) -> Aggregate:
-    """An empty list is null: a column without any value is."""
-    return Aggregate(F.when(F.size(entries) > 0, value))
-
-
 def _collect(call: _Call) -> Aggregate:
     value, by = call.value, call.arguments[-1]
     if call.options.get("distinct"):
@@ -200,7 +195,7 @@ def _collect(call: _Call) -> Aggregate:
     else:
         entries = F.sort_array(F.collect_list(F.when(value.isNotNull(), F.struct(by.alias("by"), value.alias("v")))))
     kept = F.slice(entries, 1, call.options["limit"]) if "limit" in call.options else entries
-    return _listed(kept, F.transform(kept, lambda pair: pair["v"]))
+    return Aggregate(F.transform(kept, lambda pair: pair["v"]))
 
 
 def _top(call: _Call) -> Aggregate:
@@ -215,7 +210,7 @@ def _top(call: _Call) -> Aggregate:
         return order.otherwise(0)
 
     best = F.slice(F.array_sort(F.collect_list(F.when(by.isNotNull(), row)), compared), 1, call.options["n"])
-    return _listed(best, best)
+    return Aggregate(best)
 
 
 _AGGREGATES: dict[str, Callable[[_Call], Aggregate]] = {
