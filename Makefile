@@ -8,7 +8,7 @@ endif
 
 BIN := .venv/bin
 # The tests start hundreds of Python processes: where the environment forbids compiled modules, each would compile them.
-TESTS := -n $(if $(CI),3,2) --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
+TESTS := -n 2 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
 PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster
@@ -28,7 +28,7 @@ demo: setup  ## a day that lands again corrected, then a refund on Thursday for 
 check: setup  ## the tools alone: ruff, mypy, the import contracts
 	@failed=0; $(CHECKS) exit $$failed
 
-test: setup  ## the tools, then the suite in two processes (CI=1: in three, the long histories too); a tool that fails does not hide the others, and fails the target
+test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
 	@failed=0; $(if $(CI),$(FURTHER) &) $(CHECKS) wait; \
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
