@@ -12,6 +12,7 @@ import pytest
 from laws.rules import RULES, rule_of
 
 import foldhouse as fh
+from foldhouse.refresh import refresh as refreshing
 from foldhouse.storage.live import live_slices
 
 events = fh.stream(
@@ -154,6 +155,22 @@ def test_files_and_deleted_rows_are_those_of_then(lake: fh.Lake, rule: str, back
         lake.append(events, batch([0, 1, 39, 77], 20))
         refresh(lake, [sums, newest])
         assert rows(lake, sums).equals(folded(lake, sums))
+
+
+def test_a_run_that_ends_before_its_commit_is_repaired_by_running_it_again(
+    moved: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    head = moved.head(sums)
+    with monkeypatch.context() as patch:
+        patch.setattr(refreshing, "commit", ends)
+        with pytest.raises(KeyboardInterrupt):
+            moved.refresh(sums)
+    assert moved.head(sums) == head
+    assert moved.refresh(sums).restored_id is not None
+    assert rows(moved, sums).equals(folded(moved, sums))
 
 
 def rebuilt(lake: fh.Lake) -> None:
