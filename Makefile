@@ -33,7 +33,7 @@ test: setup  ## the tools, then the suite in two processes (CI=1: the long histo
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 LAWS := laws/test_the_law.py laws/test_several_sources.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
-LAWS += integration/test_corruption.py
+LAWS += integration/test_corruption.py integration/test_kill.py lake/test_restored.py lake/test_clock_histories.py
 
 laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)
 	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile $(addprefix tests/,$(LAWS))

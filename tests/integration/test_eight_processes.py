@@ -99,7 +99,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         time.sleep(0.05)
     (root / "go").touch()
     for work, process in zip(works, processes, strict=True):
-        _, said = process.communicate(timeout=300)
+        _, said = process.communicate(timeout=900)
         assert process.returncode == 0, f"{work}: {said[-3000:]}"
     opened = open_lake(root)
     yield opened

@@ -1,4 +1,4 @@
-"""A process is killed wherever what it leaves on the disk is new; one plain run afterwards makes it right.
+"""A process is killed where what it leaves on the disk is new; one plain run afterwards makes it right.
 
 This file is also the process that is killed: started as a script it takes commands from its standard input, and forks
 a child for each, so that a kill costs no start of Python.
@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fuse import Fuse, Watch
+from laws.amount import IS_THOROUGH
 from pyiceberg.exceptions import NoSuchTableError
 
 import foldhouse as fh
@@ -52,6 +53,7 @@ NAMES = [declared.name for declared in (events, other, by_key, by_day, fresh)]
 
 NEVER = 10**6
 """A point that no operation reaches."""
+SOME_POINTS = 14
 
 Operation = Callable[[fh.Lake], object]
 Rows = dict[str, Counter[str]]
@@ -250,11 +252,17 @@ class Server:
             )
 
     def points(self, root: Path, name: str) -> list[int]:
-        """Where an operation is killed: wherever what it left is new, and beyond its end."""
+        """Where an operation is killed: where what it left is new, and beyond its end.
+
+        CI takes some of many such points, always the first and the last ones; `make laws` takes all.
+        """
         start_over(root, name)
         points = self.said.with_name("points")
         assert self.ask("watch", root, name=name, points=str(points)) == [0]
         found: list[int] = json.loads(points.read_text())
+        if not IS_THOROUGH and len(found) > SOME_POINTS:
+            between = sorted(random.Random(name).sample(found[2:-4], SOME_POINTS - 6))
+            found = [*found[:2], *between, *found[-4:]]
         return [*found, NEVER]
 
     def ask(self, do: str, root: Path, **more: Any) -> list[int]:

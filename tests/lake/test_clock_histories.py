@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from expiring import NOW, Clock
+from laws.amount import IS_THOROUGH
 
 import foldhouse as fh
 from foldhouse.storage.history import head_at, heads
@@ -206,7 +207,7 @@ def run(lake: fh.Lake, seed: int, patch: pytest.MonkeyPatch, steps: int = 25) ->
     history.check_rows()
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(12, 60))])
+@pytest.mark.parametrize("seed", range(200 if IS_THOROUGH else 20))
 def test_a_moment_gives_the_state_that_was_the_head_then_whatever_the_clocks(
     lake: fh.Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from laws.amount import IS_THOROUGH
 from laws.rules import RULES, rule_of
 
 import foldhouse as fh
@@ -138,7 +139,7 @@ def test_what_comes_afterwards_is_folded_on_top_and_can_go_back_again(moved: fh.
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("back", range(1, 9))
+@pytest.mark.parametrize("back", range(1, 9) if IS_THOROUGH else (1, 4, 8))
 def test_files_and_deleted_rows_are_those_of_then(lake: fh.Lake, rule: str, back: int) -> None:
     with rule_of(list(RULES).index(rule), lake):
         lake.tuning = replace(lake.tuning, restored_rows_factor=10**6)
