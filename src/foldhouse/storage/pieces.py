@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -157,34 +158,60 @@ def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str])
     if len(pieces) == 1:
         return [read_piece(layout, pieces[0], columns)]
     wanted = layout.selected(tuple(columns))
-    ids = {field.field_id for field in wanted.fields}
     # Neighbours with the same columns are converted once.
-    runs: list[tuple[Schema, list[pa.Table]]] = []
+    runs: list[_Run] = []
     for piece in pieces:
-        held, rows = _read_small(layout, piece, ids) or (wanted, read_piece(layout, piece, columns))
-        if not runs or runs[-1][0] is not held or runs[-1][1][0].schema != rows.schema:
-            runs.append((held, []))
-        runs[-1][1].append(rows)
-    return [projected(pa.concat_tables(tables).combine_chunks(), held, wanted) for held, tables in runs]
+        held, rows = _read_small(layout, piece, wanted, runs[-1] if runs else None) or (
+            wanted,
+            read_piece(layout, piece, columns),
+        )
+        if not runs or runs[-1].held is not held or runs[-1].arrow != rows.schema:
+            runs.append(_Run(held, rows.schema))
+        runs[-1].tables.append(rows)
+    return [projected(pa.concat_tables(run.tables).combine_chunks(), run.held, wanted) for run in runs]
 
 
-def _read_small(layout: Layout, piece: Piece, ids: set[int]) -> tuple[Schema, pa.Table] | None:
-    """Read the columns of some field ids of a whole small file, as they are in the file, and return its schema.
+@dataclass
+class _Run:
+    """Small files with the same columns, one after the other.
+
+    Args:
+        held: their schema.
+        arrow: the same, as Arrow reads it, with field ids.
+        tables: the rows of each.
+    """
+
+    held: Schema
+    arrow: pa.Schema
+    tables: list[pa.Table] = field(default_factory=list)
+
+
+def _read_small(layout: Layout, piece: Piece, wanted: Schema, before: _Run | None) -> tuple[Schema, pa.Table] | None:
+    """Read the wanted columns of a whole small file, as they are in the file, and return the file's schema.
 
     `None` if it has none of them, or is larger than its manifest says.
     """
     path = piece.file.path
-    parquet = small_file(layout.io, path, piece.file.size_bytes)
-    if parquet is None:
-        return None
-    footer = parquet.metadata
-    check_rows(path, footer.num_rows, piece.file.rows)
-    held = schema_in(layout, path, footer)
-    names = [field.name for field in held.fields if field.field_id in ids]
-    if not names:
-        return None
-    columns = None if len(names) == len(held.fields) else names  # finding columns by name takes time for each file
     with reading(path):
-        rows = parquet.read_row_groups(range(footer.num_row_groups), columns=columns, use_threads=False)
-    check_rows(path, rows.num_rows, footer.num_rows)
+        everything = len(wanted.fields) == len(layout.schema.fields)
+        parquet = small_file(layout.io, path, piece.file.size_bytes, of_all_columns=everything)
+        if parquet is None:
+            return None
+        footer, rows = parquet.metadata, None
+        check_rows(path, footer.num_rows, piece.file.rows)
+        groups = range(footer.num_row_groups)
+        if everything:
+            rows = parquet.read_row_groups(groups, use_threads=False).replace_schema_metadata(None)
+            check_rows(path, rows.num_rows, footer.num_rows)
+            # Finding out which columns of the table a file has takes as long as reading it.
+            if before is not None and rows.schema.equals(before.arrow, check_metadata=True):
+                return before.held, rows
+        held = schema_in(layout, path, footer)
+        ids = {one.field_id for one in wanted.fields}
+        names = [one.name for one in held.fields if one.field_id in ids]
+        if not names:
+            return None
+        if rows is None:
+            rows = parquet.read_row_groups(groups, columns=names, use_threads=False).replace_schema_metadata(None)
+            check_rows(path, rows.num_rows, footer.num_rows)
     return held, rows
