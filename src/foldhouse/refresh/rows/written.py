@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from foldhouse.refresh.rows.evaluate import evaluations_with_rows, with_keys
+from foldhouse.refresh.rows.evaluate import evaluations_with_rows, rows_given, with_keys
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark
 from foldhouse.refresh.rows.texts import Texts, texts_of
@@ -30,7 +30,10 @@ from foldhouse.spark.tasks import is_local
 
 _PART_BYTES = 32 * 1024 * 1024
 """About so many bytes of rows are one row group, which a thread of this process reads at once."""
-_WRITTEN_AS = {"compression": "snappy", "parquet.enable.dictionary": "false", "parquet.block.size": str(_PART_BYTES)}
+_WRITTEN_AS = {"parquet.enable.dictionary": "false", "parquet.block.size": str(_PART_BYTES)}
+_TEXT_BYTES = 32
+_SOURCE_BYTES_FACTOR = 2
+"""Rows may carry along what takes about so many bytes for each byte of a compressed file of a source."""
 _DAYS, _MICROSECONDS = pl.Date(), pl.Datetime("us", "UTC")
 _FLAT = (
     pa.types.is_boolean,
@@ -70,7 +73,7 @@ class WrittenPart:
         Raises:
             InvalidData: a text is not UTF-8.
         """
-        with pq.ParquetFile(self.path) as file:
+        with pq.ParquetFile(self.path, memory_map=True) as file:
             read = file.read_row_group(self.row_group).rename_columns([name for name, _ in self.columns])
         found = pl.from_arrow(self.texts.check(read))
         assert isinstance(found, pl.DataFrame)
@@ -107,14 +110,27 @@ def written_by_spark(
         return []
     frames = with_keys(logic, evaluated_on_spark(logic, known), wanted)
     rows = functools.reduce(DataFrame.unionByName, frames)
+    # Files that fit into memory are hardly on the disk before they are removed; compressing them takes a tenth longer.
+    compression = "uncompressed" if _bytes_expected(logic, known) <= logic.tuning.unspilled_bytes else "snappy"
     with translating_spark_errors(logic.compiled.table.name):
         kinds = rows.schema.fields
         numbered = [_as_number(rows[literal(one.name)], one.dataType) for one in kinds]
         named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
-        rows.select(*named).write.options(**_WRITTEN_AS).parquet(folder.as_uri())
+        rows.select(*named).write.options(compression=compression, **_WRITTEN_AS).parquet(folder.as_uri())
     columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
     texts = texts_of(logic.plan, logic.compiled.table.name)
     return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, texts)]
+
+
+def _bytes_expected(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
+    """Estimate the size of the signed rows from the files that evaluations read, as if each row became one."""
+    row = sum(kind.bit_width // 8 if _is_of_one_width(kind) else _TEXT_BYTES for kind in logic.plan.delta_schema.types)
+    files = [piece.file for one in evaluations for pieces in one.pieces for piece in pieces]
+    return row * rows_given(evaluations) + _SOURCE_BYTES_FACTOR * sum(file.size_bytes for file in files)
+
+
+def _is_of_one_width(kind: pa.DataType) -> bool:
+    return not (pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...], texts: Texts) -> list[WrittenPart]:
