@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.table import Table as IcebergTable
 
 import foldhouse as fh
@@ -109,6 +110,14 @@ def by_kind(names: list[str], newest_metadata: set[str]) -> dict[str, list[str]]
         elif file.endswith(".parquet"):
             found["deletes" if file.startswith("deletes-") else "data"].append(name)
     return found
+
+
+def with_a_damaged_page(contents: bytes) -> bytes:
+    """Flip a bit of the last page of the first column, which the footer and its digest do not show."""
+    column = pq.read_metadata(pa.BufferReader(contents)).row_group(0).column(0)
+    begins = column.dictionary_page_offset or column.data_page_offset
+    at = begins + column.total_compressed_size - 1
+    return contents[:at] + bytes([contents[at] ^ 1]) + contents[at + 1 :]
 
 
 def damage(

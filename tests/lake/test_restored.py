@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
+import corrupting
 import pyarrow as pa
 import pytest
 from laws.amount import IS_THOROUGH
@@ -217,6 +218,11 @@ def with_a_damaged_footer(lake: fh.Lake) -> None:
     path.write_bytes(contents)
 
 
+def with_a_damaged_page(lake: fh.Lake) -> None:
+    path = of_the_first_commit(lake)
+    path.write_bytes(corrupting.with_a_damaged_page(path.read_bytes()))
+
+
 @pytest.mark.parametrize("trouble", [rebuilt, expired, not_copied])
 def test_it_folds_if_the_commit_may_be_wrong_or_cannot_be_used(
     filled: fh.Lake, trouble: Callable[[fh.Lake], None]
@@ -230,7 +236,7 @@ def test_it_folds_if_the_commit_may_be_wrong_or_cannot_be_used(
         assert rows(filled, table).equals(folded(filled, table, f"again {table.name}"))
 
 
-@pytest.mark.parametrize("trouble", [without_a_file, with_a_damaged_footer])
+@pytest.mark.parametrize("trouble", [without_a_file, with_a_damaged_footer, with_a_damaged_page])
 def test_it_folds_if_a_file_of_then_is_lost_or_damaged(lake: fh.Lake, trouble: Callable[[fh.Lake], None]) -> None:
     with rule_of(list(RULES).index("every touched file is written anew"), lake):
         lake.append(events, batch([*range(40), None], 1))

@@ -6,7 +6,7 @@
 | only in the earlier commit | are copied, byte by byte |
 | only in the head | are removed |
 
-No row is read or evaluated, so the cost depends on the bytes of files that were rewritten in between. Days that were
+No row is evaluated, so the cost depends on the bytes of files that were rewritten in between. Days that were
 added to the coverage since are folded as in a backfill: no file of the earlier commit has rows of them.
 """
 

@@ -13,12 +13,12 @@ from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.files import described_file, new_location
 from foldhouse.storage.integrity import check, footer_of, new_seal, write_whole
 from foldhouse.storage.live import Partition
-from foldhouse.storage.parquet import reading
+from foldhouse.storage.parquet import opened, reading
 from foldhouse.storage.schema import Layout
 
 
 def copied(layout: Layout, file: FileRef, digest: str) -> DataFile:
-    """Copy a data file of foldhouse, byte by byte.
+    """Copy a data file of foldhouse, byte by byte, after every byte was compared with the digest or a page's checksum.
 
     Args:
         layout: of the table.
@@ -37,8 +37,16 @@ def copied(layout: Layout, file: FileRef, digest: str) -> DataFile:
         footer = footer_of(file.path, memoryview(contents))
         if footer is not None:
             check(file.path, footer)
-        described = pq.read_metadata(pa.BufferReader(contents))
+        described = _whole(contents)
     partition = Partition(file.partition)
     path = new_location(layout, partition, f"{new_seal()}{digest}.parquet")
     write_whole(layout.io, path, contents)
     return described_file(layout, partition, path, contents.size, described)
+
+
+def _whole(contents: pa.Buffer) -> pq.FileMetaData:
+    """Decode the pages of a file, so that their checksums are compared; a row group at a time is in memory."""
+    file = opened(pa.BufferReader(contents), pre_buffer=False)
+    for group in range(file.num_row_groups):
+        file.read_row_group(group, use_threads=False)
+    return file.metadata

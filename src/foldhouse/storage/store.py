@@ -36,6 +36,9 @@ from foldhouse.storage.kept import HANDLES, KEPT, PART_BYTES, PARTS, SMALL_BYTES
 
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
+ANSWER_SECONDS = 10.0
+"""How long a store may send nothing before a request is sent again. Arrow's own limit is 3 s, in which a store that has
+too much to do gets each request eight times and answers none; a connection that a firewall dropped costs this wait."""
 # Matches `file:///a/b`, if parsing it as a URL gives that path: pyiceberg parses for as long as a small file is read.
 _LOCAL = re.compile(r"file://(/[^?#;\r\n\t]*)")
 _OF_S3 = frozenset({"s3", "s3a", "s3n", "oss"})
@@ -219,4 +222,6 @@ def _shared(plain: tuple[tuple[str, Any], ...], nested: tuple[tuple[str, Any], .
     """Return one store for equal options, so that tables share its connections."""
     strategy = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
     options = {**dict(plain), **{name: dict(value) for name, value in nested}}
+    if options["request_timeout"] <= 0:
+        options["request_timeout"] = ANSWER_SECONDS
     return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": strategy})

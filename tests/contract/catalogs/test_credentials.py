@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 import traceback
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from contract.catalogs.conftest import Servers, configure
 from http_proxy import Answer, HttpProxy, Request
+from moving import run_while_it_moves
 
 import foldhouse as fh
 from foldhouse.landing import CsvColumn, CsvFormat, Landing
@@ -121,6 +121,10 @@ class Vending:
         self.refused: list[str] = []
         catalog.answer, store.answer = self._vend, self._check
 
+    def asked(self) -> tuple[int, int]:
+        """Return how many requests there were, to the store and for credentials."""
+        return len(self.used), len(self.ends)
+
     def _vend(self, request: Request) -> Answer | None:
         parts = request.path.partition("?")[0].strip("/").split("/")
         is_load = request.method == "GET" and len(parts) == 5
@@ -207,14 +211,9 @@ lake.spark.stop()
 @pytest.mark.heavy
 def test_tasks_get_vended_credentials_from_the_server_and_renew_them(short: Vending, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    done = subprocess.run(
-        [sys.executable, "-c", _LONG, str(log), str(2 * short.life_seconds)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    command = [sys.executable, "-c", _LONG, str(log), str(2 * short.life_seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = run_while_it_moves(command, short.asked, environment)
     assert done.stdout.endswith("done\n"), done.stderr[-3000:]
     assert short.refused == []
     asked_by_tasks = [one for one in short.catalog.taken() if one.path.endswith("snapshots=refs")]

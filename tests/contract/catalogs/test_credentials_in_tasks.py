@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 from contract.catalogs.conftest import Servers
 from contract.catalogs.test_credentials import SECRET, Vending, vending
 from http_proxy import Answer, Request
+from moving import run_while_it_moves
 
 pytestmark = pytest.mark.heavy
 
@@ -41,6 +40,7 @@ lake.spark.stop()
 def test_an_error_of_a_task_shows_no_credential_that_was_vended_to_it_alone(long: Vending, tmp_path: Path) -> None:
     """The store quotes the credentials that it refuses; the driver never had them."""
     of_tasks: list[str] = []
+    refused: list[str] = []
 
     def vend(request: Request) -> Answer | None:
         key = f"vended{len(long.ends)}"
@@ -53,19 +53,13 @@ def test_an_error_of_a_task_shows_no_credential_that_was_vended_to_it_alone(long
         key = request.headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
         if key not in of_tasks or request.method == "HEAD":  # which has no body
             return None
+        refused.append(key)
         said = f"{SECRET}-{key} and {SECRET}-token-{key}"
         return Answer(403, {}, f"<Error><Code>AccessDenied</Code><Message>{said}</Message></Error>".encode())
 
     long.catalog.answer, long.store.answer = vend, refuse
     log = tmp_path / "log"
-    done = subprocess.run(
-        [sys.executable, "-c", _FAILS, str(log)],
-        env={**os.environ},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_while_it_moves([sys.executable, "-c", _FAILS, str(log)], lambda: (*long.asked(), len(refused)))
     assert of_tasks
     assert "***" in done.stdout, done.stdout + done.stderr[-3000:]
     for said in (done.stdout, done.stderr, log.read_text()):

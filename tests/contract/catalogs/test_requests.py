@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from contract.catalogs.conftest import Proxies
 from http_proxy import Answer, HttpProxy, Request
 
 import foldhouse as fh
+from foldhouse.storage.kept import forget_files
+from foldhouse.storage.store import ANSWER_SECONDS
 
 events = fh.stream("c.events", schema={"key": "string", "n": "int"})
 totals = fh.table("c.totals", source=events, keys="key", buckets=2, fold=fh.fold(n=fh.total("n"), rows=fh.count()))
@@ -70,6 +73,33 @@ def test_a_busy_store_is_asked_again(lake: fh.Lake, proxies: Proxies) -> None:
     assert stored(fresh) == expected(fresh)
     fresh.close()
     assert seen["refused"] >= 3
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+def test_a_store_that_takes_seconds_for_an_answer_gets_each_request_once(
+    lake: fh.Lake, proxies: Proxies, method: str
+) -> None:
+    """Sent again while the first one is answered, requests would only add to the work of a store that is slow."""
+    lake.append(events, batch(50))
+    forget_files()
+    fresh = fh.Lake.open("c")
+    slow, busy, again = [0.8 * ANSWER_SECONDS], set[str](), list[str]()
+
+    def answer(request: Request) -> None:
+        if str(request) in busy:
+            again.append(str(request))
+        elif request.method == method and slow:
+            busy.add(str(request))
+            time.sleep(slow.pop())
+            busy.clear()
+
+    proxies.store.answer = answer
+    assert fresh.refresh(totals).committed
+    proxies.store.answer = None
+    assert not slow
+    assert again == []
+    assert stored(fresh) == expected(fresh)
+    fresh.close()
 
 
 def test_a_store_that_refuses_all_writes_gives_one_error_and_commits_nothing(lake: fh.Lake, proxies: Proxies) -> None:
