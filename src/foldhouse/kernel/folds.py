@@ -243,8 +243,8 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise DefinitionError(
-            f"top({n}, {', '.join(map(repr, values))}, by={by!r}) has column {twice[0]!r} twice; give each column once: "
-            "the list has `by` as well"
+            f"top({n}, {', '.join(map(repr, values))}, by={by!r}) has column {twice[0]!r} twice; give each column "
+            "once, because the list has `by` as well"
         )
     return ColumnFold(best(n, names), names, options=(("n", n), ("by", by)))
 
