@@ -138,6 +138,19 @@ def test_a_commit_of_another_tool_whose_clock_is_behind_is_the_head_since_the_on
     assert at(clock.now) == [0]
 
 
+def test_a_commit_of_another_tool_whose_clock_is_behind_waits_since_it_came(lake: fh.Lake, clock: Clock) -> None:
+    put(lake, 0)
+    lake.load(events).append(pa.table({"key": [1], "n": [1]}))  # stamped now, decades before START
+    clock.now = START + timedelta(minutes=1)
+    (behind,) = lake.lag(newest)
+    assert behind.commits_behind == 1
+    assert behind.seconds_behind == pytest.approx(60, abs=0.1)
+    (status,) = lake.status([newest.name])
+    assert status.sources == (behind,)
+    lake.refresh(newest)
+    assert lake.figures(newest)[-1].lag_seconds == pytest.approx(60, abs=0.1)
+
+
 def test_the_last_of_several_commits_of_one_millisecond_is_the_head_of_it(
     lake: fh.Lake, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

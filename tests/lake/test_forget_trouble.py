@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from forgetting import (
 )
 from laws.crashes import Crash, Moment, going_wrong
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
 
 import foldhouse as fh
@@ -40,7 +41,9 @@ from foldhouse.storage.files import write_position_deletes
 from foldhouse.storage.live import Partition, live_slices
 from foldhouse.storage.schema import Layout
 from foldhouse.testing import FaultyCatalog
+from foldhouse.upkeep import orphans
 from foldhouse.values.metadata_names import FORGETTING
+from foldhouse.values.upkeep import Orphan
 
 COMMITS = 12
 """The commits of a forget with three tables: restate the stream; per table fold, publish, restate; expire; the end."""
@@ -164,6 +167,29 @@ def test_another_process_that_appends_and_refreshes_at_any_commit_loses_nothing(
     assert len(kept) == len(OTHERS) + 2 + 2
     refresh(shop)
     assert_forgotten(shop, folder, kept)
+    other.close()
+
+
+def test_commits_between_the_look_at_the_tables_and_at_their_files_are_no_older_backup(
+    shop: fh.Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `foldhouse follow` makes them: a table that was loaded before is behind the files by then."""
+    other, listed, looks = another(shop, folder), orphans._listed, list[IcebergTable]()
+
+    def listed_later(iceberg: IcebergTable) -> Iterator[Orphan]:
+        looks.append(iceberg)
+        if len(looks) == 1:
+            for seed in (70, 71):
+                append(other, seed, OTHERS[3])
+                refresh(other)
+        return listed(iceberg)
+
+    monkeypatch.setattr(orphans, "_listed", listed_later)
+    assert forget(shop, dry_run=True).is_plan
+    looks.clear()
+    assert forget(shop).is_done
+    refresh(shop)
+    assert_forgotten(shop, folder, others(shop))
     other.close()
 
 

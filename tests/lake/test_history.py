@@ -248,6 +248,20 @@ def test_a_consumer_that_another_tool_left_behind_is_told_both_ways_out(lake: fh
     assert rows(lake, newest) == expected(4)
 
 
+def test_a_table_that_is_rolled_back_to_before_an_expiry_of_its_source_is_told_so(lake: fh.Lake) -> None:
+    for n in range(3):
+        put(lake, n)
+        lake.refresh(newest)
+    lake.expire(events, older_than=timedelta(), in_use=timedelta(), keep_last=1)
+    lake.rollback(newest, to=lake.history(newest)[1].id)
+    with pytest.raises(
+        fh.UnknownSnapshot, match=r"or h\.newest was rolled back to a commit whose position had expired"
+    ):
+        lake.refresh(newest)
+    lake.rebuild(newest)
+    assert rows(lake, newest) == expected(2)
+
+
 def test_a_consumer_none_of_whose_commits_can_go_on_is_told_so(lake: fh.Lake) -> None:
     for n in range(3):
         put(lake, n)

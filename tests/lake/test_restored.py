@@ -179,6 +179,12 @@ def rebuilt(lake: fh.Lake) -> None:
     lake.rebuild(sums)
 
 
+def rebuilt_twice(lake: fh.Lake) -> None:
+    for _ in range(2):
+        lake.rebuild(sums)
+        lake.expire(sums, **NOW)
+
+
 def expired(lake: fh.Lake) -> None:
     lake.expire(sums, **NOW)
 
@@ -351,3 +357,49 @@ def test_rows_from_before_a_restatement_are_not_restored(lake: fh.Lake) -> None:
     lake.rollback(daily_events, to=lake.history(daily_events)[-1].id)
     assert lake.refresh(daily).restored_id is None
     assert rows(lake, daily).to_pylist() == of_days({1: 1, 2: 2}).to_pylist()
+
+
+@pytest.mark.parametrize("set_right", [rebuilt, rebuilt_twice])
+def test_rows_from_before_a_rebuild_are_not_restored_after_the_rebuild_expired(
+    filled: fh.Lake, set_right: Callable[[fh.Lake], None]
+) -> None:
+    """The commit of then is kept by its tag, but not the commit that says that its rows may have been wrong."""
+    then, of_then = filled.history(events)[0].id, rows(filled, sums)
+    filled.tag(sums, "then")
+    set_right(filled)
+    for seq in (5, 6):
+        filled.append(events, batch([*range(10)], seq))
+        refresh(filled)
+        filled.expire(sums, **NOW)
+    assert len(filled.history(sums)) == 2
+    filled.rollback(events, to=then)
+    assert filled.refresh(sums).restored_id is None
+    assert rows(filled, sums).equals(of_then)
+
+
+def test_a_commit_is_restored_after_later_ones_expired(filled: fh.Lake) -> None:
+    then, of_then = filled.history(events)[0].id, rows(filled, sums)
+    filled.tag(sums, "then")
+    for seq in (5, 6, 7):
+        filled.append(events, batch([*range(10)], seq))
+        refresh(filled)
+        filled.expire(sums, **NOW)
+    assert len(filled.history(sums)) == 2
+    filled.rollback(events, to=then)
+    assert filled.refresh(sums).restored_id == filled.history(sums)[-1].id
+    assert rows(filled, sums).equals(of_then)
+
+
+def test_no_commit_is_restored_if_it_is_unknown_what_expired_since(filled: fh.Lake) -> None:
+    """An earlier release expired the commits: it kept the nearest ancestor, and nothing of their summaries."""
+    then, of_then = filled.history(events)[0].id, rows(filled, sums)
+    filled.tag(sums, "then")
+    for seq in (5, 6):
+        filled.append(events, batch([*range(10)], seq))
+        refresh(filled)
+    filled.expire(sums, **NOW)
+    with filled.load(sums).transaction() as changes:
+        changes.set_properties({"foldhouse.expired": '{"below": {}}'})
+    filled.rollback(events, to=then)
+    assert filled.refresh(sums).restored_id is None
+    assert rows(filled, sums).equals(of_then)

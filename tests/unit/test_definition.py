@@ -118,6 +118,11 @@ REFUSALS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["'units'", "not a fold", "total('units') or count()"],
     ),
     "the best none": (lambda: fh.top(0, "day", by="units"), ["n of top()", "is 0", "from 1"]),
+    "the best of its own column": (
+        lambda: fh.top(3, "units", by="units"),
+        ["top(3, 'units', by='units')", "'units' twice", "has `by` as well"],
+    ),
+    "the best of a column given twice": (lambda: fh.top(3, "day", "day", by="units"), ["'day' twice"]),
     "the best of no column": (lambda: fh.top(3, by="units"), ["top(3, )", "a column beside `by`"]),
     "the sum of a text": (
         lambda: a_plan(fh.fold(units=fh.total("word")), pa.string()),

@@ -43,6 +43,7 @@ from foldhouse.upkeep.orphans import find_orphans, named_files
 from foldhouse.values.definition import Table
 from foldhouse.values.forgotten import Forgotten, ForgottenTable
 from foldhouse.values.metadata_names import FORGETTING, POSITION_TAG
+from foldhouse.values.upkeep import Orphan
 
 _RUNNING = timedelta(hours=1)
 """Younger files that nothing references may belong to a running commit."""
@@ -123,7 +124,7 @@ def planned(
     everything = all_tables(workshop.catalog, {stream: iceberg})
     tables = downstream(everything, iceberg)
     check_all(workshop, everything, stream, tables, declared)
-    rows, in_history = _rows(workshop.catalog, everything, stream, subject)
+    rows, in_history = _rows(workshop.catalog, load, everything, stream, subject)
     begun = unfinished(iceberg)
     if begun is not None and rows == 0:
         record = begun
@@ -134,14 +135,22 @@ def planned(
     return Work(workshop, load, everything, stream, tables, declared, subject, record, is_begun, rows, in_history)
 
 
-def _rows(catalog: Catalog, everything: Mapping[str, IcebergTable], stream: str, subject: Subject) -> tuple[int, int]:
+def _rows(
+    catalog: Catalog, load: Load, everything: Mapping[str, IcebergTable], stream: str, subject: Subject
+) -> tuple[int, int]:
     """Return a subject's rows in the files of the head, and in files of the history or of nothing."""
     iceberg = everything[stream]
     held = rows_held(iceberg, subject)
     live = {one.file for one in live_of(iceberg, iceberg.metadata.current_snapshot_id).slices()}
     now = sum(rows for file, rows in held.items() if file in live)
-    strays = find_orphans(catalog, lambda: iceberg, datetime.max.replace(tzinfo=UTC), tables=everything).files
+    strays = _strays(catalog, load, everything, stream)
     return now, sum(held.values()) - now + rows_in_unreferenced(iceberg, strays, subject)
+
+
+def _strays(catalog: Catalog, load: Load, everything: Mapping[str, IcebergTable], name: str) -> tuple[Orphan, ...]:
+    """Return the files of a table that nothing references; loaded again, because others commit meanwhile."""
+    before = datetime.max.replace(tzinfo=UTC)
+    return find_orphans(catalog, functools.partial(load, name), before, tables=everything).files
 
 
 def plan_of(work: Work) -> Forgotten:
@@ -153,7 +162,7 @@ def plan_of(work: Work) -> Forgotten:
 
 def _plan_of_table(work: Work, name: str) -> ForgottenTable:
     iceberg = work.planned[name]
-    strays = find_orphans(work.catalog, lambda: iceberg, datetime.max.replace(tzinfo=UTC), tables=work.planned).files
+    strays = _strays(work.catalog, work.load, work.planned, name)
     files = named_files(iceberg) | {one.path for one in strays}
     is_stream = name == work.stream
     if is_stream:

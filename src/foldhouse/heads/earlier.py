@@ -15,13 +15,11 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.heads.head import Head, head_in, is_ours
+from foldhouse.heads.remembered import harmless_gaps
 from foldhouse.storage.history import head_of, lineage, snapshot_of
-from foldhouse.values.metadata_names import FORGOTTEN, REBUILT_IN_SPEC, RESTATED, RESTORED
+from foldhouse.values.metadata_names import RESTORED, SET_RIGHT
 from foldhouse.values.stored import said
 from foldhouse.values.window import Coverage, Position
-
-_SET_RIGHT = (REBUILT_IN_SPEC, RESTATED, FORGOTTEN)
-"""The rows before such a commit may have been wrong, or may not come back."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,8 @@ def earlier_commit(
     """Return the newest commit that a table could restore; `None` if there is none, or if it may be wrong.
 
     It must be in the history of the head, with foldhouse's commits alone above it, all of one definition. Rows from
-    before a rebuild, a restatement or a forget are never restored, because something was wrong with them.
+    before a rebuild, a restatement or a forget are never restored, because something was wrong with them. If commits in
+    between expired, the table remembers whether one of them was such a commit.
 
     Args:
         table: the table.
@@ -65,16 +64,19 @@ def earlier_commit(
         sources: name -> the source, and its position now.
     """
     now = {name: _place(source, position) for name, (source, position) in sources.items()}
+    gaps, above = harmless_gaps(table), None
     for snapshot in lineage(table, head_of(table)):
-        if not is_ours(snapshot) or snapshot.summary is None:
+        is_known = above is None or snapshot.snapshot_id in (above.parent_snapshot_id, gaps.get(above.snapshot_id))
+        if not is_known or not is_ours(snapshot) or snapshot.summary is None:
             return None
+        above = snapshot
         there = head_in(snapshot)
         if (there.definition_hash, there.declaration) != (found.definition_hash, found.declaration):
             return None
         at = {name: _place(sources[name][0], one) for name, one in there.positions.items() if name in sources}
         if at == now and _is_within(there.coverage, coverage):
             return Earlier(snapshot.snapshot_id, _root_of(snapshot), there)
-        if not snapshot.summary.additional_properties.keys().isdisjoint(_SET_RIGHT):
+        if not snapshot.summary.additional_properties.keys().isdisjoint(SET_RIGHT):
             return None
     return None
 

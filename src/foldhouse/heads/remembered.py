@@ -1,8 +1,11 @@
-"""The part of expired summaries that later commits still need: a stream's coverage.
+"""The part of expired summaries that later commits still need: a stream's coverage, and what set a table right.
 
 The summary of an expired commit is gone. Its coverage is kept in a table property, under the nearest kept snapshot that
 descends from it. It therefore applies only if that snapshot is in the lineage: a rollback to before that snapshot also
 discards the coverage.
+
+Of a table, the gaps are kept in which no commit expired that set rows right, such as a rebuild. A gap that is not
+listed may hide one: an earlier release, or another tool, removed the commits.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.history import ancestor, lineage, thinned
 from foldhouse.values import stored
-from foldhouse.values.metadata_names import COVERAGE, EXPIRED
+from foldhouse.values.metadata_names import COMMIT, COVERAGE, EXPIRED, POSITION, SET_RIGHT
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,12 @@ class Remembered:
 
     Args:
         below: snapshot id -> what is kept of the commits that were expired just before it.
+        harmless: id of a snapshot of a table -> its nearest kept ancestor, if no commit that expired in between set
+            rows right.
     """
 
     below: Mapping[int, Below] = field(default_factory=dict)
+    harmless: Mapping[int, int] = field(default_factory=dict)
 
 
 def remembered(iceberg: IcebergTable) -> Remembered:
@@ -51,12 +57,22 @@ def remembered(iceberg: IcebergTable) -> Remembered:
         below = {int(name): Below(**one) for name, one in held["below"].items()}
         if not all(isinstance(one.coverage, str | None) for one in below.values()):
             raise ValueError("a coverage in it is not a text")
-        return Remembered(below)
+        harmless = {int(name): at for name, at in held.get("harmless", {}).items()}
+        if None in harmless.values() or not all(map(stored.is_id, harmless.values())):
+            raise ValueError("a harmless gap in it ends at something other than an id")
+        return Remembered(below, harmless)
 
 
 def to_json(memory: Remembered) -> str:
     """Return the text to store in the property."""
-    return json.dumps({"below": {str(name): asdict(one) for name, one in memory.below.items()}})
+    below = {str(name): asdict(one) for name, one in memory.below.items()}
+    harmless = {str(name): at for name, at in memory.harmless.items()}
+    return json.dumps({"below": below} | ({"harmless": harmless} if harmless else {}))
+
+
+def harmless_gaps(iceberg: IcebergTable) -> Mapping[int, int]:
+    """Return snapshot id -> its nearest kept ancestor, if no commit expired in between that set rows right."""
+    return remembered(iceberg).harmless
 
 
 def newest_coverage(iceberg: IcebergTable, snapshot: Snapshot | None) -> str | None:
@@ -93,7 +109,34 @@ def without(iceberg: IcebergTable, removed: Set[int]) -> Remembered:
         newest = next((text for text in texts if text is not None), None)
         if newest is not None:
             found[snapshot.snapshot_id] = Below(newest)
-    return Remembered(found)
+    return Remembered(found, _harmless(iceberg, removed))
+
+
+def _harmless(iceberg: IcebergTable, removed: Set[int]) -> dict[int, int]:
+    """Return the harmless gaps of a table after some snapshots are removed."""
+    held, before = harmless_gaps(iceberg), thinned(iceberg.metadata).below
+    listed = {one.snapshot_id: one for one in iceberg.snapshots()}
+    found: dict[int, int] = {}
+    for snapshot in listed.values():
+        if snapshot.snapshot_id in removed or _said(snapshot, POSITION) is None:
+            continue
+        one, behind, is_harmless = snapshot, ancestor(snapshot, listed, before), True
+        while behind is not None:
+            is_harmless &= behind in (one.parent_snapshot_id, held.get(one.snapshot_id))
+            if behind not in removed:
+                break
+            one = listed[behind]
+            is_harmless &= not _sets_right(one)
+            behind = ancestor(one, listed, before)
+        if is_harmless and behind is not None and behind != snapshot.parent_snapshot_id:
+            found[snapshot.snapshot_id] = behind
+    return found
+
+
+def _sets_right(snapshot: Snapshot) -> bool:
+    """Whether the rows before a commit may have been wrong: it says so, or another tool made it."""
+    said = snapshot.summary.additional_properties.keys() if snapshot.summary is not None else ()
+    return COMMIT not in said or any(name in said for name in SET_RIGHT)
 
 
 def _said(snapshot: Snapshot, name: str) -> str | None:

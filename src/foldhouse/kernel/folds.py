@@ -234,12 +234,18 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
         by: the column that ranks the rows; rows in which it is null are skipped.
 
     Raises:
-        DefinitionError: `n` is out of range, or there are no values.
+        DefinitionError: `n` is out of range, there are no values, or a column is given twice.
     """
     whole("n of top()", n, 1, MOST_LISTED)
     if not values:
         raise DefinitionError(f"top({n}, {', '.join(map(repr, values))}) needs a column beside `by`")
     names = tuple(text("a column of top()", name) for name in (*values, by))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DefinitionError(
+            f"top({n}, {', '.join(map(repr, values))}, by={by!r}) has column {twice[0]!r} twice; give each column "
+            "once, because the list has `by` as well"
+        )
     return ColumnFold(best(n, names), names, options=(("n", n), ("by", by)))
 
 

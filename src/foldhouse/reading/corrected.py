@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from foldhouse.heads.head import is_ours
 from foldhouse.heads.refresh_state import took_seconds
 from foldhouse.reading.changelog import changes_between
+from foldhouse.reading.moments import first_as_head
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.live import changed_pieces, live_of
@@ -82,8 +83,7 @@ def latest_figures(
     def moments(source: str) -> Mapping[int, int]:
         if source not in known:
             found = load(source)
-            listed = [] if found is None else found.metadata.snapshots
-            known[source] = {one.snapshot_id: one.timestamp_ms for one in listed}
+            known[source] = {} if found is None else first_as_head(found)
         return known[source]
 
     history = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _folded(one))

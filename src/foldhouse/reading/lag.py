@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
+from foldhouse.reading.moments import first_as_head
 from foldhouse.storage.history import lineage
 from foldhouse.values.metadata_names import POSITION
 from foldhouse.values.proofs import SourceLag
@@ -26,6 +27,8 @@ class Lags:
     load: Callable[[str], IcebergTable | None]
     now_ms: int
     _histories: dict[str, list[Snapshot] | None] = field(default_factory=dict)
+    _since_ms: dict[str, Mapping[int, int]] = field(default_factory=dict)
+    """Table -> snapshot id -> when it first became the head."""
 
     def sources(self, name: str, above: tuple[str, ...] = ()) -> tuple[SourceLag, ...]:
         """Return how far a table is behind each of its sources; a stream has none.
@@ -49,7 +52,7 @@ class Lags:
             return SourceLag(source, position, None, None, None, sources)
         waiting = history[: len(ids) if position is None else ids.index(position)]
         rows = sum(map(_rows_added, waiting))
-        seconds = max(0.0, (self.now_ms - waiting[-1].timestamp_ms) / 1000) if waiting else 0.0
+        seconds = max(0.0, (self.now_ms - self._since_ms[source][waiting[-1].snapshot_id]) / 1000) if waiting else 0.0
         return SourceLag(source, position, len(waiting), rows, seconds, sources)
 
     def _history(self, name: str) -> list[Snapshot] | None:
@@ -57,6 +60,7 @@ class Lags:
         if name not in self._histories:
             iceberg = self.load(name)
             self._histories[name] = None if iceberg is None else list(lineage(iceberg, iceberg.current_snapshot()))
+            self._since_ms[name] = {} if iceberg is None else first_as_head(iceberg)
         return self._histories[name]
 
 

@@ -125,7 +125,7 @@ def checked_positions(
 
 
 def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], found: Head) -> None:
-    """Refuse a table if another tool expired its position in a source.
+    """Refuse a table if its position in a source was expired.
 
     Raises:
         UnknownSnapshot: the message contains the ways out.
@@ -145,8 +145,9 @@ def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], foun
         )
         raise UnknownSnapshot(
             f"position {position.snapshot_id} of {name} is no longer in the history of {source.name} (head "
-            f"{source.position.snapshot_id}), because another tool expired it. Run `foldhouse rebuild {name}` to fold "
-            f"it from the present rows of its sources. {rollback}"
+            f"{source.position.snapshot_id}): another tool expired it, or {name} was rolled back to a commit whose "
+            f"position had expired. Run `foldhouse rebuild {name}` to fold it from the present rows of its sources. "
+            f"{rollback}"
         )
 
 
