@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 import foldhouse as fh
+from foldhouse.refresh import restored as restored_module
 from foldhouse.storage import commit as commit_module
 from foldhouse.storage import files as files_module
 from foldhouse.testing import FaultyCatalog
@@ -24,11 +25,12 @@ class Crash(BaseException):
 class Moment(Enum):
     """Where something goes wrong on the way to a commit.
 
-    Of the first four the process dies. Of the others it lives, and the catalog answers something that is not, or
+    Of the first five the process dies. Of the others it lives, and the catalog answers something that is not, or
     may not be, so.
     """
 
     BEFORE_WRITE = "dies before anything is written"
+    BEFORE_COPY = "dies before a data file is copied to restore it"
     AFTER_FILES = "dies after the data files"
     BEFORE_COMMIT = "dies before the commit"
     AFTER_COMMIT = "dies after the commit landed"
@@ -79,6 +81,7 @@ def going_wrong(lake: fh.Lake, moment: Moment, nth: int = 0) -> Iterator[list[Mo
 
 _IN_THE_ENGINE = {
     Moment.BEFORE_WRITE: (files_module, "_write"),
+    Moment.BEFORE_COPY: (restored_module, "copied"),
     Moment.AFTER_FILES: (commit_module, "_written"),
 }
 _FAILURES = {

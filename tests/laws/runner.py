@@ -26,6 +26,7 @@ LIKELY: Likely = {
     streams.write_to_the_stream: 1.5,
     streams.roll_back_the_stream: 1,
     there_and_back.there_and_back: 1,
+    there_and_back.there_and_back_with_a_crash: 1,
     streams.empty_the_stream: 0.5,
     streams.correct_a_number: 1,
     streams.create_the_stream_again: 0.3,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from laws import streams, tables, upkeep
+from laws.crashes import Moment
 from laws.history import History
+from laws.trouble import a_fold_goes_wrong
 
 _FURTHER = (
     streams.append,
@@ -22,6 +24,30 @@ _FURTHER = (
 
 def there_and_back(history: History) -> None:
     """The tables follow to some commits, and then back."""
+    _there_and_back(history)
+    _follow(history)
+
+
+def there_and_back_with_a_crash(history: History) -> None:
+    """Something goes wrong where a table restores its commit, and is tried again: the rows are restored once."""
+    _there_and_back(history)
+    for defined in history.tables:
+        if history.head(defined.table.source.name) is None:
+            continue
+        moment = history.chance.choice(list(Moment))
+        history.tell(f"{defined.name}: it {moment.value};")
+        a_fold_goes_wrong(history, defined, moment)
+        history.ledger.check_step()
+        if history.chance.random() < 0.2:  # others act before it is tried again
+            step = history.chance.choice([streams.append, upkeep.compact, upkeep.expire])
+            history.tell(f"{step.__name__}:")
+            step(history)
+            history.ledger.check_step()
+    _follow(history)
+
+
+def _there_and_back(history: History) -> None:
+    """The tables follow the stream to some commits, and the stream goes back."""
     back = history.head(history.stream.name)
     if back is None:
         return
@@ -35,7 +61,6 @@ def there_and_back(history: History) -> None:
             _follow(history)
     history.tell("back:")
     streams.roll_back_to(history, back)
-    _follow(history)
 
 
 def _follow(history: History) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -44,21 +45,32 @@ def crash(history: History) -> None:
     elif defined is not None:
         history.tell(defined.name)
         days = history.chance.sample(DAYS, 2) if what == "backfill" and defined.table.partition_by else None
-        before = history.head(defined.name)
+        if what == "rebuild":
+            _rebuild_goes_wrong(history, defined, moment)
+        else:
+            a_fold_goes_wrong(history, defined, moment, days)
 
-        def work() -> None:
-            if what == "rebuild":
-                history.lake.rebuild(defined.table)
-            else:
-                with refused_rightly(history, defined):
-                    history.fold(defined, days)
 
-        nth = history.chance.randrange(2) if what == "rebuild" else 0
-        came = history.under(moment, work, nth)
-        # The first commit of a rebuild is seen by nobody: it is on a branch of its own.
-        lands = came is not None and came.lands and (what != "rebuild" or came.is_survived or nth == 1)
-        if came is not None:
-            assert (history.head(defined.name) != before) == lands, f"{defined.name}: a process that {came.value}"
+def a_fold_goes_wrong(history: History, defined: Defined, moment: Moment, days: list[date] | None = None) -> None:
+    """A refresh or backfill goes wrong on the way to its commit; its head moves if the commit lands, and only then."""
+    before = history.head(defined.name)
+
+    def work() -> None:
+        with refused_rightly(history, defined):
+            history.fold(defined, days)
+
+    came = history.under(moment, work)
+    if came is not None:
+        assert (history.head(defined.name) != before) == came.lands, f"{defined.name}: a process that {came.value}"
+
+
+def _rebuild_goes_wrong(history: History, defined: Defined, moment: Moment) -> None:
+    """The first commit of a rebuild is seen by nobody: it is on a branch of its own."""
+    before, nth = history.head(defined.name), history.chance.randrange(2)
+    came = history.under(moment, lambda: history.lake.rebuild(defined.table), nth)
+    if came is not None:
+        lands = came.lands and (came.is_survived or nth == 1)
+        assert (history.head(defined.name) != before) == lands, f"{defined.name}: a process that {came.value}"
 
 
 def race(history: History) -> None:
