@@ -13,6 +13,7 @@ from expiring import NOW, Clock, ids, named, on_disk
 from pyiceberg.catalog.sql import SqlCatalog
 
 import foldhouse as fh
+from foldhouse.cli.plan import rollback_text
 from foldhouse.storage.history import heads, thinned
 from foldhouse.storage.live import live_slices
 
@@ -253,7 +254,11 @@ def test_a_table_that_is_rolled_back_to_before_an_expiry_of_its_source_is_told_s
         put(lake, n)
         lake.refresh(newest)
     lake.expire(events, older_than=timedelta(), in_use=timedelta(), keep_last=1)
-    lake.rollback(newest, to=lake.history(newest)[1].id)
+    planned = lake.plan_rollback(newest, to=lake.history(newest)[1].id)
+    assert planned.expired == ("h.events",)
+    assert "Its position in h.events has expired there: every refresh is then refused until" in rollback_text(planned)
+    assert lake.plan_rollback(newest, to=lake.history(newest)[0].id).expired == ()
+    lake.rollback(newest, to=planned.snapshot_id)
     with pytest.raises(
         fh.UnknownSnapshot, match=r"or h\.newest was rolled back to a commit whose position had expired"
     ):

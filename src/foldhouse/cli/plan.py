@@ -146,9 +146,15 @@ def rollback_text(planned: PlannedRollback) -> str:
     """Return a plan of a rollback in words."""
     changes = f"{planned.deleted:,} go, {planned.inserted:,} come back, {planned.updated:,} have other values"
     commits = f"{planned.commits:,} commit{'' if planned.commits == 1 else 's'}"
+    expired = (
+        f" Its position in {' and '.join(planned.expired)} has expired there: every refresh is then refused until "
+        f"`foldhouse rebuild {planned.table}`."
+        if planned.expired
+        else ""
+    )
     return (
         f"{planned.table} holds {rows_text(planned.rows)}, and would hold {planned.rows_then:,} at snapshot "
-        f"{planned.snapshot_id}: {commits} undone, {changes}{_consumers(planned.consumers)}."
+        f"{planned.snapshot_id}: {commits} undone, {changes}{_consumers(planned.consumers)}.{expired}"
     )
 
 

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
+from pyiceberg.table import Table as IcebergTable
+
 from foldhouse.calls.arguments import told
+from foldhouse.heads.head import head_in, is_ours
 from foldhouse.heads.row_count import row_count
 from foldhouse.health.status import Statuses
 from foldhouse.lake.as_of import AsOf, in_history
@@ -15,7 +18,7 @@ from foldhouse.reading.changelog import changes_between
 from foldhouse.refresh.plan import plan
 from foldhouse.refresh.restate import plan_restate
 from foldhouse.storage.clock import clock_ms
-from foldhouse.storage.history import lineage
+from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.change import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
 from foldhouse.values.definition import Source, Table
@@ -145,4 +148,14 @@ class Looking(OpenLake):
             rows=row_count(iceberg, head),
             rows_then=row_count(iceberg, target),
             consumers=tuple(self.consumers(table)),
+            expired=self._expired_at(iceberg, target),
         )
+
+    def _expired_at(self, iceberg: IcebergTable, snapshot_id: int) -> tuple[str, ...]:
+        """Return the sources in whose history the position of a commit is no longer."""
+        snapshot = iceberg.snapshot_by_id(snapshot_id)
+        if snapshot is None or not is_ours(snapshot):
+            return ()
+        at = {name: one.snapshot_id for name, one in head_in(snapshot).positions.items() if one.snapshot_id is not None}
+        known = set(self.tables())
+        return tuple(name for name, one in at.items() if name in known and snapshot_of(self.load(name), one) is None)

@@ -92,6 +92,8 @@ class PlannedRollback(Readable):
         rows: rows of the table now.
         rows_then: rows afterwards.
         consumers: the tables downstream, which retract the difference at their next refresh.
+        expired: sources in which the position of that snapshot has expired: afterwards, every refresh is refused until
+            a rebuild.
     """
 
     table: str
@@ -103,3 +105,4 @@ class PlannedRollback(Readable):
     rows: int = 0
     rows_then: int = 0
     consumers: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
