@@ -74,6 +74,7 @@ def test_each_commit_is_reported_with_its_days_and_its_snapshot(
 ) -> None:
     home = tmp_path / ".dagster"
     lake.append(events, [{"day": FIRST, "k": "a", "n": 1}, {"day": SECOND, "k": "a", "n": 2}])
+    wait_for(follower, home, "g.sums", 1)  # else it may fold both events at once
     first = wait_for(follower, home, "g.daily", 2)
     assert sorted(str(day) for day, _ in first) == [str(FIRST), str(SECOND)]
     lake.append(events, [{"day": FIRST, "k": "b", "n": 3}])

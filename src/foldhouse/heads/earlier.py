@@ -15,9 +15,9 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.heads.head import Head, head_in, is_ours
-from foldhouse.heads.remembered import harmless_gaps
+from foldhouse.heads.remembered import SET_RIGHT, harmless_gaps
 from foldhouse.storage.history import head_of, lineage, snapshot_of
-from foldhouse.values.metadata_names import RESTORED, SET_RIGHT
+from foldhouse.values.metadata_names import RESTORED
 from foldhouse.values.stored import said
 from foldhouse.values.window import Coverage, Position
 

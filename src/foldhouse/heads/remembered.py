@@ -19,7 +19,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.storage.history import ancestor, lineage, thinned
 from foldhouse.values import stored
-from foldhouse.values.metadata_names import COMMIT, COVERAGE, EXPIRED, POSITION, SET_RIGHT
+from foldhouse.values.metadata_names import COMMIT, COVERAGE, EXPIRED, FORGOTTEN, POSITION, REBUILT_IN_SPEC, RESTATED
+
+SET_RIGHT = (REBUILT_IN_SPEC, RESTATED, FORGOTTEN)
+"""The rows before a commit with one of these may have been wrong, or may not come back."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,6 @@ RESTORED = "foldhouse.restored"
 """In a snapshot summary: the earlier commit whose rows it has, because the sources went back to its positions."""
 RESTATED = "foldhouse.restated"
 """In the summary of a restatement: the days that were folded again; its position is that of the commit below."""
-SET_RIGHT = (REBUILT_IN_SPEC, RESTATED, FORGOTTEN)
-"""The rows before a commit with one of these may have been wrong, or may not come back."""
 
 REBUILD_BRANCH = "foldhouse-rebuild"
 AUDIT_BRANCH = "foldhouse-audit"
