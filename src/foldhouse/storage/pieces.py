@@ -101,6 +101,9 @@ def portions(tables: Iterable[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Ta
 _SMALL_BYTES = 48 * 1024
 """A file of at most this size is read as a whole, if all of its rows are wanted."""
 
+_TINY_ROWS = 100
+"""Rows of a file that take less time to decode than Python takes to open it, which threads do one at a time."""
+
 _TOGETHER = 64
 """Small files that are read one after the other, and then converted together."""
 
@@ -133,9 +136,17 @@ def read_together(layout: Layout, groups: Sequence[Sequence[Piece]], columns: Se
     """
     # The largest first, so that none of them is read alone at the end.
     order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
-    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order)
+    at_once = 1 if _are_tiny(groups) else None
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order, at_once)
     found = dict(zip(order, read, strict=True))
     return [found[place] for place in range(len(groups))]
+
+
+def _are_tiny(groups: Sequence[Sequence[Piece]]) -> bool:
+    """Whether files are so small, and so near, that threads would wait for one another longer than for the files."""
+    pieces = [piece for group in groups for piece in group]
+    few_rows = sum(piece.file.rows for piece in pieces) < _TINY_ROWS * len(pieces)
+    return few_rows and all(map(_is_small, pieces)) and pieces[0].file.path.startswith("file:")
 
 
 def group_pieces(pieces: Sequence[Piece]) -> list[list[Piece]]:
