@@ -172,10 +172,10 @@ def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str])
     # Neighbours with the same columns are converted once.
     runs: list[_Run] = []
     for piece in pieces:
-        held, rows = _read_small(layout, piece, wanted, runs[-1] if runs else None) or (
-            wanted,
-            read_piece(layout, piece, columns),
-        )
+        # Rows of `read_piece` are those of the layout already: no file has that schema.
+        before = runs[-1] if runs and runs[-1].held is not wanted else None
+        small = _read_small(layout, piece, wanted, before)
+        held, rows = small or (wanted, read_piece(layout, piece, columns))
         if not runs or runs[-1].held is not held or runs[-1].arrow != rows.schema:
             runs.append(_Run(held, rows.schema))
         runs[-1].tables.append(rows)
