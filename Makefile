@@ -77,11 +77,12 @@ clean:  ## remove .venv, caches and what Spark left; lake/, landing/ and .dagste
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find assets benchmarks examples jobs resources scripts src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# What CI installs further: packages that the tests of the page in a browser, of servers, of `dg` and of `deploy/` need, and an
-# archive of Java's classes.
+# What CI installs further: packages that the tests of the page in a browser, of servers, of `dg` and of `deploy/` need, the jars
+# of Iceberg's REST server where there is a Maven, and an archive of Java's classes.
 define FURTHER
 { $(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary=:all: -r requirements-ci.lock || \
 	echo "== requirements-ci.lock cannot be installed; tests of a browser, of servers and of dg are skipped"; \
+timeout 300 $(BIN)/python tests/catalog_servers.py || echo "== no jars of Iceberg's REST server; tests over it are skipped"; \
 $(BIN)/foldhouse warm || echo "== no archive of Java classes; each start of Spark takes 4 s longer"; }
 endef
 

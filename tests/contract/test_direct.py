@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -87,12 +88,19 @@ def _listed(text: str) -> list[str]:
     return text.strip().replace("\n", "|").replace("|    ", "|").split("|")
 
 
+@cache
+def _no_rows(spark: SparkSession, place: int) -> DataFrame:
+    """A source without rows; each place has its own: a frame joined with itself has each column twice."""
+    return spark.createDataFrame([], SPARK_TYPES).alias(source_name(place))
+
+
+def direct_logic(spark: SparkSession, rows: Rows, sources: int = 1) -> Direct | None:
+    logic = rows(*(_no_rows(spark, place) for place in range(sources)))
+    return direct_of(analysed(logic), [SCHEMA] * sources, arrow_schema(logic.schema))
+
+
 def translated(spark: SparkSession, rows: Rows, tables: Sequence[pa.Table]) -> tuple[Direct | None, DataFrame]:
-    places = range(len(tables))
-    logic = rows(*(spark.createDataFrame([], SPARK_TYPES).alias(source_name(place)) for place in places))
-    direct = direct_of(analysed(logic), [SCHEMA] * len(tables), arrow_schema(logic.schema))
-    frames = [frame_of_arrow(spark, one) for one in tables]
-    return direct, rows(*frames)
+    return direct_logic(spark, rows, len(tables)), rows(*(frame_of_arrow(spark, one) for one in tables))
 
 
 def counted(rows: pa.Table) -> Counter[str]:
@@ -143,7 +151,7 @@ def compared(spark: SparkSession, rows: pa.Table, texts: Sequence[str]) -> list[
     made, left = [], []
     frame = pl.from_arrow(rows)
     for text in texts:
-        direct, _ = translated(spark, lambda one, text=text: one.select("id", F.expr(text).alias("value")), [rows])
+        direct = direct_logic(spark, lambda one, text=text: one.select("id", F.expr(text).alias("value")))
         assert direct is not None, text
         try:
             direct.rows([frame])  # type: ignore[list-item]
@@ -293,7 +301,7 @@ def test_an_aggregate_of_any_values_gives_the_value_of_spark_or_fails_in_both(sp
 
 def test_a_sum_that_is_too_large_for_its_type_is_left_to_spark(spark):
     rows = pa.table({"l": [2**62, 2**62], **{n: [None] * 2 for n in SCHEMA.names if n != "l"}}).select(SCHEMA.names)
-    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows.cast(SCHEMA)])
+    direct = direct_logic(spark, lambda one: one.agg(F.sum("l").alias("value")))
     assert direct is not None
     with pytest.raises(pl.exceptions.PolarsError, match="conversion from"):
         direct.rows([pl.from_arrow(rows.cast(SCHEMA))])  # type: ignore[list-item]
@@ -304,7 +312,7 @@ def test_a_sum_of_which_a_part_may_be_too_large_is_left_to_spark(spark, values):
     """Spark adds up longs in the order in which it reads them, and fails at the first part that does not fit."""
     nothing = {n: [None] * len(values) for n in SCHEMA.names if n != "l"}
     rows = pa.table({"l": values, **nothing}).select(SCHEMA.names).cast(SCHEMA)
-    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows])
+    direct = direct_logic(spark, lambda one: one.agg(F.sum("l").alias("value")))
     assert direct is not None
     with pytest.raises(pl.exceptions.PolarsError, match="conversion from"):
         direct.rows([pl.from_arrow(rows)])  # type: ignore[list-item]
@@ -313,7 +321,7 @@ def test_a_sum_of_which_a_part_may_be_too_large_is_left_to_spark(spark, values):
 def test_a_sum_up_to_both_ends_of_a_long_is_evaluated(spark):
     values = [2**63 - 1, -(2**62), -(2**62), None]
     rows = pa.table({"l": values, **{n: [None] * 4 for n in SCHEMA.names if n != "l"}}).select(SCHEMA.names)
-    direct, _ = translated(spark, lambda one: one.agg(F.sum("l").alias("value")), [rows.cast(SCHEMA)])
+    direct = direct_logic(spark, lambda one: one.agg(F.sum("l").alias("value")))
     assert direct is not None
     assert direct.rows([pl.from_arrow(rows.cast(SCHEMA))]).to_dicts() == [{"value": -1}]  # type: ignore[list-item]
 
@@ -391,7 +399,7 @@ CALLS_LEFT_TO_SPARK = _listed("""
 
 @pytest.mark.parametrize("text", CALLS_LEFT_TO_SPARK)
 def test_an_aggregate_that_engines_may_see_differently_is_left_to_spark(spark, text):
-    direct, _ = translated(spark, lambda one: one.groupBy("id").agg(F.expr(text).alias("value")), [hostile(1, 26)])
+    direct = direct_logic(spark, lambda one: one.groupBy("id").agg(F.expr(text).alias("value")))
     assert direct is None
 
 
@@ -427,13 +435,13 @@ MANY_PARTS = {
 @pytest.mark.parametrize("what", MANY_PARTS)
 def test_an_expression_that_takes_long_to_plan_is_left_to_spark(spark, what):
     """Polars repeats the parts of `least` in each other: 14 columns took more than a minute."""
-    direct, _ = translated(spark, lambda one: one.select("id", F.expr(MANY_PARTS[what])), [hostile(1, 29)])
+    direct = direct_logic(spark, lambda one: one.select("id", F.expr(MANY_PARTS[what])))
     assert direct is None
 
 
 @pytest.mark.parametrize("text", LEFT_TO_SPARK)
 def test_an_expression_that_engines_may_see_differently_is_left_to_spark(spark, text):
-    direct, _ = translated(spark, lambda one: one.select("id", F.expr(text).alias("value")), [hostile(1, 17)])
+    direct = direct_logic(spark, lambda one: one.select("id", F.expr(text).alias("value")))
     assert direct is None
 
 
@@ -465,5 +473,5 @@ OTHER_PLANS: dict[str, Rows] = {
 
 @pytest.mark.parametrize("name", OTHER_PLANS)
 def test_any_other_plan_is_left_to_spark(spark, name):
-    direct, _ = translated(spark, OTHER_PLANS[name], [hostile(1, 18), hostile(1, 19)])
+    direct = direct_logic(spark, OTHER_PLANS[name], 2)
     assert direct is None

@@ -39,9 +39,15 @@ CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for n
 if GIVEN in os.environ:
     CATALOGS = [os.environ[GIVEN]]
 
-_IN_CI = "Postgres and S3"
-"""The catalog of servers that CI runs these files over; all else that needs servers is marked `served`."""
-_FILES_IN_CI = ("test_catalog_operations", "test_catalog_races", "test_catalogs", "test_dropped_connections")
+_ONE = ("Postgres and S3",)
+_IN_CI: dict[str, tuple[str, ...]] = {
+    "test_catalog_operations": ("Postgres and files", "Postgres and S3", "REST and S3"),
+    "test_catalog_races": _ONE,
+    "test_catalogs": _ONE,
+    "test_dropped_connections": _ONE,
+    "test_over_connect": ("REST and S3",),
+}
+"""A file -> the catalogs of servers that CI runs it over; all else that needs servers is marked `served`."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
@@ -57,8 +63,8 @@ def _needs_servers(item: pytest.Item) -> bool:
 
 
 def _is_in_ci(item: pytest.Item) -> bool:
-    is_it = "[" not in item.name or _IN_CI in item.name
-    return item.path.stem in _FILES_IN_CI and is_it
+    names = _IN_CI.get(item.path.stem, ())
+    return any(f"[{name}" in item.name for name in names) or (bool(names) and "[" not in item.name)
 
 
 class Servers:
