@@ -105,6 +105,13 @@ def test_a_cast_that_cuts_a_value_is_refused(
         exact_cast(column([value(kept), None, value(cut)], kind(have)), kind(want))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nulls_without_a_type_have_the_type_of_the_column(shape: str) -> None:
+    kind = SHAPES[shape][0](pa.date32())
+    assert exact_cast(pa.chunked_array([pa.nulls(2)]), kind).to_pylist() == [None, None]
+    assert exact_cast(pa.chunked_array([], kind), kind).to_pylist() == []
+
+
 def test_a_float_that_is_infinite_stays_so() -> None:
     given = column([float("inf"), float("-inf"), float("nan"), 0.1], pa.float64())
     assert exact_cast(given, pa.float32()).to_pylist()[:1] == [float("inf")]

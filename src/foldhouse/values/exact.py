@@ -107,19 +107,23 @@ def _check(given: pa.Array, made: pa.Array) -> None:
     have, want = given.type, made.type
     if have == want:
         return
-    if pa.types.is_struct(want):
+    if pa.types.is_struct(want) and pa.types.is_struct(have):
         for field, column in zip(want, made.flatten(), strict=True):
             place = have.get_field_index(field.name)
             if place >= 0:  # a missing field is null
                 _check(given.flatten()[place], column)
-    elif pa.types.is_map(want):
+    elif pa.types.is_map(want) and pa.types.is_map(have):
         for one, other in zip(_of_map(given), _of_map(made), strict=True):
             _check(one, other)
-    elif pa.types.is_list(want) or pa.types.is_large_list(want):
+    elif _is_list(want) and _is_list(have):
         _check(given.flatten(), made.flatten())
     elif (kept := _kept(given, made)) is not None and not pc.all(kept, min_count=0).as_py():
         at = pc.index(kept, False).as_py()
         raise pa.ArrowInvalid(f"{given[at]} would be cut to {made[at]}")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _of_map(given: pa.MapArray) -> tuple[pa.Array, pa.Array]:
