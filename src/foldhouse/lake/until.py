@@ -30,6 +30,7 @@ from foldhouse.storage.private import private_folder
 from foldhouse.storage.schema import Layout, type_texts
 from foldhouse.streams import append as streams
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.deliveries import are_others
 from foldhouse.values.given import shown
 from foldhouse.values.window import Position
 
@@ -199,7 +200,8 @@ class Folded:
     def _check_definition(self, table: Table, found: Head) -> None:
         now = head_at(self.workshop.catalog.load_table(table.name), None)
         is_declared = bool(found.declaration) and found.declaration == now.declaration
-        if found.definition_hash != now.definition_hash and not is_declared:
+        is_other = found.definition_hash != now.definition_hash and not is_declared
+        if is_other or are_others(found.deliveries, now.deliveries):
             raise DefinitionChanged(
                 f"{table.name} was folded under another declaration than the present one, so it cannot be folded up to "
                 f"{self.until.last} as it was believed then; run `foldhouse rebuild {table.name}`, or leave --as-of out"

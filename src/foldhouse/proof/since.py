@@ -21,6 +21,7 @@ from foldhouse.refresh.sources import PinnedSource
 from foldhouse.refresh.work import evaluations_of
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import live_of
+from foldhouse.values.deliveries import are_others
 from foldhouse.values.window import Coverage, Position
 
 
@@ -55,7 +56,8 @@ def _continues(before: Head, after: Head) -> bool:
     is_declared = bool(before.declaration) and before.declaration == after.declaration
     uuids = [{name: one.uuid for name, one in head.positions.items()} for head in (before, after)]
     shrank = not before.coverage.is_everything and after.coverage.is_everything
-    return before.is_folded and (is_same or is_declared) and uuids[0] == uuids[1] and not shrank
+    is_same = (is_same or is_declared) and not are_others(before.deliveries, after.deliveries)
+    return before.is_folded and is_same and uuids[0] == uuids[1] and not shrank
 
 
 def _are_kept(sources: Sequence[IcebergTable], positions: Mapping[str, Position]) -> bool:

@@ -46,6 +46,7 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.restore import restore_columns
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
+from foldhouse.values.deliveries import deliveries_of
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
 from foldhouse.values.stored import number
@@ -272,6 +273,7 @@ def _place(work: Work) -> dict[str, str]:
         names.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
+        names.DELIVERIES: deliveries_of(work.table),
         **({names.RESTATED: str(work.restated)} if work.restated else {}),
     }
 
