@@ -14,6 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.heads.head import Head, head_at
 from foldhouse.kernel.plan import polars_type
+from foldhouse.logic.declaration import is_another_text
 from foldhouse.reading.changelog import changes_between
 from foldhouse.refresh.rows.evaluate import evaluated_here
 from foldhouse.refresh.rows.logic import Logic
@@ -56,7 +57,8 @@ def _continues(before: Head, after: Head) -> bool:
     is_declared = bool(before.declaration) and before.declaration == after.declaration
     uuids = [{name: one.uuid for name, one in head.positions.items()} for head in (before, after)]
     shrank = not before.coverage.is_everything and after.coverage.is_everything
-    is_same = (is_same or is_declared) and not are_others(before.deliveries, after.deliveries)
+    is_other = (before.is_doubtful or after.is_doubtful) and is_another_text(before.declaration, after.declaration)
+    is_same = (is_same or is_declared) and not is_other and not are_others(before.deliveries, after.deliveries)
     return before.is_folded and is_same and uuids[0] == uuids[1] and not shrank
 
 

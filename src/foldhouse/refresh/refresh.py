@@ -274,6 +274,8 @@ def _place(work: Work) -> dict[str, str]:
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
         names.DELIVERIES: deliveries_of(work.table),
+        **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
+        **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         **({names.RESTATED: str(work.restated)} if work.restated else {}),
     }
 
@@ -290,8 +292,6 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
         **({names.CHECKED_AGAINST: others} if others else {}),
-        **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
-        **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         **({names.RESTORED: str(work.restoring.root)} if work.restoring and work.restoring.root else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),
