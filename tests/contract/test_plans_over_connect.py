@@ -5,9 +5,11 @@ All of it runs in both sessions, and the numbers are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -168,3 +170,37 @@ def test_other_logic_with_the_same_plan_is_refused(spark_lake: OpenLake) -> None
     lake.append(right, [{"k": "a", "m": 1}])
     lake.refresh(after)
     assert sorted(row["m"] for row in lake.to_arrow(after).to_pylist()) == [2, 3]
+
+
+def of_column(by: int) -> Callable[[DataFrame], DataFrame]:
+    price = F.udf(lambda m: m * by, "long")
+    return lambda e: e.select("k", price("m").alias("m"))
+
+
+def of_batches(by: int) -> Callable[[DataFrame], DataFrame]:
+    def priced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for one in batches:
+            yield pa.record_batch({"k": one["k"], "m": pc.multiply(one["m"], by)})
+
+    return lambda e: e.select("k", "m").mapInArrow(priced, "k string, m long")
+
+
+@pytest.mark.parametrize("made", [of_column, of_batches])
+def test_another_python_function_of_the_same_name_is_refused(
+    spark_lake: OpenLake, made: Callable[[int], Callable[[DataFrame], DataFrame]]
+) -> None:
+    """As after a deployment: the plan has the name of the function, and the rows of before are those of the old one."""
+
+    def declared(by: int) -> fh.Table:
+        return fh.table("p.priced", source=right, rows=made(by), keys="k", fold=fh.fold(m=fh.total("m")))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": k, "m": 1} for k in ("a", "b")])
+    lake.refresh(declared(2))
+    lake.append(right, [{"k": "a", "m": 1}])
+    assert lake.refresh(declared(2)).committed
+    lake.append(right, [{"k": "a", "m": 1}])
+    with pytest.raises(fh.DefinitionChanged, match=r"p\.priced .*Python function; run `foldhouse rebuild p\.priced`"):
+        lake.refresh(declared(100))
+    lake.rebuild(declared(100))
+    assert sorted(lake.to_arrow("p.priced")["m"].to_pylist()) == [100, 300]

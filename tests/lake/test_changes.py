@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 import foldhouse as fh
 from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_ORDINAL, CHANGE_TYPE, COMMIT_SNAPSHOT_ID
@@ -136,6 +138,77 @@ def test_after_expiry_changes_are_those_between_the_kept_states(lake: fh.Lake) -
     assert applied(states[tagged], steps) == states[line[0]]
     net = lake.changes(table, after=tagged, net=True)
     assert applied(states[tagged], net) == states[line[0]]
+
+
+def of_numbers(keys: list[str], **fold: fh.ColumnFold) -> fh.Table:
+    return fh.table("c.numbers", source=numbers, keys=keys, fold=fh.fold(**fold))
+
+
+numbers = fh.stream("c.n", schema={"a": "long", "b": "long", "n": "long"})
+SUM = {"n": fh.total("n")}
+
+
+def numbered(lake: fh.Lake, *rows: tuple[int, int, int]) -> None:
+    lake.append(numbers, pa.Table.from_pylist([dict(zip("abn", row, strict=True)) for row in rows]))
+
+
+def test_changes_before_a_rebuild_have_the_columns_of_then(lake: fh.Lake) -> None:
+    ids = []
+    for n in (1, 5):
+        numbered(lake, (1, 1, n))
+        ids.append(lake.refresh(of_numbers(["a"], **SUM)).snapshot_id)
+    lake.rebuild(of_numbers(["a"], most=fh.maximum("n")))
+    found = lake.changes("c.numbers", after=ids[0], upto=ids[1])
+    assert found.select(["a", "n", CHANGE_TYPE]).to_pylist() == [
+        {"a": 1, "n": 1, CHANGE_TYPE: "UPDATE_BEFORE"},
+        {"a": 1, "n": 6, CHANGE_TYPE: "UPDATE_AFTER"},
+    ]
+    (corrected,) = lake.corrections("c.numbers", as_of=ids[1]).rows
+    assert (corrected.key, corrected.before, corrected.after) == ({"a": 1}, {"n": 1}, {"n": 6})
+
+
+def test_rows_that_a_rebuild_gave_another_key_go_and_come(lake: fh.Lake) -> None:
+    """A consumer that skips UPDATE_BEFORE would keep the second row of a key, or both."""
+    numbered(lake, (1, 1, 1), (1, 2, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1))
+    first = lake.refresh(of_numbers(["a", "b"], **SUM)).snapshot_id
+    lake.load(numbers).delete("a = 3")
+    lake.rebuild(of_numbers(["a"], **SUM))
+    found = lake.changes("c.numbers", after=first).to_pylist()
+    assert sorted((row["a"], row["n"], row[CHANGE_TYPE]) for row in found) == [
+        (1, 1, "DELETE"),
+        (1, 1, "DELETE"),
+        (1, 2, "INSERT"),
+        (3, 1, "DELETE"),
+        (3, 1, "DELETE"),
+    ]
+
+
+@pytest.mark.parametrize("net", [True, False], ids=["net", "commit by commit"])
+def test_rows_of_before_a_rebuild_have_null_in_a_key_that_it_added(lake: fh.Lake, net: bool) -> None:
+    numbered(lake, (1, 1, 1), (1, 2, 1))
+    first = lake.refresh(of_numbers(["a"], **SUM)).snapshot_id
+    lake.rebuild(of_numbers(["a", "b"], **SUM))
+    found = lake.changes("c.numbers", after=first, net=net).to_pylist()
+    assert sorted((str(row["b"]), row["n"], row[CHANGE_TYPE]) for row in found) == [
+        ("1", 1, "INSERT"),
+        ("2", 1, "INSERT"),
+        ("None", 2, "DELETE"),
+    ]
+    planned = lake.plan_rollback("c.numbers", to=first)
+    assert (planned.rows, planned.rows_then, planned.inserted, planned.deleted) == (2, 1, 1, 2)
+    lake.rollback("c.numbers", to=first)
+    assert lake.changes("c.numbers", after=0).num_rows == 1
+
+
+def test_rows_of_another_tool_that_share_a_key_are_no_updates(lake: fh.Lake) -> None:
+    """Iceberg's identifier fields say which columns identify a row, and no engine checks that they do."""
+    schema = Schema(
+        NestedField(1, "k", LongType(), required=True), NestedField(2, "v", LongType()), identifier_field_ids=[1]
+    )
+    lake.catalog.create_namespace("c")
+    theirs = lake.catalog.create_table("c.theirs", schema=schema)
+    theirs.append(pa.table({"k": [1, 1, 2], "v": [1, 2, 1]}, schema=theirs.schema().as_arrow()))
+    assert lake.changes("c.theirs", after=0)[CHANGE_TYPE].to_pylist() == ["INSERT"] * 3
 
 
 def test_rows_that_could_not_be_folded_are_shown(lake: fh.Lake) -> None:

@@ -385,6 +385,14 @@ def test_ends_and_values_have_the_type_of_the_column(lake: fh.Lake, kind: str) -
         lake.audit(fh.table("c.typed_table", source=typed, fold=fh.latest(columns=["v"]), checks=[wrong]))
 
 
+@pytest.mark.parametrize("check", [fh.between("n", 0.5, 7), fh.accepted("n", [1.5])], ids=str)
+def test_a_value_that_no_row_of_the_column_can_have_is_refused(lake: fh.Lake, check: fh.Check) -> None:
+    """It was cut to a whole number, so 0 passed for between 0.5 and 7."""
+    add(lake, ("a", 1, "x"))
+    with pytest.raises(fh.DefinitionError, match="has a value that does not fit its column"):
+        lake.refresh(table(check))
+
+
 def test_checks_of_columns_that_do_not_exist_are_refused_before_anything_is_written(lake: fh.Lake) -> None:
     add(lake, ("a", 1, "x"))
     with pytest.raises(fh.DefinitionError, match=r"names the column 'missing'; the table has key, n, kind, least"):

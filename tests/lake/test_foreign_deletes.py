@@ -228,6 +228,31 @@ def test_deletes_of_rows_in_the_partition_of_nan_are_applied(lake: fh.Lake) -> N
     assert sorted(lake.to_arrow(numbers)["n"].to_pylist()) == [4, 9]
 
 
+def test_rows_beneath_equality_deletes_are_not_counted(lake: fh.Lake, path: str) -> None:
+    """The totals of the summary count the rows that they remove, too."""
+    iceberg = lake.load(events)
+    theirs = f"{iceberg.location()}/data/theirs.parquet"
+    pq.write_table(pa.table({"k": ["a"]}), theirs.removeprefix("file://"))
+    file = DataFile.from_args(
+        content=DataFileContent.EQUALITY_DELETES,
+        file_path=theirs,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=Path(theirs.removeprefix("file://")).stat().st_size,
+        equality_ids=[1],
+        sort_order_id=None,
+        spec_id=0,
+    )
+    file.spec_id = 0
+    commit(lake.catalog, iceberg, FileChanges([file]), {})
+    for call in (*CALLS.values(), lambda lake: lake.count(events), lambda lake: lake.changes(events, after=0)):
+        with pytest.raises(fh.Unsupported, match=f"d.events contains equality deletes .*{theirs}"):
+            call(lake)
+    (status,) = lake.status([events.name])
+    assert status.rows is None
+
+
 def test_the_way_out_of_unusable_deletes_works(lake: fh.Lake, path: str) -> None:
     before = lake.load(events).metadata.current_snapshot_id
     delete(lake, events.name, named(path, -1))

@@ -191,6 +191,7 @@ def test_an_undeclared_table_downstream_is_refused_by_name_before_anything_chang
     [
         ({"e_mail": SUBJECT}, "no column 'e_mail'; it has email, alias"),
         ({"version": "zoe"}, "does not fit x.visits.version, which is int64"),
+        ({"version": 1.5}, "does not fit x.visits.version, which is int64"),
         ({"email": None}, "names no subject"),
         ({"amount": float("nan")}, "names no subject"),
         ({"version": True}, "is True, but the column is int64"),

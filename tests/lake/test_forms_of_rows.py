@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -94,6 +98,11 @@ def test_no_dicts_are_no_events(lake: fh.Lake) -> None:
         ([ROWS[0] | {"paid": 1.234567}], r"paid of row 0 is 1.234567, but the column is decimal\(12,2\)"),
         ([ROWS[0] | {"day": "2024-03-04"}], r"day of row 0 is '2024-03-04', but the column is date"),
         ([ROWS[0] | {"id": 2**70}], r"id of row 0 is 1180591620717411303424, but the column is long"),
+        ([ROWS[0], ROWS[1] | {"id": 2.5}], r"id of row 1 is 2.5, but the column is long"),
+        ([ROWS[0] | {"id": Decimal("2.5")}], r"id of row 0 is Decimal\('2.5'\), but the column is long"),
+        ([ROWS[0] | {"day": datetime(2024, 3, 4, 5)}], r"day of row 0 is datetime.* but the column is date"),
+        (TABLE.set_column(4, "day", TABLE["at"].fill_null(ROWS[0]["at"])), r"orders.day is date32.*would be cut"),
+        (TABLE.set_column(3, "paid", pa.array([0.1, 0.25, 1.239])), r"orders.paid is decimal.* 1.239 would be cut"),
         ([ROWS[0] | {"nam": "x"}], r"the events also have nam"),
         ([{"id": 1}], r"the events lack name, kind, paid, day, at, tags"),
         (pd.DataFrame({"id": [1, "x"]}), r"append: events cannot be read as Arrow"),
@@ -128,6 +137,30 @@ def test_queries_name_tables_of_the_lake(lake: fh.Lake) -> None:
         {"kind": "b", "paid": None, "n": 1},
     ]
     assert lake.sql("SELECT 7 AS n").to_pylist() == [{"n": 7}]
+
+
+def test_floats_that_are_the_decimals_of_a_column_are_stored(lake: fh.Lake) -> None:
+    paid = pa.array([0.1, None, 1234567890.12])
+    lake.append(orders, TABLE.set_column(3, "paid", paid))
+    assert lake.to_arrow(orders).sort_by("id")["paid"].to_pylist() == [Decimal("0.10"), None, Decimal("1234567890.12")]
+
+
+IN_APIA = """
+import sys
+from datetime import UTC, datetime
+import foldhouse as fh
+lake, at = fh.Lake.local(sys.argv[1]), datetime(2024, 3, 4, 23, 30, tzinfo=UTC)
+lake.append(fh.stream("z.events", schema={"moment": "timestamptz"}), [{"moment": at}])
+print(lake.sql("SELECT moment::DATE AS day FROM z.events").to_pylist()[0]["day"])
+print(lake.to_duckdb("z.events").filter("moment::DATE = DATE '2024-03-04'").count("*").fetchall()[0][0])
+print(lake.to_duckdb("z.events").fetchall()[0][0])
+"""
+
+
+def test_the_days_of_a_query_are_those_of_utc_whatever_the_zone_of_the_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IN_APIA, str(tmp_path / "lake")]
+    done = subprocess.run(command, env={**os.environ, "TZ": "Pacific/Apia"}, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2024-03-04", "1", "2024-03-04 23:30:00+00:00"]
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM shop.nothing", "SELEC", ""])

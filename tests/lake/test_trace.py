@@ -102,6 +102,7 @@ def test_a_commit_of_another_tool_is_part_of_the_story(shop: fh.Lake) -> None:
     [
         ({"order": 1}, "has no column 'order'; it has order_id, customer, paid"),
         ({"order_id": "x"}, "do not fit the columns of t.orders"),
+        ({"order_id": 1.5}, "do not fit the columns of t.orders"),
         ({}, "name at least one column"),
         ("1", "name at least one column"),
     ],

@@ -18,6 +18,7 @@ from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.values.checks import Accepted, Between, Check, NotNull, RowCheck
 from foldhouse.values.definition import Table
+from foldhouse.values.exact import exact_array
 
 SHOWN = 10
 """Failing rows that a result shows."""
@@ -66,7 +67,7 @@ def condition(table: str, check: RowCheck, layout: Layout) -> pl.Expr:
 
 def _series(table: str, check: Check, values: Sequence[Any], kind: pa.DataType) -> pl.Series:
     try:
-        found = pl.from_arrow(pa.array(list(values), kind))
+        found = pl.from_arrow(exact_array(list(values), kind))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
         raise DefinitionError(
             f"table {table}: {check} has a value that does not fit its column, which is a {kind}: {failure}"

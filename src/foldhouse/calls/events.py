@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import InvalidData
+from foldhouse.values.exact import exact_array
 from foldhouse.values.given import shown
 from foldhouse.values.types import arrow_type, unknown_key
 
@@ -87,7 +88,7 @@ def _column(what: str, name: str, values: list[Any], declared: str | None) -> pa
     if kind is not None and pa.types.is_nested(kind):
         _check_keys(what, name, values, str(declared), kind)
     try:
-        return pa.array(values, kind)
+        return exact_array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
         number = next((at for at, value in enumerate(values) if not _fits(value, kind)), None)
         where = name if number is None else f"{name} of row {number} is {shown(values[number])}, but the column"
@@ -107,7 +108,7 @@ def _check_keys(what: str, name: str, values: list[Any], declared: str, kind: pa
 
 def _fits(value: Any, kind: pa.DataType | None) -> bool:
     try:
-        pa.array([value], kind)
+        exact_array([value], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return False
     return True

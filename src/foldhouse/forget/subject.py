@@ -17,6 +17,7 @@ from foldhouse.refresh.window.pruning import pieces_with_keys
 from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
+from foldhouse.values.exact import exact_array
 
 _LONG = 6
 """Characters from which on a value is also found within a longer word."""
@@ -112,7 +113,7 @@ def _typed(name: str, layout: Layout, column: Any, value: Any) -> pa.Scalar:
     if isinstance(value, bool) and not pa.types.is_boolean(kind):
         raise InvalidData(f"forget: the value of {name}.{column} is {value!r}, but the column is {kind}")
     try:
-        found = pa.array([value], kind)
+        found = exact_array([value], kind)
         if not pc.equal(found, found[0])[0].as_py():
             raise pa.ArrowInvalid("it does not equal itself")
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:

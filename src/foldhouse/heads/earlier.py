@@ -71,7 +71,7 @@ def earlier_commit(
             return None
         above = snapshot
         there = head_in(snapshot)
-        if (there.definition_hash, there.declaration) != (found.definition_hash, found.declaration):
+        if _definition(there) != _definition(found):
             return None
         at = {name: _place(sources[name][0], one) for name, one in there.positions.items() if name in sources}
         if at == now and _is_within(there.coverage, coverage):
@@ -79,6 +79,10 @@ def earlier_commit(
         if not snapshot.summary.additional_properties.keys().isdisjoint(SET_RIGHT):
             return None
     return None
+
+
+def _definition(head: Head) -> tuple[str | None, ...]:
+    return head.definition_hash, head.declaration, head.deliveries
 
 
 def _is_within(one: Coverage, other: Coverage) -> bool:

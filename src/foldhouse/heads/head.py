@@ -20,6 +20,7 @@ from foldhouse.values.metadata_names import (
     COVERAGE,
     DECLARATION,
     DEFINITION,
+    DELIVERIES,
     DOUBTFUL,
     NEWEST_DELETE,
     NULL_KEY_ROWS,
@@ -40,6 +41,8 @@ class Head:
         definition_hash: of the definition that the table was folded with; `None` before the first fold.
         declaration: the digest of the declaration itself, computed by `foldhouse.logic.declaration`.
         is_doubtful: whether other logic can have the same hash.
+        deliveries: which deliveries of its sources are one event, as text of `foldhouse.values.deliveries`; `None` if
+            an earlier release committed it.
         null_key_rows: source rows left out so far because a key is null.
         null_sequence_rows: source rows left out so far because a part of their sequence is null.
         deleted_upto: the newest sequence of any event that deleted its key, as JSON of `sequence_to_json`.
@@ -51,6 +54,7 @@ class Head:
     definition_hash: str | None = None
     declaration: str = ""
     is_doubtful: bool = False
+    deliveries: str | None = None
     null_key_rows: int = 0
     null_sequence_rows: int = 0
     deleted_upto: str | None = None
@@ -142,6 +146,7 @@ def _parsed(snapshot: Snapshot | None) -> Head:
         definition_hash=summary[DEFINITION],
         declaration=summary.get(DECLARATION, ""),
         is_doubtful=DOUBTFUL in summary,
+        deliveries=summary.get(DELIVERIES),
         null_key_rows=number(NULL_KEY_ROWS, summary.get(NULL_KEY_ROWS, "0")),
         null_sequence_rows=number(NULL_SEQUENCE_ROWS, summary.get(NULL_SEQUENCE_ROWS, "0")),
         deleted_upto=summary.get(NEWEST_DELETE),

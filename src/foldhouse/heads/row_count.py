@@ -34,9 +34,10 @@ def rows_said(summary: Mapping[str, str]) -> int | None:
     """Return the number of rows in a summary; `None` if the summary does not determine it.
 
     Iceberg's own totals do not if there are position deletes, because a delete file also counts rows of data files that
-    are gone.
+    are gone; nor if there are equality deletes, which do not say how many rows they remove.
     """
     if TABLE_ROWS in summary:
         return number(TABLE_ROWS, summary[TABLE_ROWS])
-    is_told = "total-records" in summary and summary.get("total-position-deletes", "0") == "0"
+    has_deletes = any(summary.get(f"total-{kind}-deletes", "0") != "0" for kind in ("position", "equality"))
+    is_told = "total-records" in summary and not has_deletes
     return number("total-records", summary["total-records"]) if is_told else None

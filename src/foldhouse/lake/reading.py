@@ -137,7 +137,8 @@ class Reading(OpenLake):
             net: whether to return only the difference between the two moments, instead of commit by commit.
 
         Returns:
-            The table's columns with `_change_type`, `_change_ordinal` and `_commit_snapshot_id`.
+            The columns of the table at `upto` with `_change_type`, `_change_ordinal` and `_commit_snapshot_id`. Rows of
+            before a rebuild have null in columns that it added.
 
         Raises:
             UnknownTable: no table has that name.

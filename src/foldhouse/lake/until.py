@@ -20,6 +20,7 @@ from foldhouse.errors import DefinitionChanged, InvalidCall, SourceReplaced, Unk
 from foldhouse.heads.head import Head, head_at
 from foldhouse.lake.as_of import AsOf, snapshot_id_at
 from foldhouse.logic.compiled import compile_table
+from foldhouse.logic.declaration import is_another_text
 from foldhouse.reading.changelog import read_rows
 from foldhouse.refresh.refresh import refresh
 from foldhouse.refresh.workshop import Workshop
@@ -30,6 +31,7 @@ from foldhouse.storage.private import private_folder
 from foldhouse.storage.schema import Layout, type_texts
 from foldhouse.streams import append as streams
 from foldhouse.values.definition import Source, Stream, Table
+from foldhouse.values.deliveries import are_others
 from foldhouse.values.given import shown
 from foldhouse.values.window import Position
 
@@ -199,7 +201,9 @@ class Folded:
     def _check_definition(self, table: Table, found: Head) -> None:
         now = head_at(self.workshop.catalog.load_table(table.name), None)
         is_declared = bool(found.declaration) and found.declaration == now.declaration
-        if found.definition_hash != now.definition_hash and not is_declared:
+        is_other = found.definition_hash != now.definition_hash and not is_declared
+        is_other |= (found.is_doubtful or now.is_doubtful) and is_another_text(found.declaration, now.declaration)
+        if is_other or are_others(found.deliveries, now.deliveries):
             raise DefinitionChanged(
                 f"{table.name} was folded under another declaration than the present one, so it cannot be folded up to "
                 f"{self.until.last} as it was believed then; run `foldhouse rebuild {table.name}`, or leave --as-of out"

@@ -94,6 +94,11 @@ def literals(rows: DataFrame) -> Iterator[str]:
             yield from (one[0][1:-1] for one in QUOTED.finditer(text))
 
 
+def asked_functions(rows: DataFrame) -> bool:
+    """Whether a request has Python functions."""
+    return any(one.DESCRIPTOR.name.startswith("CommonInlineUserDefined") for one in messages(remote_plan(rows)))
+
+
 def _unescaped(quoted: str) -> str:
     """Return the text of a literal or a name in SQL; an odd text if it has an escaped sign."""
     return _REFUSED if "\\" in quoted else quoted[1:-1]

@@ -3,8 +3,8 @@
 The definition's hash is made of Spark's plan, and another version of Spark may print the same logic differently. The
 digest here is made of the declaration's keys, folds and layout, and of every function in it. A function is digested by
 its source text, its defaults, its closure and the global names that it uses; functions among these are digested in the
-same way. From Python's standard library, Spark and foldhouse, only the names are used. If a part cannot be digested,
-there is no digest, and a new version of Spark requires a rebuild.
+same way. From Python's standard library, Spark, foldhouse, Arrow, Polars, pandas and NumPy, only the names are used. If
+a part cannot be digested, there is no digest, and a new version of Spark requires a rebuild.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from foldhouse.values.fold import Fold
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, date, time, timedelta)
 _KNOWN = sys.stdlib_module_names | {"pyspark", "foldhouse"}
+_LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
+"""Libraries that Python functions of Spark are written with."""
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -100,6 +102,8 @@ def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> An
         return ["partial", [_value(one, seen) for one in (given.func, given.args, given.keywords)]]
     if isinstance(given, types.ModuleType):
         return ["module", given.__name__, [] if _is_known(given.__name__) else _reached(vars(given), used, seen)]
+    if _is_of_library(given):
+        return ["known", given.__module__, given.__qualname__]
     if isinstance(given, types.FunctionType | types.BuiltinFunctionType | type):
         return _callable(given, seen)
     raise _Unreadable(repr(given))
@@ -133,6 +137,11 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _is_known(module: str) -> bool:
     return module.partition(".")[0] in _KNOWN
+
+
+def _is_of_library(given: Any) -> bool:
+    name = getattr(given, "__module__", None)
+    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES and hasattr(given, "__qualname__")
 
 
 def _source(given: Any) -> str:

@@ -161,8 +161,8 @@ def _changed(head: Head, compiled: Compiled, properties: Mapping[str, str]) -> s
     name, words = compiled.table.name, difference(properties, head.definition_hash, compiled)
     if compiled.definition_hash == head.definition_hash:
         words = words or (
-            "its source text changed, and a literal in it contains a comma or a bracket: Spark prints other logic with "
-            "the same plan"
+            "its source text changed, and Spark prints other logic with the same plan, because a literal in it has "
+            "a comma or a bracket, or it calls a Python function"
         )
     what = (
         f"{name} was folded under another definition than its present one: {words}"

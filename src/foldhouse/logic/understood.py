@@ -13,8 +13,9 @@ from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed, is_classic, literal_rows, says_deterministic
 from foldhouse.logic.asked import check_asked
 from foldhouse.logic.asked_order import check_order
-from foldhouse.logic.asked_shape import asked_origins, asked_rows, asked_shape, literals, printed_plan
+from foldhouse.logic.asked_shape import asked_functions, asked_origins, asked_rows, asked_shape, literals, printed_plan
 from foldhouse.logic.columns import nodes_of
+from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Node
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
@@ -24,6 +25,11 @@ from foldhouse.values.definition import Source, Stream, Table
 _LOG = logging.getLogger("foldhouse")
 # Signs that stand between the arguments of functions in a plan: `concat(k, 'a, b')` and `concat(k, 'a', 'b')` are one.
 _SEPARATING = re.compile(r"[,()\[\]{}]")
+_FUNCTIONS = words("PythonUDF PythonUDAF PythonUDTF")
+_CALLS = words("""
+    MapInPandas MapInArrow PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas
+    FlatMapCoGroupsInArrow
+""")
 _ALIAS = re.compile(r"SubqueryAlias __source_\d+")
 
 
@@ -35,7 +41,8 @@ class Understood:
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of.
         literal_rows: a digest of the literal rows in the logic; empty if there are none.
-        is_doubtful: whether a literal contains a comma or a bracket, so that other logic can have the same text.
+        is_doubtful: whether other logic can have the same text: a literal contains a comma or a bracket, or there is a
+            Python function, of which a plan has the name alone.
         plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
     """
 
@@ -80,7 +87,15 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
         )
     texts = [one.value or "" for node in nodes_of(plan) for one in node.everything() if one.type == "string"]
-    return replace(_of_plan(table, literal_rows(plan, logic), plan), is_doubtful=_is_doubtful(texts))
+    is_doubtful = _is_doubtful(texts) or _has_functions(plan)
+    return replace(_of_plan(table, literal_rows(plan, logic), plan), is_doubtful=is_doubtful)
+
+
+def _has_functions(plan: Node) -> bool:
+    """Whether a plan calls Python functions."""
+    return any(
+        node.kind in _CALLS or any(one.kind in _FUNCTIONS for one in node.everything()) for node in nodes_of(plan)
+    )
 
 
 def _of_plan(table: Table, rows: str, plan: Node) -> Understood:
@@ -102,7 +117,7 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
         check_order(plan, [_unique(source) for source in table.sources])
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
-    is_doubtful = _is_doubtful(literals(logic))
+    is_doubtful = _is_doubtful(literals(logic)) or asked_functions(logic)
     if plan is not None:
         return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful)
     shape = asked_shape(logic)

@@ -14,6 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.heads.head import Head, head_at
 from foldhouse.kernel.plan import polars_type
+from foldhouse.logic.declaration import is_another_text
 from foldhouse.reading.changelog import changes_between
 from foldhouse.refresh.rows.evaluate import evaluated_here
 from foldhouse.refresh.rows.logic import Logic
@@ -21,6 +22,7 @@ from foldhouse.refresh.sources import PinnedSource
 from foldhouse.refresh.work import evaluations_of
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.live import live_of
+from foldhouse.values.deliveries import are_others
 from foldhouse.values.window import Coverage, Position
 
 
@@ -55,7 +57,9 @@ def _continues(before: Head, after: Head) -> bool:
     is_declared = bool(before.declaration) and before.declaration == after.declaration
     uuids = [{name: one.uuid for name, one in head.positions.items()} for head in (before, after)]
     shrank = not before.coverage.is_everything and after.coverage.is_everything
-    return before.is_folded and (is_same or is_declared) and uuids[0] == uuids[1] and not shrank
+    is_other = (before.is_doubtful or after.is_doubtful) and is_another_text(before.declaration, after.declaration)
+    is_same = (is_same or is_declared) and not is_other and not are_others(before.deliveries, after.deliveries)
+    return before.is_folded and is_same and uuids[0] == uuids[1] and not shrank
 
 
 def _are_kept(sources: Sequence[IcebergTable], positions: Mapping[str, Position]) -> bool:

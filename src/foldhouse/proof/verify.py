@@ -31,7 +31,8 @@ from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.storage.history import lineage, snapshot_of
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Table
-from foldhouse.values.metadata_names import COVERAGE, DECLARATION, DEFINITION, POSITION, RUN_ID
+from foldhouse.values.deliveries import are_others
+from foldhouse.values.metadata_names import COVERAGE, DECLARATION, DEFINITION, DELIVERIES, POSITION, RUN_ID
 from foldhouse.values.proofs import Difference, FirstWrong, Verified
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
@@ -159,10 +160,12 @@ def _commits(proof: _Proof) -> Iterator[_Commit]:
     ours = [one for one in behind if is_ours(one)]
     if not ours:
         raise UnknownSnapshot(f"{proof.table.name} was never folded; run `foldhouse backfill`, or lake.refresh(...)")
-    definition = _definition(ours[0])
+    definition, deliveries = _definition(ours[0]), _deliveries(ours[0])
     for place, one in enumerate(behind):
         said = next((older for older in behind[place:] if is_ours(older)), None)
         if said is None or _definition(said) != definition or said.summary is None:
+            return
+        if are_others(_deliveries(said), deliveries):
             return
         summary = said.summary.additional_properties
         yield _Commit(one, positions_from_json(summary[POSITION]), Coverage.parse(summary[COVERAGE]))
@@ -172,6 +175,10 @@ def _definition(snapshot: Snapshot) -> tuple[str | None, str | None]:
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
     said = summary.get(DECLARATION)
     return (said, None) if said else (None, summary.get(DEFINITION))
+
+
+def _deliveries(snapshot: Snapshot) -> str | None:
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(DELIVERIES)
 
 
 def _unreadable(proof: _Proof, commit: _Commit) -> str:

@@ -3,13 +3,17 @@
     apply(changes(a, b), T@a) == T@b
 
 The changes are the difference of the two states. Equal rows of both states cancel, so that compaction shows no changes.
-Any history between the two (rollback, expiry, a moved branch) gives the same net changes.
+Any history between the two (rollback, expiry, a moved branch) gives the same net changes. Both states are read with the
+columns that a read of `b` returns: rows of before a rebuild have null in columns that it added.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import UnknownSnapshot
@@ -62,17 +66,19 @@ def changes_between(iceberg: IcebergTable, after: int | None, upto: int | None, 
         net: whether to return only the difference of the two states, as one commit; else commit by commit.
 
     Returns:
-        The table's columns, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and
+        The columns of the table at `upto`, `_change_type`, `_change_ordinal` (int, 0 is the first commit) and
         `_commit_snapshot_id`. If the table has keys, an update is a pair of rows.
 
     Raises:
         UnknownSnapshot: `net` is false, and the history between `after` and `upto` was expired.
     """
+    is_head = upto == iceberg.metadata.current_snapshot_id
+    layout = Layout.of_head(iceberg) if is_head else Layout.of(iceberg, upto)
     steps = [(after, upto, upto)] if net else _way(iceberg, after, upto)
-    frames = [_step(iceberg, before, now, commit, ordinal) for ordinal, (before, now, commit) in enumerate(steps)]
+    frames = [_step(iceberg, layout, *step, ordinal) for ordinal, step in enumerate(steps)]
     if not frames:
-        frames = [_step(iceberg, upto, upto, upto, 0)]
-    return pl.concat(frames).to_arrow().cast(_schema(Layout.of_head(iceberg)))
+        frames = [_step(iceberg, layout, upto, upto, upto, 0)]
+    return pl.concat(frames).to_arrow().cast(_schema(layout))
 
 
 def _schema(layout: Layout) -> pa.Schema:
@@ -113,17 +119,18 @@ def _ancestry(iceberg: IcebergTable, snapshot_id: int | None) -> list[int]:
     return [one.snapshot_id for one in lineage(iceberg, snapshot_of(iceberg, snapshot_id))]
 
 
-def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: int | None, ordinal: int) -> pl.DataFrame:
-    layout = Layout.of_head(iceberg)
-    names = published(layout)
+def _step(
+    iceberg: IcebergTable, layout: Layout, before: int | None, now: int | None, commit: int | None, ordinal: int
+) -> pl.DataFrame:
+    names, optional = published(layout), _without_required(layout)
     pieces = changed_pieces(live_of(iceberg, before), live_of(iceberg, now))
     before_rows, rows = (
-        _frame(_rows(layout, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
+        _frame(_rows(optional, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
     )
     keys = sorted(layout.schema.identifier_field_names(), key=names.index)
     rows = net(before_rows, rows, keys)
-    # A key with two rows is an update: one row removed, one added.
-    paired = pl.len().over(keys) > 1 if keys else pl.lit(False)
+    # An update is one row removed and one added. A key may have more rows: of before it was a key, or of another tool.
+    paired = (pl.len().over(keys) == 2) & (pl.col(SIGN).sum().over(keys) == 0) if keys else pl.lit(False)
     kind = (
         pl.when(pl.col(SIGN) > 0)
         .then(pl.when(paired).then(pl.lit(change.UPDATE_AFTER)).otherwise(pl.lit(change.INSERT)))
@@ -137,6 +144,15 @@ def _step(iceberg: IcebergTable, before: int | None, now: int | None, commit: in
     order = keys or [name for name in names if not typed.schema[name].is_nested()]
     # The sign comes last: the old row of an update (-1) precedes the new one (+1).
     return typed.sort([*order, SIGN], nulls_last=True).drop(SIGN)
+
+
+def _without_required(layout: Layout) -> Layout:
+    """Return the layout with no required column: a key that a rebuild added is null in the rows of before."""
+    schema = layout.schema
+    if not any(field.required for field in schema.fields):
+        return layout
+    fields = [field.model_copy(update={"required": False}) for field in schema.fields]
+    return replace(layout, schema_json=Schema(*fields, schema_id=schema.schema_id).model_dump_json())
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:

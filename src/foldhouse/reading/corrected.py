@@ -45,7 +45,7 @@ def corrections_of(iceberg: IcebergTable, snapshot_id: int | None, *, most: int,
     pieces = changed_pieces(live_of(iceberg, below[0]), live_of(iceberg, snapshot_id))
     if sum(rows_of_piece(layout, piece) for piece in pieces) > most_rows_read:
         return Corrections(name, snapshot_id, total=None)
-    keys = iceberg.schema().identifier_field_names()
+    keys = layout.schema.identifier_field_names()
     changes = changes_between(iceberg, below[0], snapshot_id, net=True)
     changed = [row for row in changes.to_pylist() if row[CHANGE_TYPE] != INSERT]
     found = list(_paired(changed, keys))

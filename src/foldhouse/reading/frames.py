@@ -26,12 +26,12 @@ def polars_of(rows: pa.Table) -> pl.DataFrame:
 
 
 def relation_of(rows: pa.Table) -> Any:
-    """Return an Arrow table as a relation of DuckDB, in a connection of its own.
+    """Return an Arrow table as a relation of DuckDB, in a connection of its own in UTC.
 
     Raises:
         Unsupported: DuckDB is not installed.
     """
-    return _duckdb().connect().from_arrow(rows)
+    return _connected(_duckdb()).from_arrow(rows)
 
 
 def answered(query: Query, names: Iterable[str], read: Callable[[str], pa.Table]) -> pa.Table:
@@ -48,7 +48,7 @@ def answered(query: Query, names: Iterable[str], read: Callable[[str], pa.Table]
     """
     duckdb = _duckdb()
     _check_reads(duckdb, query)
-    with duckdb.connect() as connection:
+    with _connected(duckdb) as connection:
         for number, name in enumerate(sorted(names)):
             # A longer name may end or begin with this one, so both ends are checked.
             if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", query):
@@ -73,6 +73,13 @@ def _check_reads(duckdb: ModuleType, query: str) -> None:
         raise InvalidData(f"sql: the query was not answered: {failure}") from failure
     if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
         raise InvalidData(f"sql: {shown(query)} is not one SELECT; the lake is changed by its methods, not by SQL")
+
+
+def _connected(duckdb: ModuleType) -> Any:
+    """Return a new connection, whose days and hours are those of UTC, as in tables; not of this process's time zone."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def _duckdb() -> ModuleType:

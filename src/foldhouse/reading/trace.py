@@ -29,6 +29,7 @@ from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.values.exact import exact_array
 from foldhouse.values.metadata_names import POSITION, RUN_ID
 from foldhouse.values.proofs import Trace, TracedChange
 from foldhouse.values.window import positions_from_json
@@ -247,7 +248,8 @@ def _frame_of(layout: Layout, names: Sequence[str], rows: Sequence[Mapping[str, 
     """Return rows with the types of a table's columns; `None` if a value does not fit."""
     target = pa.schema([pa.field(name, layout.arrow.field(name).type) for name in names])
     try:
-        found = pl.from_arrow(pa.Table.from_pylist([dict(row) for row in rows], target))
+        columns = [exact_array([row.get(field.name) for row in rows], field.type) for field in target]
+        found = pl.from_arrow(pa.table(columns, schema=target))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
     assert isinstance(found, pl.DataFrame)

@@ -29,7 +29,9 @@ from foldhouse.values.metadata_names import (
     CHECKED_AGAINST,
     CHECKS,
     COVERAGE,
+    DECLARATION,
     DEFINITION,
+    DELIVERIES,
     POSITION,
     REBUILD_BRANCH,
     REBUILT_IN_SPEC,
@@ -82,7 +84,8 @@ def staged(workshop: Workshop, iceberg: IcebergTable, table: Table, summary: dic
         return None
     said = snapshot.summary.additional_properties
     is_on_head = snapshot.parent_snapshot_id == iceberg.metadata.current_snapshot_id
-    is_same = all(said.get(name) == summary.get(name) for name in (POSITION, COVERAGE, DEFINITION, RESTATED))
+    definition = (POSITION, COVERAGE, DEFINITION, DECLARATION, DELIVERIES, RESTATED)
+    is_same = all(said.get(name) == summary.get(name) for name in definition)
     is_same = is_same and said.get(CHECKS) == row_checks(table)
     if not (is_on_head and is_same) or REBUILT_IN_SPEC in said:
         return None

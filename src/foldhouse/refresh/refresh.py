@@ -46,6 +46,7 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.restore import restore_columns
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Table
+from foldhouse.values.deliveries import deliveries_of
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
 from foldhouse.values.stored import number
@@ -272,6 +273,9 @@ def _place(work: Work) -> dict[str, str]:
         names.POSITION: positions_to_json({source.name: source.position for source in work.sources}),
         names.COVERAGE: str(work.coverage),
         names.DEFINITION: work.compiled.definition_hash,
+        names.DELIVERIES: deliveries_of(work.table),
+        **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
+        **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         **({names.RESTATED: str(work.restated)} if work.restated else {}),
     }
 
@@ -288,8 +292,6 @@ def _summary(workshop: Workshop, work: Work, folded: _Folded, started: float) ->
         REFRESH_STATE: refresh_state(positions, work.compiled.definition_hash, started_ms),
         **({names.CHECKS: checks} if checks else {}),
         **({names.CHECKED_AGAINST: others} if others else {}),
-        **({names.DOUBTFUL: "true"} if work.compiled.is_doubtful else {}),
-        **({names.DECLARATION: work.compiled.declaration} if work.compiled.declaration else {}),
         **({names.RESTORED: str(work.restoring.root)} if work.restoring and work.restoring.root else {}),
         names.RUN_ID: workshop.run_id,
         names.ROWS_IN: str(folded.rows_read),

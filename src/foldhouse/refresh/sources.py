@@ -27,6 +27,7 @@ from foldhouse.storage.live import Live, live_of
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Source, Table
+from foldhouse.values.deliveries import are_others, changed, deliveries_of
 from foldhouse.values.window import Position, positions_from_json
 
 
@@ -111,6 +112,11 @@ def checked_positions(
                 f"{table.name} was folded from {source.name} with uuid {before.uuid}; the table of that name now has "
                 f"uuid {source.position.uuid}; run `foldhouse rebuild {table.name}` to fold it from the new one"
             )
+    if are_others(found.deliveries, deliveries_of(table)):
+        raise DefinitionChanged(
+            f"{table.name} was folded under another definition than its present one: "
+            f"{changed(found.deliveries or '', table)}; run `foldhouse rebuild {table.name}` to fold it again"
+        )
     columns = [columns_since(source.iceberg, source.layout, found.positions[source.name]) for source in sources]
     check_definition(
         table,

@@ -23,6 +23,7 @@ from foldhouse.storage.properties import write_properties
 from foldhouse.storage.schema import Layout
 from foldhouse.streams.batches import stamped
 from foldhouse.values.definition import Stream
+from foldhouse.values.exact import exact_cast
 from foldhouse.values.tuning import Tuning
 from foldhouse.values.types import unknown_fields
 
@@ -58,7 +59,7 @@ def checked(stream: Stream, layout: Layout, events: pa.Table) -> pa.Table:
             columns.append(nulls(events.num_rows, target.type))
             continue
         try:
-            columns.append(events[target.name].cast(target.type))
+            columns.append(exact_cast(events[target.name], target.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
             kind = events.schema.field(target.name).type
             raise InvalidData(

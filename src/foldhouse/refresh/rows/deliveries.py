@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.values.definition import Stream
+from foldhouse.values.deliveries import deciding
 
 
 def order_of(stream: Stream, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that decide which delivery of an event is the last, most significant first."""
-    first = stream.sequence_by or ((stream.event_time,) if stream.event_time else ())
+    first = deciding(stream)
     return (*first, *(name for name in columns if name not in first))
 
 
