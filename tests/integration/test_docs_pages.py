@@ -21,7 +21,7 @@ from scripts import commands_page
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = ("index", "five-minutes", "your-own-table", "corrections", "backfills", "operating", "from-other-tools")
-ON_SPARK = ("joins",)
+ON_SPARK = ("joins", "recipes")
 NOT_RUN = {"from-other-tools": {"sql"}}
 """Code of other tools."""
 WRITES = bool(os.environ.get("FOLDHOUSE_WRITE_DOCS"))

@@ -175,7 +175,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["kept"]
 
 
-@pytest.mark.parametrize("name", ["Shop", "1shop", "json", "foldhouse", "class", "my-shop", "tests", ""])
+@pytest.mark.parametrize(
+    "name", ["Shop", "1shop", "json", "foldhouse", "class", "my-shop", "tests", "click", "polars", ""]
+)
 def test_a_name_that_cannot_be_a_package_is_refused(tmp_path: Path, name: str) -> None:
     done = CliRunner().invoke(main, ["init", name, "--folder", str(tmp_path / "new")])
     assert (done.exit_code, "cannot be the name of a project" in done.stderr) == (2, True)

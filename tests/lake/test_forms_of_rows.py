@@ -163,6 +163,19 @@ def test_the_days_of_a_query_are_those_of_utc_whatever_the_zone_of_the_process(t
     assert done.stdout.splitlines() == ["2024-03-04", "1", "2024-03-04 23:30:00+00:00"]
 
 
+@pytest.mark.parametrize("name", ['"shop"."orders"', 'shop."orders"', "shop.orders"])
+def test_a_query_may_quote_the_name_of_a_table(lake: fh.Lake, name: str) -> None:
+    lake.append(orders, ROWS)
+    assert lake.sql(f"SELECT count(*) AS n FROM {name}").to_pylist() == [{"n": 3}]
+
+
+def test_a_query_of_a_table_that_is_not_there_is_told_which_are(lake: fh.Lake) -> None:
+    lake.append(orders, ROWS)
+    lake.refresh(totals)
+    with pytest.raises(fh.InvalidData, match=r"; the lake has shop\.orders, shop\.totals$"):
+        lake.sql("SELECT * FROM shop.totls")
+
+
 @pytest.mark.parametrize("query", ["SELECT * FROM shop.nothing", "SELEC", ""])
 def test_a_query_without_an_answer_is_refused(lake: fh.Lake, query: str) -> None:
     lake.append(orders, ROWS)

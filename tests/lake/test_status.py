@@ -91,6 +91,23 @@ def test_a_commit_that_failed_its_checks_is_wrong_until_the_table_moves_on(house
     assert of(house, "h.sums").health == "fine"
 
 
+def test_a_commit_that_failed_its_checks_is_no_longer_wrong_once_its_source_was_rolled_back(
+    house: fh.Lake, tmp_path: Path
+) -> None:
+    before = house.head(events)
+    assert before is not None
+    house.append(events, [event("a", 500)])
+    with pytest.raises(fh.ChecksFailed):
+        house.refresh(sums)
+    house.rollback(events, to=before.id)
+    assert not house.refresh(sums).committed
+    found = of(house, "h.sums")
+    assert (found.health, found.checks, found.to_do) == ("fine", "passed", "")
+    assert call(tmp_path).exit_code == 0
+    doctor = CliRunner().invoke(main, ["doctor", "--lake", str(tmp_path / "lake")])
+    assert "failed its checks" not in doctor.stdout
+
+
 def test_a_rebuild_that_waits_and_a_clock_ahead_are_said(house: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     house.rebuild(above, publish=False)
     assert (of(house, "h.above").health, of(house, "h.above").to_do) == (

@@ -210,6 +210,11 @@ def test_a_table_without_an_ordered_fold_has_no_sequence() -> None:
     assert a_table(sequence_by="at").sequence_by == ()
 
 
+def test_a_count_of_a_star_counts_rows() -> None:
+    assert fh.count("*") == fh.count()
+    assert fh.count("a * b") != fh.count()
+
+
 def test_one_name_may_be_given_without_a_list() -> None:
     assert a_table(keys="day") == a_table(keys=["day"]) == a_table(keys=("day",))
     one = fh.stream("shop.s", schema=SCHEMA, event_id="order_id", sequence_by="at")

@@ -19,6 +19,7 @@ from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import catalog_given, check_folder, lake_option
 from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
+from foldhouse.health.status import is_refused
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
@@ -158,9 +159,10 @@ def _table(lake: fh.Lake, name: str) -> Iterator[Finding]:
     try:
         kind = lake.kind(name)
         rows, needs = lake.count(name), lake.upkeep(name)
-        behind = [one.name for one in lake.lag(name) if one.is_behind]
+        lags = lake.lag(name)
+        behind = [one.name for one in lags if one.is_behind]
         orphans = lake.orphans(name) if kind != "foreign" else None
-        audit = AUDIT_BRANCH in lake.load(name).metadata.refs
+        audit = is_refused(lake.load(name), lags)
     except FoldhouseError as failure:
         yield Finding(name, "fail", str(failure), "see What each error means, in the runbook")
         return

@@ -5,7 +5,9 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+import sysconfig
 from datetime import UTC, datetime, timedelta
+from importlib.machinery import PathFinder
 from pathlib import Path
 from string import Template
 
@@ -17,10 +19,14 @@ from foldhouse.errors import InvalidCall
 
 # Matches names that are valid as a Python package and as a namespace of a lake.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_TAKEN = frozenset(
-    {"assets", "dagster", "definitions", "foldhouse", "polars", "pyarrow", "pyiceberg", "pyspark", "tests"}
-)
+_TAKEN = frozenset({"assets", "dagster", "definitions", "foldhouse", "pyspark", "tests"})
 _DAYS = 14
+
+
+def _is_taken(name: str) -> bool:
+    """Return whether a package of this name would hide another module from everything that runs in the project."""
+    installed = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    return name in _TAKEN | sys.stdlib_module_names or PathFinder.find_spec(name, installed) is not None
 
 
 @click.command()
@@ -36,10 +42,10 @@ def init(name: str, folder: Path | None, as_json: bool) -> None:
 
     NAME is the name of its Python package, and the namespace of its tables. Nothing is overwritten.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in _TAKEN | sys.stdlib_module_names:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or _is_taken(name):
         raise click.UsageError(
             f"{name!r} cannot be the name of a project: use a lower-case name of letters, digits and underscores that "
-            "no Python module has"
+            "no module of Python or of an installed package has"
         )
     folder = Path(name) if folder is None else folder
     if folder.exists() and any(folder.iterdir()):

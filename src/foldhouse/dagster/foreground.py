@@ -265,7 +265,9 @@ def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
 
 def _range_tags(job: dg.JobDefinition, first: date, last: date) -> dict[str, str]:
     if job.partitions_def is None:
-        raise InvalidCall(f"the job {job.name} has no days; start it from the page")
+        raise InvalidCall(
+            f"the job {job.name} has no days; `foldhouse refresh` folds its tables, and the page runs the whole job"
+        )
     for day in (first, last):
         if not job.partitions_def.has_partition_key(day.isoformat()):
             known = job.partitions_def.get_partition_keys()

@@ -23,7 +23,16 @@ from foldhouse.storage.schema import FOREIGN, kind_of
 from foldhouse.upkeep.compact import files_due
 from foldhouse.upkeep.retention import could_go
 from foldhouse.values import status as states
-from foldhouse.values.metadata_names import AUDIT_BRANCH, CHECKS, COVERAGE, REBUILD_BRANCH, ROWS_IN, RUN_ID, TABLE_ROWS
+from foldhouse.values.metadata_names import (
+    AUDIT_BRANCH,
+    CHECKS,
+    COVERAGE,
+    POSITION,
+    REBUILD_BRANCH,
+    ROWS_IN,
+    RUN_ID,
+    TABLE_ROWS,
+)
 from foldhouse.values.proofs import SourceLag
 from foldhouse.values.status import TableStatus
 from foldhouse.values.tuning import Tuning
@@ -86,7 +95,7 @@ class Statuses:
         kind, head = kind_of(iceberg), iceberg.current_snapshot()
         said = _summary(head)
         is_foreign, since_ms = kind == FOREIGN, _since_ms(iceberg)
-        refreshed = _newest_refresh(iceberg)
+        refreshed, sources = _newest_refresh(iceberg), lags.sources(name)
         return TableStatus(
             table=name,
             kind=kind,
@@ -96,8 +105,8 @@ class Statuses:
             rows=0 if head is None else rows_said(said),
             coverage=said.get(COVERAGE),
             run_id=said.get(RUN_ID),
-            sources=lags.sources(name),
-            checks="failed" if _audited(iceberg) else "passed" if CHECKS in said else "none",
+            sources=sources,
+            checks="failed" if is_refused(iceberg, sources) else "passed" if CHECKS in said else "none",
             files_to_compact=0 if is_foreign else files_due(iceberg, self.tuning),
             snapshots_to_expire=0 if is_foreign else could_go(iceberg, self.now_ms),
             snapshots=len(iceberg.metadata.snapshots),
@@ -187,10 +196,22 @@ def _newest_refresh(iceberg: IcebergTable) -> Snapshot | None:
     return next((one for one in behind if is_ours(one) and ROWS_IN in _summary(one)), None)
 
 
-def _audited(iceberg: IcebergTable) -> bool:
-    """Whether a commit on the head waits on the audit branch; one on an earlier head can never be published."""
-    there = iceberg.snapshot_by_name(AUDIT_BRANCH)
-    return there is not None and there.parent_snapshot_id == iceberg.metadata.current_snapshot_id
+def is_refused(iceberg: IcebergTable, sources: Sequence[SourceLag]) -> bool:
+    """Return whether a commit on the audit branch failed its checks and would be tried again.
+
+    A commit on an earlier head can never be published. Neither can one of a state that the sources left by a rollback:
+    the table has then folded all of its sources, up to another position.
+
+    Args:
+        iceberg: the table.
+        sources: how far it is behind each of its sources.
+    """
+    there, head = iceberg.snapshot_by_name(AUDIT_BRANCH), iceberg.current_snapshot()
+    if there is None or head is None:
+        return there is not None
+    has_all = bool(sources) and all(one.commits_behind == 0 for one in sources)
+    is_elsewhere = _summary(there).get(POSITION) != _summary(head).get(POSITION)
+    return there.parent_snapshot_id == head.snapshot_id and not (has_all and is_elsewhere)
 
 
 def _foreign_head(iceberg: IcebergTable) -> Snapshot | None:

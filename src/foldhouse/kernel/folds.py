@@ -51,8 +51,10 @@ __all__ = [
 
 
 def count(value: Expression | None = None) -> ColumnFold:
-    """Count rows, or rows in which `value` is not null. Gives a long."""
-    return ColumnFold(COUNT, () if value is None else (value,))
+    """Count rows, or rows in which `value` is not null. Gives a long. `count("*")` is `count()`, as in SQL."""
+    if value is None or (isinstance(value, str) and value.strip() == "*"):
+        return ColumnFold(COUNT, ())
+    return ColumnFold(COUNT, (value,))
 
 
 def total(value: Expression) -> ColumnFold:

@@ -24,6 +24,11 @@ class SnapshotInfo(Readable):
     operation: str
     summary: Mapping[str, str]
 
+    @property
+    def snapshot_id(self) -> int:
+        """The id, by the name that it has in all other results."""
+        return self.id
+
     def _facts(self) -> Iterator[tuple[str, str]]:
         yield "id", str(self.id)
         yield "committed_at", f"{self.committed_at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"

@@ -71,7 +71,8 @@ def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[Data
     if not found.shape.is_known:
         _LOG.warning(
             "%s: its logic cannot be evaluated incrementally, so every refresh evaluates all rows of its sources; to "
-            "make it incremental, join on equal columns, and group and partition windows by these columns",
+            "make it incremental, join on equal columns, and group and partition windows by these columns. They are "
+            "columns of the sources: compute others, such as those of parsed JSON, in a table that is a source of this",
             table.name,
         )
     return found

@@ -46,12 +46,11 @@ def answered(query: Query, names: Iterable[str], read: Callable[[str], pa.Table]
         InvalidData: DuckDB refuses the query.
         Unsupported: DuckDB is not installed.
     """
-    duckdb = _duckdb()
+    duckdb, known = _duckdb(), sorted(names)
     _check_reads(duckdb, query)
     with _connected(duckdb) as connection:
-        for number, name in enumerate(sorted(names)):
-            # A longer name may end or begin with this one, so both ends are checked.
-            if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", query):
+        for number, name in enumerate(known):
+            if not _names(query, name):
                 continue
             *folders, table = name.split(".")
             schema = ".".join(folders)
@@ -60,9 +59,19 @@ def answered(query: Query, names: Iterable[str], read: Callable[[str], pa.Table]
             connection.execute(f'CREATE VIEW "{schema}"."{table}" AS FROM rows_{number}')
         try:
             found: pa.Table = connection.sql(query).to_arrow_table()
+        except duckdb.CatalogException as failure:
+            there = f"the lake has {', '.join(known)}" if known else "the lake has no tables"
+            raise InvalidData(f"sql: the query was not answered: {failure}; {there}") from failure
         except (duckdb.Error, AttributeError) as failure:  # a statement without rows gives no relation
             raise InvalidData(f"sql: the query was not answered: {failure}") from failure
         return found
+
+
+def _names(query: Query, name: str) -> bool:
+    """Return whether a query contains a name, with or without quotes around its parts."""
+    quoted = r"\.".join(rf'"?{re.escape(part)}"?' for part in name.split("."))
+    # A longer name may end or begin with this one, so both ends are checked.
+    return re.search(rf"(?<![\w.]){quoted}(?![\w.])", query) is not None
 
 
 def _check_reads(duckdb: ModuleType, query: str) -> None:
