@@ -64,8 +64,8 @@ class SourceLag(Readable):
     Args:
         name: the source.
         position: the snapshot id up to which it is folded; `None` if it had no snapshot.
-        commits_behind: commits of the source that are not folded; `None` if the position is not in its history, because
-            it was rolled back, dropped, or expired.
+        commits_behind: commits of the source that are not folded, without those that expired since; `None` if the
+            position is not in its history, because it was rolled back, dropped, or expired.
         rows_behind: rows that these commits added, as their summaries count them.
         seconds_behind: how long the oldest of them has been waiting.
         sources: the same of the source's own sources, up to the streams.
