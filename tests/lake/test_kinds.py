@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.cli.declared import declared
@@ -145,3 +148,28 @@ def test_a_name_that_is_declared_twice_is_not_rebuilt(shop: fh.Lake, monkeypatch
     module.__dict__["other"] = fh.table("s.by_key", source=ev, keys="n", fold=fh.fold(m=fh.count()))
     with pytest.raises(fh.DefinitionError, match=r"declares s.by_key more than once"):
         declared("s.by_key", "declared_twice")
+
+
+@pytest.mark.spark
+def test_logic_over_a_table_that_is_stored_under_other_keys_is_refused(spark_lake: Callable[..., fh.Lake]) -> None:
+    """Half-way through a deployment: an order has no ties among the declared keys, and some in the rows."""
+    by_both = fh.table("s.source", source=ev, keys=["k", "n"], fold=fh.fold(rows=fh.count()))
+    by_k = fh.table("s.source", source=ev, keys="k", fold=fh.fold(rows=fh.count(), most=fh.maximum("n")))
+    first = F.row_number().over(Window.partitionBy("rows").orderBy("k"))
+    numbered = fh.table(
+        "s.numbered",
+        source=by_k,
+        rows=lambda rows: rows.withColumn("place", first),
+        keys="place",
+        fold=fh.fold(k=fh.maximum("k")),
+    )
+    lake = spark_lake()
+    lake.append(ev, pa.table({"k": ["a", "a", "b"], "n": pa.array([1, 2, 1], pa.int64())}))
+    lake.refresh(by_both)
+    with pytest.raises(
+        fh.DefinitionChanged, match=r"declared with the keys k, but the stored table has k, n; run `foldhouse rebuild"
+    ):
+        lake.refresh(numbered)
+    lake.rebuild(by_k)
+    lake.refresh(numbered)
+    assert {row["place"]: row["k"] for row in lake.to_arrow(numbered).to_pylist()} == {1: "b"}

@@ -48,6 +48,7 @@ def pinned(catalog: Catalog, table: Table) -> tuple[PinnedSource, ...]:
     Raises:
         UnknownTable: a source does not exist yet.
         DefinitionError: a source is stored as another kind than it is declared.
+        DefinitionChanged: logic is declared over a table with other keys than the stored one has.
         ForeignCommit: another tool changed rows of a source that is a table.
     """
     return tuple(_pinned_source(catalog, table, source) for source in table.sources)
@@ -68,8 +69,26 @@ def _pinned_source(catalog: Catalog, table: Table, source: Source) -> PinnedSour
         read_head(iceberg)
     head = iceberg.metadata.current_snapshot_id
     layout = Layout.of_head(iceberg)
+    _check_keys(table, source, layout)
     position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)
     return PinnedSource(name, iceberg, layout, live_of(iceberg, head), position)
+
+
+def _check_keys(table: Table, source: Source, layout: Layout) -> None:
+    """Refuse logic over a stored table with other keys than the declared ones.
+
+    Compiling relies on the keys: rows that have the same ones would be in no order, and a change of one of them would
+    not be known to affect the others.
+    """
+    if not isinstance(source, Table) or table.rows is None:
+        return
+    stored = {field.name for field in layout.schema.fields if field.required}
+    if stored != set(source.keys):
+        raise DefinitionChanged(
+            f"{table.name} is folded from {source.name}, which is declared with the keys {', '.join(source.keys)}, but "
+            f"the stored table has {', '.join(sorted(stored)) or 'none'}; run `foldhouse rebuild {source.name}` first, "
+            "or declare the keys that it has"
+        )
 
 
 def compiled_over(workshop: Workshop, table: Table, sources: Sequence[PinnedSource]) -> Compiled:
