@@ -19,7 +19,6 @@ from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import catalog_given, check_folder, lake_option
 from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.health.status import is_refused
 from foldhouse.spark.java import OLDEST, java
 from foldhouse.values.metadata_names import AUDIT_BRANCH
 
@@ -156,6 +155,8 @@ def _folder(folder: Path) -> Iterator[Finding]:
 
 
 def _table(lake: fh.Lake, name: str) -> Iterator[Finding]:
+    from foldhouse.health.status import is_refused
+
     try:
         kind = lake.kind(name)
         rows, needs = lake.count(name), lake.upkeep(name)
