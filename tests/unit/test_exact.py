@@ -26,6 +26,10 @@ CUT: list[tuple[Any, pa.DataType]] = [
     ([{"n": 1}, {"n": 1.5}], NESTED),
     ({"a": 1.5}, MAP),
     ([("a", 1.5)], MAP),
+    (1e300, pa.float32()),
+    (-1e39, pa.float32()),
+    (1709546400.5, pa.timestamp("us")),
+    ([1e300], pa.list_(pa.float32())),
 ]
 
 
@@ -55,6 +59,8 @@ def test_nanoseconds_of_pandas_are_refused() -> None:
         ([{"n": 1}, None, {"n": None}, {}], NESTED, [{"n": 1}, None, {"n": None}, {"n": None}]),
         ({"a": 1, "b": None}, MAP, [("a", 1), ("b", None)]),
         (1.5, pa.float64(), 1.5),
+        (float("-inf"), pa.float32(), float("-inf")),
+        (-3.4028234663852886e38, pa.float32(), -3.4028234663852886e38),
         (1.5, None, 1.5),
     ],
     ids=str,
@@ -103,6 +109,12 @@ def test_a_cast_that_cuts_a_value_is_refused(
     assert exact_cast(before, kind(want)).equals(before.cast(kind(want)))
     with pytest.raises(pa.ArrowInvalid, match="would be cut"):
         exact_cast(column([value(kept), None, value(cut)], kind(have)), kind(want))
+
+
+def test_a_text_that_is_too_large_for_a_float_is_refused() -> None:
+    assert exact_cast(pa.chunked_array([["-inf", None, "1.5"]]), pa.float32()).to_pylist() == [float("-inf"), None, 1.5]
+    with pytest.raises(pa.ArrowInvalid, match="-1e300 would be cut"):
+        exact_cast(pa.chunked_array([["1.5", "-1e300"]]), pa.float32())
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -7,6 +7,7 @@ Arrow refuses most values that do not fit a type, and cuts others without an err
     5, as boolean                             -> true
     1.239 as double, as decimal(9,2)          -> 1.24
     1e300 as double, as float                 -> inf
+    1709546400.5, as timestamp                -> 1970-01-01 00:28:29.546400, if the values are Python's
 
 Here they raise `ArrowInvalid`, as Arrow itself does for others. A double is as exact as a decimal if they differ by no
 more than the double's last bits: 0.1 is 0.10, and so is 0.1 + 0.2 - 0.2.
@@ -14,6 +15,7 @@ more than the double's last bits: 0.1 is 0.10, and so is 0.1 + 0.2 - 0.2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, time
 from typing import Any
@@ -25,6 +27,7 @@ from foldhouse.values.given import shown
 
 _LEAST_DIGITS = {pa.float64(): 2.0**-50, pa.float32(): 2.0**-21}
 """Type -> which part of a value are its last two bits: sums of floats are off by as much, and so are Arrow's casts."""
+_GREATEST_FLOAT = (2 - 2.0**-23) * 2.0**127
 Cuts = Callable[[Any], bool]
 """Whether Arrow would cut a value, which is not null."""
 
@@ -55,7 +58,10 @@ def _cuts(kind: pa.DataType) -> Cuts | None:
     if pa.types.is_date(kind):
         return lambda value: isinstance(value, datetime) and value.time() != time()
     if pa.types.is_timestamp(kind):
-        return lambda value: getattr(value, "nanosecond", 0) != 0  # a timestamp of pandas
+        # A number with a part is no count of microseconds. `nanosecond` is of a timestamp of pandas.
+        return lambda value: isinstance(value, float) or getattr(value, "nanosecond", 0) != 0
+    if pa.types.is_float32(kind):
+        return lambda value: not math.isinf(value) and abs(value) > _GREATEST_FLOAT
     if pa.types.is_struct(kind):
         return _of_struct({field.name: _cuts(field.type) for field in kind})
     if pa.types.is_map(kind):
@@ -146,6 +152,6 @@ def _kept(given: pa.Array, made: pa.Array) -> pa.Array | None:
     if pa.types.is_decimal(want) and pa.types.is_floating(have):
         off = pc.abs(pc.subtract(made.cast(pa.float64()), given.cast(pa.float64())))
         return pc.less_equal(off, pc.multiply(pc.abs(given.cast(pa.float64())), _LEAST_DIGITS.get(have, 0.0)))
-    if pa.types.is_float32(want) and pa.types.is_float64(have):
-        return pc.equal(pc.is_inf(made), pc.is_inf(given))
+    if pa.types.is_float32(want):
+        return pc.equal(pc.is_inf(made), pc.is_inf(given.cast(pa.float64())))
     return None
