@@ -45,13 +45,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 _FIRST = ("integration", "laws", "location", "contract", "lake", "unit")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the folders whose files take minutes: one that begins last keeps the other process waiting."""
     if os.environ.get(REMOTE, "").startswith("sc://"):
-        for item in items:
-            if item.get_closest_marker("classic"):
-                item.add_marker(pytest.mark.skip("needs a classic session"))
+        left_out = [item for item in items if item.get_closest_marker("spark") and not _runs_over_connect(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
+
+
+def _runs_over_connect(item: pytest.Item) -> bool:
+    """A test that is run once more on a Connect server: it uses the session of all tests, and any kind of session."""
+    return "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("classic")
 
 
 _ROOMY = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m"}

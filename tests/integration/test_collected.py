@@ -83,6 +83,7 @@ def test_rows_are_the_same_whoever_reads_them_also_where_keys_are_computed_again
     assert stored(lake) == expected([some(DAYS[0], 0), some(DAYS[1], 1, 5), some(DAYS[2], 0)])
 
 
+@pytest.mark.classic  # Spark writes no files for this process over Connect
 def test_the_plan_says_who_reads_the_rows(spark_lake: OpenLake) -> None:
     lake = spark_lake(tuning=READ_BY_SPARK)
     lake.append(events, some(DAYS[0], 0))
@@ -115,6 +116,7 @@ DIRECT = fh.table(
 )
 
 
+@pytest.mark.classic  # all logic is evaluated by Spark over Connect
 def test_a_second_job_of_spark_counts_all_rows_of_the_source(spark_lake: OpenLake) -> None:
     """Rows are taken back from maxima. Without Spark, the rows of a few keys are picked and evaluated again."""
     lake = spark_lake(tuning=fh.Tuning(full_recompute_least_rows=10))
@@ -130,6 +132,7 @@ def test_a_second_job_of_spark_counts_all_rows_of_the_source(spark_lake: OpenLak
     assert stored(lake) == expected([some(day, 0) for day in DAYS[:3]])
 
 
+@pytest.mark.classic  # all logic is evaluated by Spark over Connect
 def test_a_day_that_is_replaced_counts_its_removed_rows_if_spark_evaluates(spark_lake: OpenLake) -> None:
     lake = spark_lake()
     for day in DAYS:
@@ -219,7 +222,7 @@ def test_rows_that_become_too_many_are_not_handed_over(
         lake.refresh(SPLIT)
         parts.update((row["key"], part) for row in batch.to_pylist() for part in range(1, row["n"] % 3 + 2))
         assert {(row["who"], row["part"]): row["rows"] for row in lake.to_arrow(SPLIT).to_pylist()} == parts
-    assert ("from files that Spark writes" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
+    assert ("too many rows for this process" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
 
 
 @pytest.mark.parametrize("rows_a_key", [0, 16])

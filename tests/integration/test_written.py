@@ -112,6 +112,7 @@ ODD = fh.table(
 )
 
 
+@pytest.mark.classic  # Spark writes no files for this process over Connect
 def test_names_that_parquet_refuses_are_never_written(spark_lake: OpenLake) -> None:
     lake = spark_lake(tuning=BY_FILES)
     lake.append(words, extreme_rows().select(["n", "word"]))
@@ -157,6 +158,7 @@ def test_nothing_is_left_in_the_temporary_folder_and_nothing_committed_if_a_row_
     assert lake.head(table) is None
 
 
+@pytest.mark.classic  # Spark writes no files for this process over Connect
 def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed_again(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
