@@ -17,6 +17,7 @@ from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.alive import is_alive, put_away
+from foldhouse.spark.session import settings_of
 from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
@@ -147,6 +148,17 @@ class OpenLake:
         # Compiled again each day, so that a definition that depends on the current day counts as changed.
         # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
-        if key not in self._compiled:
+        if key not in self._compiled or self._has_other_settings(self._compiled[key]):
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]
+
+    def _has_other_settings(self, compiled: Compiled) -> bool:
+        """Whether the session would evaluate a declaration under other settings than it was compiled under.
+
+        Others may set them while the lake is open, and a session that was started again has those of its start.
+        """
+        if compiled.settings is None or self._session is None:
+            return False
+        if not is_alive(self._session):
+            return compiled.direct is None  # direct logic needs no session
+        return settings_of(self._session) != compiled.settings
