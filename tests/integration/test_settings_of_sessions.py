@@ -1,4 +1,4 @@
-"""Settings of a Spark session that somebody else chose: they change no row of a file, and hide no damage."""
+"""Settings of a Spark session, and values of a process, that somebody else changes while a lake is open."""
 
 from __future__ import annotations
 
@@ -165,3 +165,38 @@ def test_a_renamed_column_keeps_its_values_in_a_session_that_reads_by_name(
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     assert [tuple(row) for row in read] == [("0", None)]
     assert lake.to_arrow(table).to_pylist() == [{"k": "a", "was": "0", "s": None}]
+
+
+class Factor:
+    def __init__(self) -> None:
+        self.value = 2
+
+
+RATE, FACTOR = 2, Factor()
+"""What `rows` multiplies by, as in a notebook in which a cell is run again."""
+
+
+@pytest.mark.parametrize("limit", [-1, 1000])
+@pytest.mark.parametrize("factor", [lambda: RATE, lambda: FACTOR.value], ids=["a global", "an attribute"])
+@pytest.mark.parametrize("length", ["length(s)", "1"], ids=["on Spark", "direct"])
+def test_a_value_that_changes_while_a_lake_is_open_is_noticed(
+    spark_lake, monkeypatch: pytest.MonkeyPatch, factor, limit: int, length: str
+) -> None:
+    scaled = fh.table(
+        "s.scaled",
+        source=events,
+        rows=lambda e: e.selectExpr("k", f"{factor()} * {length} AS n"),
+        keys="k",
+        fold=fh.fold(n=fh.total("n")),
+    )
+    lake = spark_lake(in_process_rows=limit)
+    lake.append(events, NIGHT)
+    lake.refresh(scaled)
+    lake.append(events, NIGHT)
+    monkeypatch.setitem(globals(), "RATE", 3)
+    monkeypatch.setattr(FACTOR, "value", 3)
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(scaled)
+    assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 2}]
+    lake.rebuild(scaled)
+    assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 6}]

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import json
+import re
 import sys
 import textwrap
 import types
@@ -28,6 +29,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, date, time
 _KNOWN = sys.stdlib_module_names | {"pyspark", "foldhouse"}
 _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 """Libraries that Python functions of Spark are written with."""
+_LAMBDA = re.compile(r"\blambda\b")
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -146,6 +148,22 @@ def _is_of_library(given: Any) -> bool:
 
 def _source(given: Any) -> str:
     try:
-        return textwrap.dedent(inspect.getsource(given))
+        text, lines = textwrap.dedent(inspect.getsource(given)), inspect.findsource(given)[0]
     except (OSError, TypeError) as failure:
         raise _Unreadable(repr(given)) from failure
+    code: types.CodeType = given.__code__
+    if code.co_name != "<lambda>" or len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
+        return text
+    return f"{text}{_body(code, lines)}"  # the text is the same for each lambda of the line
+
+
+def _body(code: types.CodeType, lines: Sequence[str]) -> str:
+    """Return the source text of the body of a lambda."""
+    parts = [one for one in code.co_positions() if None not in one and one[2:] != (0, 0)]
+    if not parts:  # Python was told to keep no columns
+        raise _Unreadable(code.co_name)
+    (first, start), (last, end) = min((p[0], p[2]) for p in parts), max((p[1], p[3]) for p in parts)
+    within = [line.encode() for line in lines[first - 1 : last]]
+    within[-1] = within[-1][:end]
+    within[0] = within[0][start:]
+    return b"".join(within).decode()
