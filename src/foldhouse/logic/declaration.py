@@ -159,10 +159,11 @@ def _source(given: Any) -> str:
 
 def _body(code: types.CodeType, lines: Sequence[str]) -> str:
     """Return the source text of the body of a lambda."""
-    parts = [one for one in code.co_positions() if None not in one and one[2:] != (0, 0)]
-    if not parts:  # Python was told to keep no columns
+    starts = [(line, at) for line, _, at, to in code.co_positions() if line and at is not None and to]
+    ends = [(line, to) for _, line, at, to in code.co_positions() if line and at is not None and to]
+    if not starts:  # Python was told to keep no columns
         raise _Unreadable(code.co_name)
-    (first, start), (last, end) = min((p[0], p[2]) for p in parts), max((p[1], p[3]) for p in parts)
+    (first, start), (last, end) = min(starts), max(ends)
     within = [line.encode() for line in lines[first - 1 : last]]
     within[-1] = within[-1][:end]
     within[0] = within[0][start:]
