@@ -1,4 +1,4 @@
-"""Settings of a Spark session that somebody else chose: they change no row of a file, and hide no damage."""
+"""Settings of a Spark session, and values of a process, that somebody else changes while a lake is open."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 import foldhouse as fh
@@ -69,3 +70,133 @@ def test_damage_is_no_reason_to_leave_rows_out_whatever_a_session_ignores(spark:
         with pytest.raises(Exception, match=r"(?i)corrupt|damaged|checksum|could not read|FAILED_READ_FILE"):
             lake.read(events).collect()
     assert lake.head(texts) is None or not lake.to_arrow(texts).num_rows
+
+
+hours = fh.table(
+    "s.hours",
+    source=events,
+    rows=lambda e: e.selectExpr("to_date(t) AS day", "hour(t) AS hour"),
+    keys=["day", "hour"],
+    fold=fh.fold(rows=fh.count()),
+)
+days = fh.table(
+    "s.days",
+    source=events,
+    rows=lambda e: e.selectExpr("to_date(t) AS day"),
+    keys="day",
+    fold=fh.fold(rows=fh.count()),
+)
+numbers = fh.table(
+    "s.numbers",
+    source=events,
+    rows=lambda e: e.selectExpr("try_cast(s AS int) + 2147483647 AS n", "k"),
+    keys="k",
+    fold=fh.fold(n=fh.maximum("n")),
+)
+NIGHT = [{"k": "a", "d": None, "t": datetime(2024, 3, 30, 23, 30, tzinfo=UTC), "s": "0"}]
+"""In Berlin, it is half an hour after midnight, in the night that summer time begins."""
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1000])
+@pytest.mark.parametrize("table", [hours, days], ids=["hours", "days"])
+def test_an_open_lake_folds_no_days_of_a_time_zone_that_others_set(
+    spark: SparkSession, spark_lake, table: fh.Table, limit: int
+) -> None:
+    lake = spark_lake(in_process_rows=limit)
+    lake.append(events, NIGHT)
+    lake.refresh(table)
+    lake.append(events, NIGHT)
+    with settings(spark, spark__sql__session__timeZone="Europe/Berlin"):
+        with pytest.raises(fh.InvalidCall, match="Europe/Berlin"):
+            lake.refresh(table)
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        lake.refresh(table)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    (row,) = lake.to_arrow(table).to_pylist()
+    assert row["day"] == date(2024, 3, 30)
+    assert set(row.values()) & {2}
+
+
+def test_an_open_lake_notices_that_a_number_overflows_to_null_now(spark: SparkSession, spark_lake) -> None:
+    lake = spark_lake()
+    lake.append(events, NIGHT)
+    lake.refresh(numbers)
+    lake.append(events, [{**NIGHT[0], "s": "1"}])
+    with settings(spark, spark__sql__ansi__enabled="false"), pytest.raises(fh.DefinitionChanged):
+        lake.refresh(numbers)
+    with pytest.raises(fh.InvalidData, match="overflow"):
+        lake.refresh(numbers)
+
+
+def test_a_check_with_a_query_is_not_evaluated_in_another_time_zone(spark: SparkSession, spark_lake) -> None:
+    by_day = fh.no_rows("SELECT * FROM {last} WHERE to_date(t) > DATE '2024-03-30'")
+    last = fh.table("s.last", source=events, keys="k", fold=fh.fold(t=fh.maximum("t")), checks=[by_day])
+    lake = spark_lake()
+    lake.append(events, NIGHT)
+    zone = settings(spark, spark__sql__session__timeZone="Europe/Berlin")
+    with zone, pytest.raises(fh.InvalidCall, match="Europe/Berlin"):
+        lake.refresh(last)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert lake.refresh(last).checks[0].passed
+
+
+@pytest.mark.parametrize("limit", [-1, 1000])
+def test_a_renamed_column_keeps_its_values_in_a_session_that_reads_by_name(
+    spark: SparkSession, spark_lake, limit: int
+) -> None:
+    lake = spark_lake(in_process_rows=limit)
+    lake.append(events, NIGHT)
+    with lake.load(events).update_schema() as update:
+        update.rename_column("s", "was")
+    with lake.load(events).update_schema() as update:
+        update.add_column("s", StringType())
+    renamed = fh.stream(events.name, schema={**dict(events.schema), "was": "string"}, keys="k")
+    table = fh.table(
+        "s.renamed",
+        source=renamed,
+        rows=lambda e: e.selectExpr("k", "reverse(was) AS was", "s"),
+        keys="k",
+        fold=fh.fold(was=fh.maximum("was"), s=fh.maximum("s")),
+    )
+    with settings(spark, spark__sql__parquet__fieldId__read__enabled="false"):
+        read = lake.read(events).select("was", "s").collect()
+        spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+        lake.refresh(table)
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    assert [tuple(row) for row in read] == [("0", None)]
+    assert lake.to_arrow(table).to_pylist() == [{"k": "a", "was": "0", "s": None}]
+
+
+class Factor:
+    def __init__(self) -> None:
+        self.value = 2
+
+
+RATE, FACTOR = 2, Factor()
+"""What `rows` multiplies by, as in a notebook in which a cell is run again."""
+
+
+@pytest.mark.parametrize("limit", [-1, 1000])
+@pytest.mark.parametrize("factor", [lambda: RATE, lambda: FACTOR.value], ids=["a global", "an attribute"])
+@pytest.mark.parametrize("length", ["length(s)", "1"], ids=["on Spark", "direct"])
+def test_a_value_that_changes_while_a_lake_is_open_is_noticed(
+    spark_lake, monkeypatch: pytest.MonkeyPatch, factor, limit: int, length: str
+) -> None:
+    scaled = fh.table(
+        "s.scaled",
+        source=events,
+        rows=lambda e: e.selectExpr("k", f"{factor()} * {length} AS n"),
+        keys="k",
+        fold=fh.fold(n=fh.total("n")),
+    )
+    lake = spark_lake(in_process_rows=limit)
+    lake.append(events, NIGHT)
+    lake.refresh(scaled)
+    lake.append(events, NIGHT)
+    monkeypatch.setitem(globals(), "RATE", 3)
+    monkeypatch.setattr(FACTOR, "value", 3)
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(scaled)
+    assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 2}]
+    lake.rebuild(scaled)
+    assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 6}]

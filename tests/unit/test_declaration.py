@@ -131,3 +131,16 @@ def test_only_another_engine_makes_equal_digests_enough() -> None:
     assert not is_by_another_engine("a by Spark 4.3.0", "b by Spark 4.3.1")
     assert not is_by_another_engine("", "")
     assert not is_by_another_engine("", "a by Spark 4.3.1")
+
+
+UPPER, LOWER = (lambda s: s.upper()), (lambda s: s.lower())
+MORE, LESS = (lambda n: "é" * (n + 1)), (lambda n: "é" * (n - 1))
+
+
+@pytest.mark.parametrize(("one", "other"), [(UPPER, LOWER), (MORE, LESS)])
+def test_two_functions_of_one_line_are_told_apart(one: Callable[..., str], other: Callable[..., str]) -> None:
+    def digest(function: Callable[..., str]) -> str:
+        return of(lambda e: e.map(function))
+
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)

@@ -36,6 +36,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.heads.row_count import row_count
 from foldhouse.kernel.net import SIGN, net
 from foldhouse.spark.named import literal
+from foldhouse.spark.session import in_utc
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
 from foldhouse.storage.schema import Layout
@@ -266,7 +267,7 @@ def _change(candidate: Candidate, check: ChangedAtMost) -> Checked:
 
 
 def _query(auditor: Auditor, candidate: Candidate, check: NoRows) -> Checked:
-    session, table = auditor.session(), candidate.table
+    session, table = in_utc(auditor.session()), candidate.table
     views: dict[str, str] = {}
     try:
         for name, source in query_tables(table.name, check.using).items():

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
 from foldhouse.calls.failures import translating_errors
+from foldhouse.calls.forked import check_has_threads
 from foldhouse.calls.progress import shown_if_long
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidData, UnknownSnapshot
 from foldhouse.storage.hiding import hiding_secrets
@@ -33,6 +34,7 @@ def told(method: Method) -> Method:
 
     @functools.wraps(method)
     def call(*given: Any, **named: Any) -> Any:
+        check_has_threads()
         bound = signature.bind(*given, **named)
         for name, check in checks.items():
             if name in bound.arguments:

@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from foldhouse.calls.arguments import told
 from foldhouse.errors import CorruptCatalog, DefinitionError, UnknownTable
 from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.logic.declaration import declaration
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.alive import is_alive, put_away
+from foldhouse.spark.session import settings_of
 from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
@@ -43,7 +45,7 @@ class OpenLake:
         self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None
-        self._compiled: dict[tuple[int, date, tuple[str, ...]], Compiled] = {}
+        self._compiled: dict[tuple[int, date, tuple[str, ...], str], Compiled] = {}
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
         self._declared: dict[str, Table] = {}
@@ -144,9 +146,22 @@ class OpenLake:
         return Workshop(self.catalog, lambda: self.spark, self._compile, self.tuning, self.run_id)
 
     def _compile(self, table: Table, sources: Sequence[Layout]) -> Compiled:
-        # Compiled again each day, so that a definition that depends on the current day counts as changed.
+        # Compiled again each day, so that a definition that depends on the current day counts as changed, and after
+        # a value changed that its functions read, because Spark calls them again. Empty if that cannot be known.
+        text = declaration(table, "this process")
         # The compiled declaration keeps the table alive, so no other table gets its id.
-        key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources))
-        if key not in self._compiled:
+        key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources), text)
+        if not text or key not in self._compiled or self._has_other_settings(self._compiled[key]):
             self._compiled[key] = compile_table(table, sources, lambda: self.spark)
         return self._compiled[key]
+
+    def _has_other_settings(self, compiled: Compiled) -> bool:
+        """Whether the session would evaluate a declaration under other settings than it was compiled under.
+
+        Others may set them while the lake is open, and a session that was started again has those of its start.
+        """
+        if compiled.settings is None or self._session is None:
+            return False
+        if not is_alive(self._session):
+            return compiled.direct is None  # direct logic needs no session
+        return settings_of(self._session) != compiled.settings

@@ -59,6 +59,7 @@ class Compiled:
         direct: logic that is not plain, but can be evaluated without Spark; `None` for any other logic.
         may_multiply: whether a row of a source can become several rows.
         computed_from: published column -> the source columns of its values; without those of which they are not known.
+        settings: the settings of the session that change what its expressions mean; `None` for plain logic.
     """
 
     table: Table
@@ -76,6 +77,7 @@ class Compiled:
     needed: tuple[tuple[str, ...], ...] = ()
     may_multiply: bool = False
     computed_from: dict[str, tuple[SourceColumn, ...]] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, str] | None = None
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Apply `rows` to the rows of each source."""
@@ -164,6 +166,7 @@ def _compiled_by_spark(
         needed=needed,
         may_multiply=logic.plan is None or may_multiply(logic.plan),
         computed_from={} if logic.plan is None else published_from(table, fold, inputs, logic.plan),
+        settings=settings,
     )
 
 

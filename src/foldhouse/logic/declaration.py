@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import json
+import re
 import sys
 import textwrap
 import types
@@ -28,6 +29,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, date, time
 _KNOWN = sys.stdlib_module_names | {"pyspark", "foldhouse"}
 _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 """Libraries that Python functions of Spark are written with."""
+_LAMBDA = re.compile(r"\blambda\b")
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -146,6 +148,23 @@ def _is_of_library(given: Any) -> bool:
 
 def _source(given: Any) -> str:
     try:
-        return textwrap.dedent(inspect.getsource(given))
+        text, lines = textwrap.dedent(inspect.getsource(given)), inspect.findsource(given)[0]
     except (OSError, TypeError) as failure:
         raise _Unreadable(repr(given)) from failure
+    code: types.CodeType = given.__code__
+    if code.co_name != "<lambda>" or len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
+        return text
+    return f"{text}{_body(code, lines)}"  # the text is the same for each lambda of the line
+
+
+def _body(code: types.CodeType, lines: Sequence[str]) -> str:
+    """Return the source text of the body of a lambda."""
+    starts = [(line, at) for line, _, at, to in code.co_positions() if line and at is not None and to]
+    ends = [(line, to) for _, line, at, to in code.co_positions() if line and at is not None and to]
+    if not starts:  # Python was told to keep no columns
+        raise _Unreadable(code.co_name)
+    (first, start), (last, end) = min(starts), max(ends)
+    within = [line.encode() for line in lines[first - 1 : last]]
+    within[-1] = within[-1][:end]
+    within[0] = within[0][start:]
+    return b"".join(within).decode()

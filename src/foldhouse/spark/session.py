@@ -21,9 +21,10 @@ from foldhouse.spark.class_archive import archive_options, drop_archive
 from foldhouse.spark.executors import equip
 from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log
 
+_BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.fieldId.read.enabled": "true",
+    _BY_ID: "true",
     # The digest in a file's name covers only the footer; pages have these checksums.
     "parquet.page.verify-checksum.enabled": "true",
     # Spark cuts the text of a plan after 25 columns by default.
@@ -179,6 +180,15 @@ def prepared(session: SparkSession) -> SparkSession:
     return session
 
 
+def reads_by_id(session: SparkSession) -> None:
+    """Have a session read Parquet files by field id again, if others have set that it reads them by name.
+
+    By name, a renamed column would be null, and a column of its old name would have its values.
+    """
+    if session.conf.get(_BY_ID, "false") != "true":
+        session.conf.set(_BY_ID, "true")
+
+
 def _cores(master: str) -> int:
     inside = master.partition("[")[2].rstrip("]")  # `4` of `local[4]`, `*` of `local[*]`
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1)
@@ -214,11 +224,11 @@ def engine_of(session: SparkSession) -> str:
     return f"Spark {'' if hasattr(session, '_jsparkSession') else 'Connect '}{session.version}"
 
 
-def settings_of(session: SparkSession) -> dict[str, str]:
-    """Return the settings that change the meaning of expressions, if they differ from Spark's defaults.
+def in_utc(session: SparkSession) -> SparkSession:
+    """Return a session if its time zone is UTC, so that it computes the days and hours of tables.
 
     Raises:
-        FoldhouseError: the time zone of the session is not UTC.
+        InvalidCall: it has another time zone.
     """
     zone = session.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
@@ -226,6 +236,16 @@ def settings_of(session: SparkSession) -> dict[str, str]:
             f"the Spark session has the time zone {zone}, but tables are folded in UTC: their days and hours would "
             "differ. Set spark.sql.session.timeZone to UTC before tables are refreshed"
         )
+    return session
+
+
+def settings_of(session: SparkSession) -> dict[str, str]:
+    """Return the settings that change the meaning of expressions, if they differ from Spark's defaults.
+
+    Raises:
+        InvalidCall: the time zone of the session is not UTC.
+    """
+    in_utc(session)
     given = _all_settings(session)
     found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
     other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.named import quoted
+from foldhouse.spark.session import reads_by_id
 from foldhouse.spark.tasks import mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
@@ -100,6 +101,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
 
 
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece]) -> DataFrame:
+    reads_by_id(session)  # no option of the reader sets this
     return session.read.schema(schema).options(**_AS_WRITTEN).parquet(*[piece.file.path for piece in pieces])
 
 
