@@ -34,8 +34,13 @@ per_n = fh.table("c.per_key", source=per_day, keys="n", buckets=4, fold=fh.fold(
 
 # Catalogs of a server that several processes reach.
 SHARED = [pytest.param(one, marks=pytest.mark.heavy) for one in ("Postgres and files", "REST and files")]
-IN_S3 = [pytest.param(one, marks=pytest.mark.heavy) for one in ("Postgres and S3", "REST and S3")]
-needs_processes = pytest.mark.parametrize("catalog", [*SHARED, *IN_S3], indirect=True)
+
+
+def needs_processes(*in_ci: str) -> pytest.MarkDecorator:
+    """Run a test over all of them; in CI over some, because starting processes takes its time."""
+    names = ("Postgres and files", "REST and files", "Postgres and S3", "REST and S3")
+    marks = {name: [pytest.mark.heavy, *[pytest.mark.served] * (name not in in_ci)] for name in names}
+    return pytest.mark.parametrize("catalog", [pytest.param(one, marks=marks[one]) for one in names], indirect=True)
 
 
 def rows(values: list[tuple[str, date, int]]) -> pa.Table:
@@ -128,7 +133,7 @@ def test_a_table_of_whole_rows_follows_late_events_and_a_rollback(lake: fh.Lake)
     readable(lake)
 
 
-@pytest.mark.parametrize("catalog", ["local", *SHARED], indirect=True)
+@pytest.mark.parametrize("catalog", SHARED, indirect=True)
 def test_more_than_a_hundred_refreshes_and_an_expiry_leave_the_right_rows(lake: fh.Lake) -> None:
     totals_of = fh.table("c.totals", source=events, keys="key", fold=fh.fold(n=fh.total("n"), rows=fh.count()))
     for number in range(105):
@@ -226,7 +231,7 @@ def start(name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@needs_processes
+@needs_processes("Postgres and S3")
 def test_two_processes_append_and_refresh_at_once_and_nothing_is_lost(lake: fh.Lake) -> None:
     running = [start(name, 6) for name in ("one", "two")]
     said = [one.communicate(timeout=120)[1] for one in running]
@@ -236,7 +241,7 @@ def test_two_processes_append_and_refresh_at_once_and_nothing_is_lost(lake: fh.L
     readable(lake)
 
 
-@pytest.mark.parametrize("catalog", [SHARED[0], IN_S3[1]], indirect=True)
+@needs_processes("REST and S3")
 def test_eight_processes_append_and_refresh_at_once_and_nothing_is_lost(lake: fh.Lake) -> None:
     names = [f"p{number}" for number in range(8)]
     running = [start(name, 2) for name in names]
@@ -254,7 +259,7 @@ def test_eight_processes_append_and_refresh_at_once_and_nothing_is_lost(lake: fh
     readable(lake)
 
 
-@needs_processes
+@needs_processes("Postgres and files", "REST and S3")
 def test_a_process_that_is_killed_leaves_a_lake_that_goes_on(lake: fh.Lake) -> None:
     for place, delay in enumerate((0.15, 0.4, 0.7)):
         process = start(f"killed-{place}", 50)
