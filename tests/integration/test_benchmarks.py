@@ -208,7 +208,7 @@ SIZES = {
     "joins": {"rows": 1_000, "changes": 40, "rounds": 1},
     "tpch": {"rows": 3_000, "changes": 30, "rounds": 1},
     "files": {"days": 12, "rounds": 1},
-    "follow": {"seconds": 4, "per_second": 40, "kill_every": 2},
+    "follow": {"seconds": 6, "per_second": 40, "kill_every": 3},
     "stores": {"rows": 1_000, "changes": 50, "rounds": 1},
     "connectors": {"rows": 1_000, "changes": 50, "rounds": 1},
     "manyfiles": {"days": 12, "rounds": 1},
