@@ -32,11 +32,10 @@ test: setup  ## the tools, then the suite in two processes (CI=1: the long histo
 	@failed=0; $(if $(CI),$(FURTHER) &) $(CHECKS) wait; \
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
-LAWS := laws/test_the_law.py laws/test_several_sources.py laws/test_windows_and_nothing.py lake/test_evolution_histories.py
-LAWS += integration/test_corruption.py integration/test_kill.py lake/test_restored.py lake/test_clock_histories.py
+LAWS = $(shell grep -rl --include 'test_*.py' laws.amount tests | sort)
 
 laws: setup  ## the laws over more random histories than CI runs (HISTORIES=1000)
-	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile $(addprefix tests/,$(LAWS))
+	@FOLDHOUSE_LAW_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest -q -n 2 --dist loadfile $(LAWS)
 
 browser: setup  ## the Dagster page in a browser, clicked through (needs a Chromium; FOLDHOUSE_SCREENSHOTS=folder keeps pictures)
 	@$(PLAYWRIGHT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,6 +99,39 @@ def lake(tmp_path: Path) -> Iterator[fh.Lake]:
     opened = fh.Lake(open_local_catalog(tmp_path / "lake"), _no_spark)
     yield opened
     opened.close()
+
+
+_KEPT: dict[Callable[[fh.Lake], object], Path] = {}
+"""What prepares a lake -> where that lake is; a copy of it lies beside."""
+
+
+@pytest.fixture
+def kept_lake(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., fh.Lake]]:
+    """Opens a lake as a function prepares it, which is called once: before each further test the lake is put back.
+
+    Metadata names files by whole paths, so that a lake can only be put back where it was: `lake` in the folder of the
+    test is a link to it.
+    """
+    opened: list[fh.Lake] = []
+
+    def open_lake(prepare: Callable[[fh.Lake], object]) -> fh.Lake:
+        if prepare not in _KEPT:
+            root = tmp_path_factory.mktemp("kept") / "lake"
+            prepared = fh.Lake(open_local_catalog(root), _no_spark)
+            prepare(prepared)
+            prepared.close()
+            shutil.copytree(root, root.with_name("copy"))
+            _KEPT[prepare] = root
+        root = _KEPT[prepare]
+        shutil.rmtree(root)
+        shutil.copytree(root.with_name("copy"), root)
+        (tmp_path / "lake").symlink_to(root)
+        opened.append(fh.Lake(open_local_catalog(root), _no_spark))
+        return opened[-1]
+
+    yield open_lake
+    for one in opened:
+        one.close()
 
 
 @pytest.fixture

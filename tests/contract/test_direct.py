@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from laws.amount import share
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -204,13 +205,14 @@ def test_a_filter_keeps_the_rows_that_spark_keeps(spark, text):
 JOINS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
 
 
-@pytest.mark.parametrize("how", JOINS)
+MORE_KEYS = share([(keys, how) for keys in (["d"], ["m"], ["t"], ["s"], ["b", "id"]) for how in JOINS], 5)
+
+
 @pytest.mark.parametrize(
-    "keys",
+    ("keys", "how"),
     [
-        ["id"],
-        ["id", "s"],
-        *(pytest.param(keys, marks=pytest.mark.heavy) for keys in (["d"], ["m"], ["t"], ["s"], ["b", "id"])),
+        *((keys, how) for keys in (["id"], ["id", "s"]) for how in JOINS),
+        *(pytest.param(*one, marks=pytest.mark.heavy) for one in MORE_KEYS),
     ],
 )
 def test_a_join_gives_the_rows_of_spark(spark, how, keys):

@@ -14,13 +14,14 @@ import pytest
 from contract.bucket import Bucket
 from contract.cases import LONG, MONEY, TEXT
 from contract.orders import permuted
+from laws.amount import IS_THOROUGH
 
 import foldhouse as fh
 from foldhouse.kernel import sketch
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.values.metadata_names import STATE
 
-PERMUTATIONS = 100
+PERMUTATIONS = 100 if IS_THOROUGH else 40
 
 
 @pytest.mark.parametrize("batches", [1, 2, 8, 30])

@@ -15,6 +15,7 @@ import pytest
 from contract.bucket import Bucket, bits
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from laws.amount import IS_THOROUGH
 
 import foldhouse as fh
 from foldhouse.kernel import limbs
@@ -79,7 +80,7 @@ def test_a_large_value_that_is_corrected_takes_nothing_with_it() -> None:
 
 @given(st.lists(st.tuples(anything, st.integers(0, 3), st.integers(0, 3)), max_size=12))
 @example([(1e308, 0, 1), (1e308, 0, 2), (-1e308, 1, 3), (math.nan, 0, 1), (math.inf, 1, 0)])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if IS_THOROUGH else 50, deadline=None)
 @pytest.mark.heavy
 def test_whatever_came_and_went_in_whichever_batch_the_answer_is_that_of_what_is_left(
     steps: list[tuple[float, int, int]],

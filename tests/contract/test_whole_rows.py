@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from contract.bucket import Bucket, Row
 from contract.cases import LONG, TEXT
+from laws.amount import share
 
 import foldhouse as fh
 
@@ -24,7 +25,7 @@ FOLDS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", share(range(8), 2))
 @pytest.mark.parametrize("name", FOLDS)
 def test_whole_rows_are_those_of_plain_python_after_every_batch(name: str, seed: int) -> None:
     chance = random.Random(seed)

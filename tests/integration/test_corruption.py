@@ -11,7 +11,7 @@ from typing import Any
 import corrupting
 import pytest
 from corrupting import DAMAGES, KINDS, OPERATIONS, Trial
-from laws.amount import HISTORIES
+from laws.amount import HISTORIES, IS_THOROUGH
 
 import foldhouse as fh
 from foldhouse.storage.live import live_slices, pieces_of
@@ -42,7 +42,8 @@ def test_damage_is_never_silent_and_never_a_raw_error(trial: Trial, kind: str, h
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_of_many_seeds_is_never_silent_and_never_a_raw_error(trial: Trial, kind: str, how: str) -> None:
-    found = _tried(trial, kind, how, range(5, 5 + max(13, HISTORIES // 6)))
+    least = 13 if how == "flip" else 5  # most flipped bits matter to nobody
+    found = _tried(trial, kind, how, range(5, 5 + max(least, HISTORIES // 6)))
     assert found["ours"] > 0 or (kind, how) == ("catalog", "flip")
 
 
@@ -60,12 +61,13 @@ def _one_file(root: Path, table: fh.Stream | fh.Table) -> tuple[Path, Callable[[
     [corrupting.events, pytest.param(corrupting.SOURCES[-1], marks=pytest.mark.heavy)],
     ids=lambda table: table.name,
 )
-def test_every_single_bit_of_a_data_file_is_right_or_told(table: fh.Stream | fh.Table, tmp_path: Path) -> None:
+def test_a_wrong_bit_anywhere_in_a_data_file_is_right_or_told(table: fh.Stream | fh.Table, tmp_path: Path) -> None:
     corrupting.build(tmp_path / "lake")
     path, read = _one_file(tmp_path / "lake", table)
     whole, wanted, told = path.read_bytes(), read(), 0
+    bits = range(0, len(whole) * 8, 1 if IS_THOROUGH else 3)
     with path.open("r+b", buffering=0) as file:  # a file that is written anew at each bit waits for the disk
-        for bit in range(len(whole) * 8):
+        for bit in bits:
             byte = whole[bit // 8]
             os.pwrite(file.fileno(), bytes([byte ^ 1 << (bit % 8)]), bit // 8)
             corrupting.forget()
@@ -74,7 +76,7 @@ def test_every_single_bit_of_a_data_file_is_right_or_told(table: fh.Stream | fh.
             except fh.CorruptFile:
                 told += 1
             os.pwrite(file.fileno(), bytes([byte]), bit // 8)
-    assert told > len(whole) * 4
+    assert told > len(bits) / 2
 
 
 @pytest.mark.spark

@@ -61,14 +61,27 @@ def folded(lake: fh.Lake, table: fh.Table, *batches: list[Event] | Event) -> lis
 
 
 def in_any_order(lake: fh.Lake, table: fh.Table, *rows: Event) -> list[Event]:
-    """What a table holds after these events, in whatever order they arrive, one by one or together."""
-    answers = []
-    for order in itertools.permutations(rows):
-        for batches in ([list(order)], [[one] for one in order]):
-            for name in (table.name, table.sources[0].name):
-                if name in lake.tables():
-                    lake.catalog.drop_table(name)
-            answers.append(folded(lake, table, *batches))
+    """What a table holds after these events, in whatever order they arrive, one by one or together.
+
+    Each order has a key of its own, and ids of its own.
+    """
+    for name in (table.name, table.sources[0].name):
+        if name in lake.tables():
+            lake.catalog.drop_table(name)
+    orders = [list(order) for order in itertools.permutations(rows)]
+    arrivals = [*([order] for order in orders), *([[one] for one in order] for order in orders)]
+    batches = [
+        [
+            {**one, **{name: f"{place} {one[name]}" for name in ("id", "key") if name in one}}
+            for place, arrival in enumerate(arrivals)
+            for one in (arrival[step] if step < len(arrival) else [])
+        ]
+        for step in range(len(rows))
+    ]
+    answers: list[list[Event]] = [[] for _ in arrivals]
+    for row in folded(lake, table, *batches):
+        place, _, key = row["key"].partition(" ")
+        answers[int(place)].append({**row, "key": key})
     assert all(repr(answer) == repr(answers[0]) for answer in answers)
     return answers[0]
 
@@ -206,7 +219,9 @@ def test_an_event_without_a_sequence_is_counted_and_shown_and_not_folded(lake: f
 floats = fh.stream(
     "keyed.floats", schema={"number": "double", "key": "string", "at": "double"}, keys="number", sequence_by="at"
 )
-by_number = fh.table("keyed.by_number", source=floats, fold=fh.fold(rows=fh.count(), last=fh.latest("key")))
+by_number = fh.table(
+    "keyed.by_number", source=floats, keys=["number", "key"], fold=fh.fold(rows=fh.count(), last=fh.latest("at"))
+)
 largest = fh.table("keyed.largest", source=floats, keys="key", fold=fh.fold(number=fh.maximum("number")))
 last = fh.table("keyed.last", source=floats, keys="key", fold=fh.fold(number=fh.latest("number")))
 
@@ -233,7 +248,7 @@ def test_negative_zero_is_zero(lake: fh.Lake) -> None:
 
 def test_an_empty_string_is_a_key_and_a_value(lake: fh.Lake) -> None:
     """An empty string."""
-    rows = in_any_order(lake, words, event("", 2), event("y", key=""), event("lost", key=None))
+    rows = folded(lake, words, event("", 2), event("y", key=""), event("lost", key=None))
     assert [(row["key"], row["word"]) for row in rows] == [("", "y"), ("a", "")]
 
 

@@ -174,7 +174,7 @@ def different_numbers(seed: int, keys: range, least: int) -> pa.Table:
     return pa.Table.from_pylist(made, pa.schema([(name, arrow_type(kind)) for name, kind in WHOLE.items()]))
 
 
-def prepare(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     """Tables with several layers: folded, corrected in a few rows, and folded again."""
     lake.append(plain, a_batch(0, *DAYS))
     lake.append(events, a_batch(1, *DAYS, rows=400))
@@ -187,22 +187,21 @@ def prepare(lake: fh.Lake) -> fh.Lake:
     lake.append(events, a_batch(4, DAYS[2], rows=3))
     for table in (wide, best, by_key):
         lake.refresh(table)
-    return with_numbers(lake)
+    with_numbers(lake)
 
 
-def with_numbers(lake: fh.Lake) -> fh.Lake:
+def with_numbers(lake: fh.Lake) -> None:
     """Tables of whole numbers, of which some rows are deleted by position."""
     lake.append(numbers, different_numbers(5, range(3_000), 0))
     lake.refresh(latest_numbers)
     lake.append(numbers, different_numbers(6, range(0, 3_000, 50), 2**61))
     lake.refresh(latest_numbers)
-    return lake
 
 
 @pytest.fixture
-def changing(lake: fh.Lake) -> fh.Lake:
+def changing(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
     """For the tests that write."""
-    return prepare(lake)
+    return kept_lake(prepare)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +209,8 @@ def layered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fh.Lake]:
     """For the tests that only read."""
     catalog = open_local_catalog(tmp_path_factory.mktemp("layered"))
     opened = fh.Lake(catalog, lambda: pytest.fail("no JVM is needed"))
-    yield prepare(opened)
+    prepare(opened)
+    yield opened
     opened.close()
 
 

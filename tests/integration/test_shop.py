@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import shop_oracle
+from laws.amount import share
 from oracle import assert_same
 
 import foldhouse as fh
@@ -57,13 +58,13 @@ def assert_equals_duckdb(lake: fh.Lake, events: Streams) -> None:
         assert_same(lake.to_arrow(name), expected, shop_oracle.KEYS[name])
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("seed", share([1, 2], 2))
 def test_weeks_that_land_in_random_order_equal_duckdb_all_the_way(spark_lake, seed: int) -> None:
     land_in_random_order(spark_lake(), seed, days_at_once=6)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", share([3, 4], 2))
 def test_in_tasks_of_spark_it_is_the_same(spark_lake, seed: int) -> None:
     land_in_random_order(spark_lake(in_process_rows=-1), seed, days_at_once=11)
 

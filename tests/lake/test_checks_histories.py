@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from laws.amount import seeds
 from laws.rules import FULLY
 
 import foldhouse as fh
@@ -130,7 +131,7 @@ class History:
         assert [one for one in claimed if fails(found, conditions[one])] == [], "the next refresh would rely on it"
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(4, 24))])
+@pytest.mark.parametrize("seed", seeds(4, 12, 24))
 def test_what_is_published_passes_and_is_the_fold_of_its_position(lake: fh.Lake, seed: int) -> None:
     chance = random.Random(seed)
     if seed % 3 == 2:

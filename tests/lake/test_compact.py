@@ -78,8 +78,7 @@ def assert_folded(lake: fh.Lake, table: fh.Table, given: pa.Table) -> None:
     assert rows == folded_by_duckdb(given, *table.keys)
 
 
-@pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     """Seven appends, each folded: a stream of many small files, and tables with layers of deletes."""
     lake.tuning = LEFT_TO_THE_COMPACTION
     for number, batch in enumerate(BATCHES):
@@ -87,8 +86,11 @@ def shop(lake: fh.Lake) -> fh.Lake:
         lake.refresh(by_key)
         lake.backfill(by_day, DAYS)
         lake.refresh(of_by_day)
-    lake.tuning = fh.Tuning()
-    return lake
+
+
+@pytest.fixture
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 EVERYTHING = (events, by_key, by_day, of_by_day)

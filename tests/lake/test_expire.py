@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -42,8 +43,8 @@ from foldhouse.values.window import Coverage
 
 
 @pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
-    return filled(lake)
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(filled)
 
 
 # What goes

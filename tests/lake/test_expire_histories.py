@@ -23,6 +23,7 @@ from expiring import (
     named,
     on_disk,
 )
+from laws.amount import seeds
 
 import foldhouse as fh
 from foldhouse.lake import position_of
@@ -110,7 +111,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(6, 16))])
+@pytest.mark.parametrize("seed", seeds(6, 9, 16))
 def test_after_any_history_every_table_is_the_fold_of_its_position_and_can_go_on(
     lake: fh.Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

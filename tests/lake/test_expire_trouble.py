@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,8 @@ from foldhouse.testing import FaultyCatalog
 
 
 @pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
-    return filled(lake)
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(filled)
 
 
 def with_catalog(catalog: Any) -> fh.Lake:

@@ -27,6 +27,7 @@ from forgetting import (
     visit,
     visits,
 )
+from laws.amount import IS_THOROUGH
 from laws.crashes import Crash, Moment, going_wrong
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
@@ -47,6 +48,8 @@ from foldhouse.values.upkeep import Orphan
 
 COMMITS = 12
 """The commits of a forget with three tables: restate the stream; per table fold, publish, restate; expire; the end."""
+STEP = 1 if IS_THOROUGH else 3
+"""From one commit at which it is killed to the next."""
 
 
 @pytest.fixture
@@ -54,14 +57,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-@pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     append(lake, 1, *OTHERS, SUBJECT)
     refresh(lake)
     append(lake, 2, SUBJECT, OTHERS[0])
     refresh(lake)
     append(lake, 3, SUBJECT, OTHERS[1])
-    return lake
+
+
+@pytest.fixture
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 def another(lake: fh.Lake, folder: Path) -> fh.Lake:
@@ -75,10 +81,9 @@ def another(lake: fh.Lake, folder: Path) -> fh.Lake:
 @pytest.mark.parametrize(
     ("moment", "step"),
     [
-        (Moment.AFTER_COMMIT, 3),
-        pytest.param(Moment.AFTER_COMMIT, 1, marks=pytest.mark.heavy),
-        pytest.param(Moment.BEFORE_COMMIT, 2, marks=pytest.mark.heavy),
-        pytest.param(Moment.LANDED_AND_UNKNOWN, 2, marks=pytest.mark.heavy),
+        (Moment.AFTER_COMMIT, STEP),
+        pytest.param(Moment.BEFORE_COMMIT, STEP, marks=pytest.mark.heavy),
+        pytest.param(Moment.LANDED_AND_UNKNOWN, STEP, marks=pytest.mark.heavy),
     ],
 )
 def test_a_forget_killed_at_any_commit_is_finished_by_the_next(

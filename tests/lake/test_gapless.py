@@ -128,7 +128,7 @@ def test_a_summary_that_does_not_fit_is_named(
     assert [(one.snapshot_id, reason in one.reason) for one in found.breaks] == [(wrong, True)]
 
 
-def test_a_commit_of_another_tool_among_three_hundred_is_named(lake: fh.Lake) -> None:
+def test_a_commit_of_another_tool_among_a_hundred_is_named(lake: fh.Lake) -> None:
     ids = grown(lake, 30)
     before = lake.load(sums)
     rows = before.scan(row_filter=EqualTo("k", "k3")).to_arrow()
@@ -138,10 +138,10 @@ def test_a_commit_of_another_tool_among_three_hundred_is_named(lake: fh.Lake) ->
     newest = next(one for one in lake.history(sums) if one.id == ids[-1]).summary
     said = {name: value for name, value in newest.items() if name != names.COMMIT}
     said = {**said, names.AFTER: f'{{"g.events":{lake.history(events)[0].id}}}'}
-    for _ in range(270):
+    for _ in range(70):
         commit(lake.catalog, lake.load(sums), FileChanges(), said)
     found = lake.gapless(sums)
-    assert found.commits == 300 + len(foreign)
+    assert found.commits == 100 + len(foreign)
     assert {(one.snapshot_id in foreign, one.reason) for one in found.breaks} == {
         (True, "another tool than foldhouse committed it")
     }

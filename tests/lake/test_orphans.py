@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,8 +32,7 @@ def aged(*paths: Path | str, days: float = 2) -> None:
         os.utime(path, (then, then), follow_symlinks=False)
 
 
-@pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     for number in range(3):
         lake.append(events, a_batch(number))
         lake.backfill(by_day, DAYS)
@@ -40,7 +40,11 @@ def shop(lake: fh.Lake) -> fh.Lake:
     lake.rebuild(by_key, publish=False)
     for table in (events, by_day, by_key):
         aged(*on_disk(lake, table))
-    return lake
+
+
+@pytest.fixture
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 def left_by_a_killed_run(lake: fh.Lake, table: fh.Stream | fh.Table = events) -> str:

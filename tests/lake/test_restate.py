@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import types
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -91,13 +92,23 @@ def corrupt(lake: fh.Lake, table: fh.Table, *days: date) -> None:
             changes.overwrite(pa.Table.from_pylist(wrong, rows.schema), EqualTo("day", day))
 
 
-@pytest.fixture(params=["days", "everything"])
-def shop(lake: fh.Lake, request: pytest.FixtureRequest) -> fh.Lake:
+def of_days(lake: fh.Lake) -> None:
     for seed in range(3):
         land(lake, seed)
-        lake.backfill(daily, DAYS[:4]) if request.param == "days" else lake.refresh(daily)
+        lake.backfill(daily, DAYS[:4])
         lake.refresh(above)
-    return lake
+
+
+def of_everything(lake: fh.Lake) -> None:
+    for seed in range(3):
+        land(lake, seed)
+        lake.refresh(daily)
+        lake.refresh(above)
+
+
+@pytest.fixture(params=[of_days, of_everything])
+def shop(kept_lake: Callable[..., fh.Lake], request: pytest.FixtureRequest) -> fh.Lake:
+    return kept_lake(request.param)
 
 
 def test_a_corrupted_day_is_what_a_rebuild_makes_of_it_and_the_rest_stays(shop: fh.Lake) -> None:

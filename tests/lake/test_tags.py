@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,12 +20,15 @@ events = fh.stream("h.events", schema={"key": "string", "n": "long"}, keys="key"
 sums = fh.table("h.sums", source=events, fold=fh.fold(n=fh.total("n")))
 
 
-@pytest.fixture
-def house(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     for number in range(3):
         lake.append(events, [{"key": "a", "n": number}])
         lake.refresh(sums)
-    return lake
+
+
+@pytest.fixture
+def house(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 def call(tmp_path: Path, *words: str) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -32,12 +33,15 @@ def pay(lake: fh.Lake, *given: tuple[int, str, str]) -> None:
         lake.refresh(table)
 
 
-@pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     pay(lake, (1, "ada", "10.00"), (2, "bob", "5.00"))
     pay(lake, (2, "bob", "1.00"))
     pay(lake, (1, "ada", "-4.00"), (3, "ada", "7.00"))
-    return lake
+
+
+@pytest.fixture
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 def told(found: fh.Trace) -> list[tuple[str, list[str], list[str]]]:

@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -49,15 +50,18 @@ def land(lake: fh.Lake, seed: int, rows: int = 25) -> None:
     )
 
 
-@pytest.fixture
-def shop(lake: fh.Lake) -> fh.Lake:
+def prepare(lake: fh.Lake) -> None:
     for seed in range(4):
         land(lake, seed)
         lake.refresh(sums)
         if seed < 3:
             lake.refresh(by_size)
             lake.backfill(daily, DAYS[1:4])
-    return lake
+
+
+@pytest.fixture
+def shop(kept_lake: Callable[..., fh.Lake]) -> fh.Lake:
+    return kept_lake(prepare)
 
 
 def asked(lake: fh.Lake, table: fh.Table, query: str, last: datetime, as_of: Any = None) -> list[dict[str, Any]]:

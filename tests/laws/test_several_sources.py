@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from laws.amount import HISTORIES
+from laws.amount import HISTORIES, IS_THOROUGH, seeds
 from laws.rules import FULLY, WRITTEN, rule_of
 from laws.several_sources import (
     CASES,
@@ -74,7 +74,7 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("seed", range(2 if IS_THOROUGH else 1))
 @pytest.mark.parametrize(
     "mode", ["in this process", *(pytest.param(mode, marks=pytest.mark.heavy) for mode in MODES if "Spark" in mode)]
 )
@@ -94,7 +94,7 @@ def test_the_law_holds_over_many_histories_with_several_sources(spark_lake, seed
         run_histories(lake, seed, list(CASES.values()), steps=4)
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(n, marks=pytest.mark.heavy) for n in range(6, 20))])
+@pytest.mark.parametrize("seed", seeds(6, 12, 20))
 def test_an_event_that_is_delivered_again_is_folded_once(lake: fh.Lake, seed: int) -> None:
     run_histories(lake, seed, [CASES["deliveries of the same payment"]], steps=8)
 

@@ -5,8 +5,8 @@ refreshed, backfilled, rebuilt and rolled back; processes die, catalogs lie, oth
 the source as it was at each table's own position, and the two have to agree, value for value, at that snapshot and at
 every earlier one.
 
-A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 48
-histories in memory and 4 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.
+A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 24
+histories in memory and 2 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import os
 
 import pytest
 from laws import streams
-from laws.amount import HISTORIES
+from laws.amount import HISTORIES, IS_THOROUGH
 from laws.quick import quick_lake
 from laws.runner import SEED, run_history, run_in_process
 
 GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
-QUICK = GIVEN or range(40)
+QUICK = GIVEN or range(40 if IS_THOROUGH else 28)
 MANY = range(1000, 1000 + HISTORIES)
 AT_ONCE = 20
 # One under each rule, then one in pieces and as a large window, and one that is evaluated into files.
 ON_SPARK = GIVEN or (0, 1, 2, 3, 19, 118)
-MANY_ON_SPARK = range(1000, 1000 + max(4, len(MANY) // 16))
+MANY_ON_SPARK = range(1000, 1000 + max(2, len(MANY) // 16))
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -33,7 +33,7 @@ def test_every_table_is_the_fold_of_its_source_at_its_position(seed: int) -> Non
     run_in_process(seed)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 if IS_THOROUGH else 8))
 def test_files_that_are_added_count_once_whatever_happens(seed: int) -> None:
     run_in_process(seed, {streams.add_files: 8})
 

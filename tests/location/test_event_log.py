@@ -94,10 +94,18 @@ def records(instance: dg.DagsterInstance, run_id: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("batch", ["0", "1", "7", "1000"])
-def test_the_records_of_a_run_are_those_of_dagster(tmp_path, monkeypatch, batch):
-    with instance_in(tmp_path / "theirs", "", monkeypatch) as theirs:
-        expected = records(theirs, run(theirs))
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The records that Dagster's own storage has of a run."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        instance_in(tmp_path_factory.mktemp("any") / "theirs", "", patch) as theirs,
+    ):
+        return records(theirs, run(theirs))
+
+
+@pytest.mark.parametrize("batch", ["0", "7", "1000"])
+def test_the_records_of_a_run_are_those_of_dagster(tmp_path, monkeypatch, batch, expected):
     monkeypatch.setenv(BATCH_SIZE, batch)
     with instance_in(tmp_path / "ours", OURS, monkeypatch) as ours:
         assert type(ours.event_log_storage) is EventLog

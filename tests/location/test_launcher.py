@@ -2,10 +2,12 @@
 
 import json
 import logging
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,9 +26,19 @@ from tests.conftest import ROOT
 PORT, SOCKET = {"host": "127.0.0.1", "port": 4000}, {"host": "localhost", "socket": "/gone"}
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A home of Dagster whose databases are there, and empty."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    with instance_of(folder) as opened:
+        assert opened.get_runs() == []
+    return folder
+
+
 @pytest.fixture
-def instance(tmp_path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+def instance(home, tmp_path) -> Iterator[dg.DagsterInstance]:
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
     with instance_of(tmp_path) as opened:
         yield opened
 

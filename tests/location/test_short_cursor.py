@@ -12,8 +12,8 @@ LONG, LONGER = "a" * 1_001, "b" * 70_000
 
 
 @pytest.fixture
-def instance(tmp_path):
-    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+def instance():
+    with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 

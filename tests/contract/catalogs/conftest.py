@@ -35,7 +35,12 @@ STORED = ("SQLite and gs", "SQLite and abfss")
 SERVED = ("Postgres and files", "Postgres and S3", "REST and files", "REST and S3", "Glue and S3", *STORED)
 GIVEN = "FOLDHOUSE_TEST_GIVEN"
 """The environment variable that names the one catalog to test: `local`, or that of a server, configured as `c`."""
-CATALOGS = [*LOCAL, *(pytest.param(name, marks=pytest.mark.heavy, id=name) for name in SERVED)]
+_TWICE = "SqlCatalog in memory"
+"""What `InMemoryCatalog` is too: CI leaves it out."""
+CATALOGS = [
+    *(pytest.param(name, marks=[pytest.mark.served] * (name == _TWICE), id=name) for name in LOCAL),
+    *(pytest.param(name, marks=pytest.mark.heavy, id=name) for name in SERVED),
+]
 if GIVEN in os.environ:
     CATALOGS = [os.environ[GIVEN]]
 

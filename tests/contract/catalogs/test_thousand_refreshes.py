@@ -1,6 +1,6 @@
 """A thousand refreshes over a catalog, with its upkeep: rows stay right, and history, metadata and files stay small.
 
-In a folder it is two hundred of them, so that CI has the time. FOLDHOUSE_REFRESHES sets another number.
+In a folder it is a hundred and fifty of them, so that CI has the time. FOLDHOUSE_REFRESHES sets another number.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_a_thousand_refreshes_leave_the_right_rows_and_a_history_that_stays_smal
     lake: fh.Lake, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     name = request.node.callspec.id
-    refreshes = REFRESHES or (200 if name == "local" else 1000)
+    refreshes = REFRESHES or (150 if name == "local" else 1000)
     told, sizes, seconds = Told(), [], []
     for number in range(refreshes):
         begun = time.monotonic()
