@@ -7,6 +7,7 @@ from datetime import date, timedelta
 
 import dagster as dg
 
+from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.found_days import beyond
 from foldhouse.dagster.landed_files import LandedFiles
 from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
@@ -71,7 +72,11 @@ def landing_sensor(
         every_seconds: between two looks, at least.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`; used with `stream`.
+
+    Raises:
+        DefinitionError: a partition is not one day.
     """
+    check_are_days(name, partitions_def)
 
     @dg.sensor(
         name=name,
