@@ -122,7 +122,9 @@ def test_a_day_outside_of_the_partitions_waits(folder):
     assert (requests, cursor) == ([], None)
 
 
-@pytest.mark.parametrize("lost", [None, "", "not JSON", "[]"])
+@pytest.mark.parametrize(
+    "lost", [None, "", "not JSON", "[]", '{"2024-03-02": 5}', '{"2024-03-02": null}', "[" * 100_000]
+)
 def test_a_lost_cursor_asks_for_everything_again_under_the_same_run_keys(folder, lost):
     for day in days(2, 6):
         folder.land(day, 1)

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.calls.declared import after_sources
+from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.queue import LIVE, PRIORITY
 from foldhouse.dagster.report import CHANGES_ALONE, key_of
 from foldhouse.dagster.resources import LakeOpener
@@ -57,8 +58,11 @@ def commit_sensor(
             is a run for each; `None` if their assets have none.
         every_seconds: between two looks, at least.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
+
+    Raises:
+        DefinitionError: a partition is not one day.
     """
-    days = _days_by_table(tables, partitions_def)
+    days = _days_by_table(name, tables, partitions_def)
 
     @dg.sensor(
         name=name,
@@ -88,9 +92,13 @@ def commit_sensor(
     return look
 
 
-def _days_by_table(tables: Sequence[Table], given: Any) -> Days:
+def _days_by_table(name: str, tables: Sequence[Table], given: Any) -> Days:
+    if isinstance(given, dg.PartitionsDefinition):
+        check_are_days(name, given)
     if isinstance(given, dg.DailyPartitionsDefinition):
         return {table.name: given for table in tables if table.partition_by is not None}
+    for of_table, one in (given or {}).items():
+        check_are_days(of_table, one)
     return given or {}
 
 

@@ -8,12 +8,12 @@
 """
 
 import json
-from collections.abc import Mapping
 
 import dagster as dg
 
 from foldhouse.dagster.found_days import files_of, found_again, found_at_loading
 from foldhouse.dagster.reload import reload_page
+from foldhouse.dagster.short_cursor import texts_of
 from foldhouse.values.definition import Stream
 
 
@@ -36,7 +36,7 @@ def days_sensor(name: str = "days", *, landed_in: Stream | None = None, every_se
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         found = found_again() if landed_in is None else found_again(files_of(landed_in))
-        known = _known(context.cursor) or found_at_loading()
+        known = texts_of(context.cursor) or found_at_loading()
         changed = [name for name, days in found.items() if known.get(name) != days]
         if not changed:
             return dg.SensorResult(skip_reason=f"no days changed of {', '.join(found) or 'nothing'}")
@@ -46,11 +46,3 @@ def days_sensor(name: str = "days", *, landed_in: Stream | None = None, every_se
         return dg.SensorResult(skip_reason=f"{said}; the page loads them", cursor=json.dumps(dict(found)))
 
     return look
-
-
-def _known(cursor: str | None) -> Mapping[str, str]:
-    try:
-        known = json.loads(cursor or "{}")
-    except ValueError:
-        return {}
-    return known if isinstance(known, dict) else {}

@@ -19,6 +19,7 @@ from foldhouse.dagster.again import in_words
 from foldhouse.dagster.own_steps import known
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
+from foldhouse.dagster.short_cursor import texts_of
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.proofs import SourceLag, in_short
@@ -79,7 +80,7 @@ def lag_sensor(
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        lags, seen = opener.open().lags(), _seen(context.cursor)
+        lags, seen = opener.open().lags(), texts_of(context.cursor)
         found = {table.name: lags[table.name] for table in tables if lags.get(table.name)}
         states = {name: _state(lag) for name, lag in found.items()}
         changed = [name for name, state in states.items() if seen.get(name) != state]
@@ -119,11 +120,3 @@ def _all(lag: Lag) -> Iterator[SourceLag]:
 
 def _state(lag: Lag) -> str:
     return in_short(lag)
-
-
-def _seen(cursor: str | None) -> dict[str, str]:
-    try:
-        seen = json.loads(cursor or "{}")
-    except ValueError:
-        return {}
-    return seen if isinstance(seen, dict) else {}

@@ -14,6 +14,7 @@ from datetime import date
 import dagster as dg
 
 from foldhouse.dagster.again import trying_again
+from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.land_days import LandingTarget, land_days
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -64,7 +65,11 @@ def landing_asset(
         days_per_run: how many days of a launched backfill one run takes, see `fold_asset`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
+
+    Raises:
+        DefinitionError: a partition is not one day.
     """
+    check_are_days(stream.name, partitions_def)
     name = "__".join(stream.name.split("."))
     with without_beta_warnings():
 

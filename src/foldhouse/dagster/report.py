@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from foldhouse.dagster.calendar_days import days_of_keys
 from foldhouse.dagster.event_log import in_one_batch
 
 Metadata = Mapping[str, Any]
@@ -37,7 +38,7 @@ def group_of(name: str) -> str:
 
 def days_of(context: dg.AssetExecutionContext) -> list[date]:
     """The days of a partitioned run, in order."""
-    return [date.fromisoformat(key) for key in context.partition_keys]
+    return days_of_keys(context.partition_keys)
 
 
 def reports_changes_alone(context: dg.AssetExecutionContext) -> bool:

@@ -7,12 +7,13 @@ from datetime import date, timedelta
 
 import dagster as dg
 
+from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.found_days import beyond
 from foldhouse.dagster.landed_files import LandedFiles
 from foldhouse.dagster.queue import CORRECTION, LIVE, PRIORITY
 from foldhouse.dagster.reload import reload_page
 from foldhouse.dagster.resources import LakeOpener, LandingFolder
-from foldhouse.dagster.short_cursor import cursor_of, state_of
+from foldhouse.dagster.short_cursor import cursor_of, state_of, texts_of
 from foldhouse.errors import LostTables
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Stream, Table
@@ -71,7 +72,11 @@ def landing_sensor(
         every_seconds: between two looks, at least.
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
         lake_resource_key: the resource that opens the lake, a `LakeOpener`; used with `stream`.
+
+    Raises:
+        DefinitionError: a partition is not one day.
     """
+    check_are_days(name, partitions_def)
 
     @dg.sensor(
         name=name,
@@ -82,7 +87,7 @@ def landing_sensor(
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         folder: LandingFolder = getattr(context.resources, landing_resource_key)
-        seen = _seen(state_of(context))
+        seen = texts_of(state_of(context))
         landing = folder.open(format)
         found = {day.isoformat(): _short(fingerprint) for day, fingerprint in landing.fingerprints().items()}
         lake = getattr(context.resources, lake_resource_key).open() if stream and quarantine and found else None
@@ -180,14 +185,6 @@ def _nothing(found: Seen, outside: list[str], landed: Collection[str], waiting: 
         return said
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
     return f"{said}, and the day {outside[0]}{more} with a file is no partition (yet)"
-
-
-def _seen(state: str | None) -> Seen:
-    try:
-        seen = json.loads(state or "{}")
-    except ValueError:
-        return {}
-    return seen if isinstance(seen, dict) else {}
 
 
 def _short(fingerprint: str) -> str:

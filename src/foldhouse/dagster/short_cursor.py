@@ -12,6 +12,7 @@ of the cursor that counts. A state that does not have the digest of the cursor i
 """
 
 import hashlib
+import json
 from typing import Protocol, cast
 
 import dagster as dg
@@ -26,6 +27,16 @@ class _Records(Protocol):
     def get_cursor_values(self, keys: set[str]) -> dict[str, str]: ...
 
     def set_cursor_values(self, pairs: dict[str, str]) -> None: ...
+
+
+def texts_of(state: str | None) -> dict[str, str]:
+    """Parse a state of texts by name; return none for a state that somebody damaged, so that the sensor starts over."""
+    try:
+        found = json.loads(state or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    is_known = isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+    return found if is_known else {}
 
 
 def state_of(context: dg.SensorEvaluationContext) -> str | None:

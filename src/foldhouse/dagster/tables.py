@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.dagster.again import trying_again
+from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
@@ -54,7 +55,8 @@ def fold_asset(
 
     Args:
         table: the declaration; its name is the asset's key, its source what the asset depends on.
-        partitions_def: days in UTC, for a table with `partition_by`. None: the whole table at each run.
+        partitions_def: days, in UTC unless the table's days are those of another zone, for a table with `partition_by`.
+            None: the whole table at each run.
         group: the asset's group, by default the name's namespace.
         deps: further assets that have to come first.
         automation_condition: when Dagster is to run it without being asked.
@@ -66,12 +68,14 @@ def fold_asset(
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
-        DefinitionError: days for a table without `partition_by`.
+        DefinitionError: days for a table without `partition_by`, or partitions that are not one day each.
     """
     if partitions_def is not None and table.partition_by is None:
         raise DefinitionError(
             f"{table.name} has no partition_by, so it has no days; declare one, or leave partitions_def out"
         )
+    if partitions_def is not None:
+        check_are_days(table.name, partitions_def)
     with without_beta_warnings():
 
         @dg.asset(

@@ -17,6 +17,7 @@ from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
 from foldhouse.proof.aggregates import aggregates_of, exists
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
+from foldhouse.spark.covered import is_covered
 from foldhouse.spark.named import literal
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.storage.live import Piece, live_slices, pieces_of
@@ -104,8 +105,7 @@ def within_of(name: str) -> str:
 def _covered(rows: DataFrame, day: str | None, coverage: Coverage) -> DataFrame:
     if day is None or coverage.is_everything:
         return rows
-    inside = [F.col(literal(day)).between(F.lit(one.first), F.lit(one.last)) for one in coverage.ranges]
-    return rows.where(functools.reduce(lambda one, other: one | other, inside, F.lit(False)))
+    return rows.where(is_covered(day, coverage))
 
 
 def stored_rows(

@@ -16,6 +16,7 @@ from foldhouse.refresh.rows.choices import Choices, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, rows_of
+from foldhouse.spark.covered import is_covered
 from foldhouse.spark.named import literal, map_in_arrow
 from foldhouse.spark.source import frame_of, frame_of_arrow
 from foldhouse.spark.types import arrow_schema, spark_schema
@@ -37,9 +38,7 @@ def signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation)
     rows = compiled.signed_rows(sources)
     day = compiled.table.partition_by
     if day is not None and not evaluation.coverage.is_everything:
-        rows = rows.where(
-            any_of([F.col(literal(day)).between(F.lit(r.first), F.lit(r.last)) for r in evaluation.coverage.ranges])
-        )
+        rows = rows.where(is_covered(day, evaluation.coverage))
     return rows.withColumn(WEIGHT, F.lit(evaluation.weight).cast("long"))
 
 
