@@ -14,6 +14,7 @@ from datetime import date
 import dagster as dg
 
 from foldhouse.dagster.again import trying_again
+from foldhouse.dagster.days import check_days
 from foldhouse.dagster.land_days import LandingTarget, land_days
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -66,6 +67,7 @@ def landing_asset(
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
     """
     name = "__".join(stream.name.split("."))
+    check_days(stream.name, partitions_def)
     with without_beta_warnings():
 
         @dg.op(

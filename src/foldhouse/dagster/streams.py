@@ -16,6 +16,7 @@ import pyarrow as pa
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.columns import table_schema
+from foldhouse.dagster.days import check_days
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
@@ -58,10 +59,11 @@ def stream_asset(
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
-        DefinitionError: the stream is not partitioned by day.
+        DefinitionError: the stream is not partitioned by day, or its partitions are no days.
     """
     if stream.partition_by is None:
         raise DefinitionError(f"{stream.name} has no partition_by, so it has no days that could be replaced")
+    check_days(stream.name, partitions_def)
     with without_beta_warnings():
 
         @dg.multi_asset(

@@ -9,6 +9,7 @@ import dagster as dg
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
+from foldhouse.dagster.days import check_days
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -66,12 +67,14 @@ def fold_asset(
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
-        DefinitionError: days for a table without `partition_by`.
+        DefinitionError: days for a table without `partition_by`, or partitions that are no days.
     """
     if partitions_def is not None and table.partition_by is None:
         raise DefinitionError(
             f"{table.name} has no partition_by, so it has no days; declare one, or leave partitions_def out"
         )
+    if partitions_def is not None:
+        check_days(table.name, partitions_def)
     with without_beta_warnings():
 
         @dg.asset(
