@@ -8,6 +8,7 @@ its version at the position that it wrote.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from laws.crashes import Moment, going_wrong
+from laws.crashes import Moment, going_wrong, meanwhile
 from laws.definitions import deliveries, falling
 from laws.ledger import differences, folded
 
@@ -149,7 +150,14 @@ class Deployments:
 
     def run(self, steps: int) -> None:
         """Run some steps, and check every snapshot after each and all of them at the end."""
-        moves = [self.append] * 5 + [self.refresh] * 8 + [self.refresh_all] * 3 + [self.rebuild] * 2 + [self.crash] * 3
+        moves = (
+            [self.append] * 5
+            + [self.refresh] * 8
+            + [self.refresh_all] * 3
+            + [self.rebuild] * 2
+            + [self.crash] * 3
+            + [self.race] * 3
+        )
         moves += [self.roll_back_stream, self.roll_back_table, self.deploy, self.there_and_back, self.compact]
         self.append()
         for _ in range(steps):
@@ -228,6 +236,23 @@ class Deployments:
         """A run dies, or hears something wrong of its commit; the next one, of any version, comes upon that."""
         moment = self.chance.choice(list(Moment))
         self.chance.choice([self.refresh, self.refresh, self.rebuild])(moment=moment)
+
+    def race(self) -> None:
+        """While a run of one version is under way, runs of any version act, on the table or on its source."""
+        one, call = self.choice(), self.chance.choice([-1, -1, 0, 1, 2, 3])
+        if self.head(one.table.source.name) is None:
+            return
+        others = self.chance.choices([self.rebuild, self.refresh_all, self.refresh, self.append, self.deploy], k=2)
+        self.told.append(f"  {one.table.name} {one.parts}, and at call {call}:")
+
+        def act() -> None:
+            for other in others:
+                self.told.append(f"  [{other.__name__}]")
+                other()
+
+        with meanwhile(self.lake, call, act), contextlib.suppress(fh.DefinitionChanged):
+            self.chance.choice([self.lake.refresh, self.lake.rebuild])(one.table)
+        self.learn(one)
 
     def deploy(self) -> None:
         """A deployment begins: the newer version is the older one from now on."""
