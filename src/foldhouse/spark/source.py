@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -100,9 +100,44 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece]) -> DataFrame:
+def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], *further: str) -> DataFrame:
+    """Return the rows of whole files, with further columns.
+
+    Spark reads columns by their ids, but not everywhere: it compares conditions with the statistics of the column that
+    has their name in a file, and reads some of the fields of a struct by their names. These are others after a column
+    was renamed, or dropped and added again. So everything is read under names that no file has.
+    """
     reads_by_id(session)  # no option of the reader sets this
-    return session.read.schema(schema).options(**_AS_WRITTEN).parquet(*[piece.file.path for piece in pieces])
+    unnamed = _unnamed(schema)
+    named = [_named(one, field) for one, field in zip(unnamed, schema, strict=True)]
+    rows = session.read.schema(unnamed).options(**_AS_WRITTEN).parquet(*[piece.file.path for piece in pieces])
+    return rows.select(*named, *map(F.expr, further))
+
+
+def _unnamed(schema: spark.StructType) -> spark.StructType:
+    """Return a schema with other names, also in nested types, and the same ids."""
+    return spark.StructType(
+        [
+            spark.StructField(f"__foldhouse_column_{place}", _unnamed_type(one.dataType), one.nullable, one.metadata)
+            for place, one in enumerate(schema)
+        ]
+    )
+
+
+def _unnamed_type(kind: spark.DataType) -> spark.DataType:
+    if isinstance(kind, spark.StructType):
+        return _unnamed(kind)
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(_unnamed_type(kind.elementType), kind.containsNull)
+    if isinstance(kind, spark.MapType):
+        return spark.MapType(_unnamed_type(kind.keyType), _unnamed_type(kind.valueType), kind.valueContainsNull)
+    return kind
+
+
+def _named(unnamed: spark.StructField, field: spark.StructField) -> Column:
+    if unnamed.dataType == field.dataType:
+        return F.expr(f"{unnamed.name} AS {quoted(field.name)}")
+    return F.col(unnamed.name).cast(field.dataType).alias(field.name)  # by position
 
 
 def _have_names(pieces: Sequence[Piece]) -> bool:
@@ -136,9 +171,7 @@ def _without_deleted(
     taken = {field.name.lower() for field in schema.fields}
     file, row, marked, run, bits = (_unused(name, taken) for name in ("__file", "__row", "__marked", "__run", "__bits"))
     marks = frame_of_arrow(session, _marks(pieces, deleted).rename_columns([marked, run, bits]))
-    rows = _files(session, schema, pieces)
-    about = rows.metadataColumn("_metadata")
-    placed = rows.select("*", about["file_name"].alias(file), about["row_index"].alias(row))
+    placed = _files(session, schema, pieces, f"_metadata.file_name AS {file}", f"_metadata.row_index AS {row}")
     # A single long as the key gives Spark's fastest hash join. Names tell apart files whose hashes collide. They are
     # compared by <= and >=, because Spark would make = a second key, and only after the bit is found set.
     # The condition is one text, because each call of a column function is a round trip to the JVM.
