@@ -77,3 +77,12 @@ def test_what_java_said_when_it_did_not_start_is_in_the_error(tmp_path: Path) ->
     assert "Spark's Java process did not start" in done.stderr
     assert "no room for the heap" in done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["bin"]
+
+
+def test_what_spark_refused_to_start_with_is_in_the_error() -> None:
+    code = "from foldhouse.spark.session import session_of; session_of('spark://nohost')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert CannotStart.__name__ in done.stderr
+    assert "Spark did not start with the master spark://nohost: SparkException:" in done.stderr
+    assert "Invalid master URL" in done.stderr
+    assert "Java 17" not in done.stderr

@@ -68,8 +68,9 @@ def test_docker_compose_refuses_a_missing_variable_and_an_unknown_key(tmp_path: 
     assert not _accepts_compose(broken, _filled(tmp_path))
 
 
-def test_the_schemas_of_kubernetes_accept_each_object() -> None:
-    assert _accepts_kubernetes(DEPLOY / "kubernetes.yaml")
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "spark-executors.yaml"])
+def test_the_schemas_of_kubernetes_accept_each_object(name: str) -> None:
+    assert _accepts_kubernetes(DEPLOY / name)
 
 
 @pytest.mark.parametrize("change", ["an unknown field", "a text for a number"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ _PORT = 15002
 """The port of a Connect server whose address contains none."""
 _PATIENCE_SECONDS = 20
 _RETRIES = 5
+_STOPS_WITHIN_SECONDS = 10
 
 
 def is_alive(session: SparkSession) -> bool:
@@ -69,8 +71,8 @@ def put_away(session: SparkSession) -> None:
     with contextlib.suppress(Exception):
         session.stop()
     holder: Any = SparkContext
-    # The Java process outlives a stopped session; if it answers, the next session uses it.
-    if not hasattr(session, "_jsparkSession") or _answers(holder):
+    # The Java process outlives a stopped session; if it can be used, the next session uses it.
+    if not hasattr(session, "_jsparkSession") or _is_usable(holder):
         return
     active = holder._active_spark_context
     with contextlib.suppress(Exception):
@@ -90,8 +92,19 @@ def put_away(session: SparkSession) -> None:
     forgotten._instantiatedSession = None
 
 
-def _answers(holder: Any) -> bool:
+def _is_usable(holder: Any) -> bool:
+    """Whether the Java process answers and can start a session.
+
+    A context that Spark stopped by itself, from a thread that it waits for, is in the way for as long as it waits.
+    """
+    ends = time.monotonic() + _STOPS_WITHIN_SECONDS
     try:
-        return holder._jvm is not None and holder._jvm.System.currentTimeMillis() > 0
-    except Exception:
+        while (
+            active := holder._jvm.org.apache.spark.SparkContext.getActive()
+        ).isDefined() and active.get().isStopped():
+            if time.monotonic() > ends:
+                return False
+            time.sleep(_STOPS_WITHIN_SECONDS / 50)
+        return True
+    except Exception:  # raised by Py4J or the socket, or there is no process
         return False

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
-from foldhouse.spark.process import how_java_ended
+from foldhouse.spark.process import has_stopped_itself, how_java_ended, why_spark_stopped
 from foldhouse.storage.secrets import cut
 
 # Errors cross from a Python worker to the driver as text, so patterns are the only way to recognise them.
@@ -77,7 +77,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
             f"{name}: the Python of Spark's executors has no module {absent[1]!r}. Nothing was committed; install it "
             "there, or send a module of your own with `spark.submit.pyFiles`, and run it again"
         )
-    if _DIED.search(said):
+    if _DIED.search(said) or has_stopped_itself():
         return lost(name, failure)
     if _FULL.search(said):
         reason = _FULL.search(said)
@@ -105,7 +105,11 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
 
 def lost(name: str, failure: Exception, again: str = _AGAIN) -> errors.SparkLost:
     """Return the error for a Java process, or a worker of it, that died: how it ended, if this process drove it."""
-    how = how_java_ended() or "Spark's process or a worker of it died, most often for lack of memory"
+    how = (
+        how_java_ended()
+        or why_spark_stopped()
+        or "Spark's process or a worker of it died, most often for lack of memory"
+    )
     return errors.SparkLost(f"{name}: {how}: {_first_line(failure)}. {again}")
 
 

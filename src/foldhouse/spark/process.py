@@ -6,10 +6,12 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 
@@ -17,6 +19,10 @@ from foldhouse.storage.private import private_folder
 
 _LOG = "spark.log"
 _SHOWN_LINES = 5
+_WARNINGS = 2
+_WARNING = re.compile(r"[\d-]+ [\d:]+ (?:WARN|ERROR) (.*?)(?: Received status: .*)?$")
+"""Without what the client of Kubernetes appends to a message: the same again, as the object that arrived."""
+_TOO_MANY = re.compile(r"Max number of executor failures \((\d+)\) reached")
 _OUT_OF_HEAP = (3, 52)  # that of `ExitOnOutOfMemoryError`, and `SparkExitCode.OOM`
 _ENDS_WITHIN_SECONDS = 2  # a process that dies closes its sockets before it can be waited for
 
@@ -58,6 +64,34 @@ def last_of_its_log() -> str:
     log = folder_of_spark() / _LOG
     lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:] if log.exists() else []
     return " | ".join(line.strip() for line in lines if line.strip()) or "nothing"
+
+
+def last_warnings_of_its_log() -> str:
+    """Return the last two warnings or errors in the log that differ, on one line; empty if there is none."""
+    log = folder_of_spark() / _LOG
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    said = dict.fromkeys(found[1].strip() for line in reversed(lines) if (found := _WARNING.match(line)))
+    return " | ".join(reversed(list(said)[:_WARNINGS]))
+
+
+def has_stopped_itself() -> bool:
+    """Whether Spark stopped the context of this process, and its Java process runs."""
+    context: Any = SparkContext._active_spark_context  # None once this process stopped it
+    try:
+        return context is not None and bool(context._jsc.sc().isStopped())
+    except Exception:  # raised by Py4J or the socket: the Java process ended
+        return False
+
+
+def why_spark_stopped() -> str:
+    """Return why Spark stopped by itself while its Java process runs, as the end of a sentence; nothing if unknown."""
+    found = _TOO_MANY.search(last_warnings_of_its_log()) if has_stopped_itself() else None
+    if found is None:
+        return ""
+    return (
+        f"Spark stopped itself because more than {found[1]} executors failed since it started; set "
+        "spark.executor.failuresValidityInterval, such as 1h, so that old failures do not count"
+    )
 
 
 def how_java_ended(within_seconds: float = _ENDS_WITHIN_SECONDS) -> str:

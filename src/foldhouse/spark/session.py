@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,9 @@ from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.spark.alive import answers, with_few_retries
 from foldhouse.spark.class_archive import archive_options, drop_archive
 from foldhouse.spark.executors import equip
-from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log
+from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log, last_warnings_of_its_log
+from foldhouse.spark.waiting import refuse_no_image, warn_of_waiting
+from foldhouse.storage.secrets import cut
 
 _BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 _REQUIRED = {
@@ -84,12 +87,15 @@ def cluster_session(master: str, driver_host: str = "", **settings: str) -> Spar
         settings: further Spark settings, with `_` for `.` in the names.
 
     Raises:
-        CannotStart: Spark does not start, or the Python of an executor lacks a package.
+        CannotStart: Spark does not start, the executors have no image, or their Python lacks a package.
     """
     ours = {**_REQUIRED, **_OF_A_DRIVER}
     if driver_host:
         ours["spark.driver.host"] = driver_host
-    return equip(_started(master, ours, settings), folder_of_spark())
+    session = _started(master, ours, settings)
+    refuse_no_image(session)
+    warn_of_waiting(session)
+    return equip(session, folder_of_spark())
 
 
 def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
@@ -140,6 +146,13 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     try:
         with java_speaks_to_its_log():
             return builder.getOrCreate()
+    except Py4JJavaError as failure:  # Java runs, and Spark refused to start in it
+        logged = last_warnings_of_its_log()
+        raise CannotStart(
+            f"Spark did not start with the master {master}: {_causes(failure)}. "
+            f"{f'Spark logged: {cut(logged)}. ' if logged else ''}Correct the master, or Spark's configuration "
+            "(spark-defaults.conf in $SPARK_CONF_DIR)"
+        ) from failure
     except Exception as failure:
         if drop_archive():
             return _started(master, ours, settings)
@@ -149,6 +162,21 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
             f"Spark's Java process did not start{where} ({type(failure).__name__}: {reason}). Java 17 or later is "
             f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {last_of_its_log()}"
         ) from failure
+
+
+def _causes(failure: Py4JJavaError) -> str:
+    """Return the messages of a Java exception and its causes, the outermost first."""
+    said: list[str] = []
+    cause = failure.java_exception
+    while cause is not None:
+        # The client of Kubernetes appends the same again, as the object that arrived.
+        first = (str(cause.toString()).splitlines() or ["no message"])[0].partition(" Received status: ")[0]
+        name, separator, rest = first.partition(": ")
+        text = f"{name.rpartition('.')[2]}{separator}{rest}"
+        if not any(text in one for one in said):
+            said.append(text)
+        cause = cause.getCause()
+    return cut("; caused by ".join(said))
 
 
 def connect_session(remote: str) -> SparkSession:
