@@ -64,6 +64,16 @@ def test_before_any_file_and_without_a_folder_the_days_begin_today(folder):
     assert keys(found_days(gone, FORMAT, today=TODAY)) == (str(TODAY), str(TODAY), 1)
 
 
+def test_days_of_which_dagster_has_no_keys_make_no_partitions(folder):
+    """One event with an unset time, 0001-01-01, gave the page 739,946 days, of which the first was called `1-01-01`."""
+    for day in (date(1, 1, 1), date(999, 12, 31), date(2024, 3, 4), date(2024, 3, 5)):
+        folder.land(day, 1)
+    assert keys(found_days(folder, FORMAT, today=TODAY)) == ("2024-03-04", "2024-03-05", 2)
+    for day in (date(2024, 3, 4), date(2024, 3, 5)):
+        (folder.path / f"{day}.csv").unlink()
+    assert keys(found_days(folder, FORMAT, today=TODAY)) == (str(TODAY), str(TODAY), 1)
+
+
 def test_an_earlier_day_that_arrives_later_is_one_at_the_next_load(folder):
     folder.land(date(2024, 3, 5), 1)
     assert keys(found_days(folder, FORMAT, today=TODAY)) == ("2024-03-05", "2024-03-05", 1)

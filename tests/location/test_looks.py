@@ -96,6 +96,19 @@ def test_each_day_has_its_bars_and_the_newest_one_the_history(lake):
     assert names(drawn(told["2024-03-03"]["history"]))[0] == "3 rows, last 3 commits"
 
 
+def test_a_day_without_a_day_before_it_hides_no_chart_of_the_others(lake):
+    first = date.min - FIRST
+    add(lake, (1, SECRET, 0, 1), (2, SECRET, first.days, 1))
+    lake.backfill(by_day, [date.min, FIRST])
+    add(lake, (3, SECRET, 0, 1), (4, SECRET, first.days, 1))
+    told, _ = run(lake, by_day, str(FIRST))
+    assert set(told) == {str(date.min), str(FIRST)}
+    for of_day in told.values():
+        assert of_day["dagster/partition_row_count"] == 1
+        assert "rows_by_day" in of_day
+    assert "2 rows" in told[str(FIRST)]["history"]
+
+
 def test_a_whole_table_shows_its_history_and_what_it_corrected(lake):
     add(lake, (1, SECRET, 0, 10), (2, SECRET, 1, 20))
     run(lake, people)

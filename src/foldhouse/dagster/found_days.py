@@ -6,6 +6,8 @@
 | at most a month ago: days arrive | from the oldest day on, or from `reach` days ago, the same |
 | longer ago: a history | from the oldest day to the newest, and `reach` days more; further ones are found at a reload |
 
+A day before the year 1000 is no partition; `lake.backfill` takes it.
+
 A day that is found later, older or newer, needs the location loaded again. The daemon of Dagster does so each minute,
 and `days_sensor` asks the page to do so when the days are other ones than before.
 """
@@ -24,6 +26,9 @@ from foldhouse.lake import Lake
 from foldhouse.landing import CsvFormat
 from foldhouse.values.definition import Source, Stream, Table
 
+EARLIEST = date(1000, 1, 1)
+"""Dagster writes the keys of earlier days without zeros, such as `1-01-01`, so that they are no days. Events have such
+days if their time is wrong or unset; the page would show hundreds of thousands of empty days."""
 ARRIVING = timedelta(days=31)
 """Days arrive, if the newest is not older."""
 
@@ -104,7 +109,7 @@ def days_between(
     found: Iterable[date], today: date, *, reach: int = 0, since: Callable[[date], date] | None = None
 ) -> dg.DailyPartitionsDefinition:
     """Return the partitions of days that were found; see the table of this module."""
-    days, further = sorted(found), timedelta(days=reach)
+    days, further = sorted(day for day in found if day >= EARLIEST), timedelta(days=reach)
     first, last = (days[0], days[-1]) if days else (today, today)
     is_history = last < today - max(ARRIVING, further)
     first = first if is_history else min(first, today - further)

@@ -13,7 +13,7 @@ The commit is made before this is read, so a failure to read it never fails the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -109,16 +109,24 @@ def _duration(seconds: float) -> str:
 
 def _rows_by_day(lake: Lake, table: Table, refreshed: Refreshed) -> dict[date, int]:
     known = {day: counts.rows for day, counts in refreshed.partitions.items()}
-    before = {day - timedelta(days=number) for day in known for number in range(1, _DAYS)} - set(known)
+    before = {one for day in known for one in _days_until(day)} - set(known)
     return {**(lake.rows_by_day(table, sorted(before)) if before else {}), **known}
 
 
 def _chart_of_days(day: date, rows: Mapping[date, int]) -> dict[str, Any]:
     if day not in rows:
         return {}
-    days = [day - timedelta(days=number) for number in range(_DAYS - 1, -1, -1)]
-    chart = bars(f"rows on {day}: {rows[day]:,}; and the {_DAYS - 1} days before", [rows.get(one, 0) for one in days])
+    days = _days_until(day)
+    chart = bars(
+        f"rows on {day}: {rows[day]:,}; and the {len(days) - 1} days before", [rows.get(one, 0) for one in days]
+    )
     return {"rows_by_day": dg.MetadataValue.md(chart)} if chart else {}
+
+
+def _days_until(day: date) -> list[date]:
+    """Return a day and those before it that are in its chart; fewer for the first days that Python has."""
+    last = day.toordinal()
+    return [date.fromordinal(number) for number in range(max(1, last - _DAYS + 1), last + 1)]
 
 
 def _changed(refreshed: Refreshed) -> dict[date, int]:
