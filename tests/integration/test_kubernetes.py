@@ -270,6 +270,7 @@ def test_a_session_that_ended_because_executors_failed_says_so_and_is_replaced(
     said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert said.count("\n") == 2, said + (tmp_path / "said").read_text()[-3000:]
     lost, right = said.splitlines()
-    assert lost.startswith("SparkLost c.slow: Spark stopped itself because more than 3 executors failed"), lost
+    assert lost.startswith("SparkLost c.slow: Spark"), lost
+    assert "executors failed since it started" in lost, lost  # by itself, or its Java process ended with code 11
     assert "spark.executor.failuresValidityInterval" in lost
     assert right == "True"
