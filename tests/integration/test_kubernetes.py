@@ -33,6 +33,7 @@ from spark_servers import below
 
 pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.served]
 KILLS = 6
+PATIENCE_SECONDS = 600  # a busy machine is no failure
 _NAMESPACE = "lake"
 _HERE = f"/api/v1/namespaces/{_NAMESPACE}"
 _CREDENTIALS = "store"
@@ -165,7 +166,9 @@ def asked(cluster: Cluster, folder: Path, script: str, *given: str, **others: st
         return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=said, text=True, **pipes)
 
 
-def wait_until(holds: Callable[[], bool], process: subprocess.Popen[str], folder: Path, seconds: float = 120) -> None:
+def wait_until(
+    holds: Callable[[], bool], process: subprocess.Popen[str], folder: Path, seconds: float = PATIENCE_SECONDS
+) -> None:
     ends = time.monotonic() + seconds
     while not holds():
         assert process.poll() is None, (folder / "said").read_text()[-3000:]
@@ -175,7 +178,7 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[str], folder
 
 def test_executors_without_an_image_are_refused(cluster: Cluster, tmp_path: Path) -> None:
     given = {"spark_kubernetes_container_image": "", **SOON}
-    said, _ = asked(cluster, tmp_path, ASK, **given).communicate(timeout=120)
+    said, _ = asked(cluster, tmp_path, ASK, **given).communicate(timeout=PATIENCE_SECONDS)
     assert "refused: Spark's executors have no container image" in said
     assert "Set spark.kubernetes.container.image" in said
 
@@ -183,7 +186,7 @@ def test_executors_without_an_image_are_refused(cluster: Cluster, tmp_path: Path
 def test_an_unknown_token_is_the_reason_that_is_given(cluster: Cluster, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("unknown")
-    said, _ = asked(replace(cluster, token=token), tmp_path, ASK).communicate(timeout=120)
+    said, _ = asked(replace(cluster, token=token), tmp_path, ASK).communicate(timeout=PATIENCE_SECONDS)
     assert f"refused: Spark did not start with the master {cluster.master}" in said
     assert "Message: Unauthorized" in said
     assert "Java 17" not in said
@@ -203,7 +206,7 @@ def test_a_right_that_the_driver_lacks_is_the_reason_that_is_given(cluster: Clus
     cluster.server.ask("POST", f"{roles}/rolebindings", bound)
     token = tmp_path / "token"
     token.write_text(cluster.server.token_of(name, _NAMESPACE))
-    said, _ = asked(replace(cluster, token=token), tmp_path, ASK).communicate(timeout=120)
+    said, _ = asked(replace(cluster, token=token), tmp_path, ASK).communicate(timeout=PATIENCE_SECONDS)
     assert f"refused: Spark did not start with the master {cluster.master}" in said
     assert f'User "system:serviceaccount:{_NAMESPACE}:{name}" cannot create resource "pods"' in said
     assert "Java 17" not in said
@@ -221,7 +224,7 @@ def test_waiting_for_an_image_is_announced_and_goes_on_when_the_image_is_there(
     states = [one["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] for one in pods]
     assert states == ["ImagePullBackOff"] * 2
     cluster.nodes.images.add(image)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert said == "sum: 499500\n"
 
 
@@ -264,9 +267,10 @@ def test_a_session_that_ended_because_executors_failed_says_so_and_is_replaced(
         for number in cluster.executors():
             kill(number)
         wait_until(lambda: not cluster.executors(), process, tmp_path)
-    said, _ = process.communicate(timeout=400)
+    said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert said.count("\n") == 2, said + (tmp_path / "said").read_text()[-3000:]
     lost, right = said.splitlines()
-    assert lost.startswith("SparkLost c.slow: Spark stopped itself because more than 3 executors failed"), lost
+    assert lost.startswith("SparkLost c.slow: Spark"), lost
+    assert "executors failed since it started" in lost, lost  # by itself, or its Java process ended with code 11
     assert "spark.executor.failuresValidityInterval" in lost
     assert right == "True"

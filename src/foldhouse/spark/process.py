@@ -24,6 +24,7 @@ _WARNING = re.compile(r"[\d-]+ [\d:]+ (?:WARN|ERROR) (.*?)(?: Received status: .
 """Without what the client of Kubernetes appends to a message: the same again, as the object that arrived."""
 _TOO_MANY = re.compile(r"Max number of executor failures \((\d+)\) reached")
 _OUT_OF_HEAP = (3, 52)  # that of `ExitOnOutOfMemoryError`, and `SparkExitCode.OOM`
+_TOO_MANY_FAILED = 11  # `SparkExitCode.EXCEED_MAX_EXECUTOR_FAILURES`
 _ENDS_WITHIN_SECONDS = 2  # a process that dies closes its sockets before it can be waited for
 
 
@@ -132,4 +133,9 @@ def _reason(code: int) -> str:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
     if code in _OUT_OF_HEAP:
         return f"ended with code {code}: it ran out of heap; set spark.driver.memory higher"
+    if code == _TOO_MANY_FAILED:
+        return (
+            f"ended with code {code}: too many executors failed since it started; set "
+            "spark.executor.failuresValidityInterval, such as 1h, so that old failures do not count"
+        )
     return f"ended with code {code}"
