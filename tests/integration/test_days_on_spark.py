@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import foldhouse as fh
+from foldhouse.spark.covered import is_covered
+from foldhouse.values.window import Coverage
 
 pytestmark = pytest.mark.spark
 
@@ -72,3 +74,13 @@ def test_days_of_the_first_millennium_are_folded_and_proven(spark_lake: Callable
     assert held(lake) == expected(lake, days)
     assert len(held(lake)) == len(days)
     assert lake.verify(daily).passed
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 40])
+def test_the_first_and_the_last_day_of_each_range_are_covered_and_those_beside_are_not(spark, length: int) -> None:
+    ranges = [FIRST + timedelta(days=(length + 3) * number) for number in range(20)]
+    covered = [first + timedelta(days=number) for first in ranges for number in range(length)]
+    beside = {day + timedelta(days=step) for day in covered for step in (-1, 1)}
+    rows = spark.createDataFrame([(day,) for day in sorted(beside | set(covered))], "day date")
+    assert [row.day for row in rows.where(is_covered("day", Coverage.of(covered))).orderBy("day").collect()] == covered
+    assert rows.where(is_covered("day", Coverage())).isEmpty()
