@@ -233,6 +233,7 @@ def not_fetched(name: str, work: Path) -> Environment:
 
 
 @pytest.mark.spark
+@pytest.mark.classic  # histories start Spark on this machine
 @pytest.mark.parametrize(
     "name",
     [name if name == "files" else pytest.param(name, marks=pytest.mark.heavy) for name in histories.HISTORIES],

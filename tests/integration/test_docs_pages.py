@@ -72,6 +72,7 @@ def test_a_page_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.spark
+@pytest.mark.classic  # the pages open a lake of this machine
 @pytest.mark.heavy
 @pytest.mark.parametrize("page", ON_SPARK)
 def test_a_page_with_joins_prints_what_it_shows(

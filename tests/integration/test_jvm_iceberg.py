@@ -78,7 +78,8 @@ class Reference:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fh.Lake]:
     opened = fh.Lake(open_local_catalog(tmp_path_factory.mktemp("reference") / "lake"), lambda: pytest.fail("no Spark"))
-    yield others.prepare(opened)
+    others.prepare(opened)
+    yield opened
     opened.close()
 
 

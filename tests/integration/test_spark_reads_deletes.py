@@ -176,7 +176,8 @@ def test_two_reads_of_one_table_join_and_two_moments_of_it_compare(spark_lake: C
 
 
 def test_whole_numbers_stored_by_their_differences_are_read(spark_lake: Callable[..., fh.Lake]) -> None:
-    lake = others.with_numbers(spark_lake())
+    lake = spark_lake()
+    others.with_numbers(lake)
     for table in (others.numbers, others.latest_numbers):
         assert others.shown(lake.read(table).toArrow()) == others.shown(lake.to_arrow(table))
 
