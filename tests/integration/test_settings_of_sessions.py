@@ -12,6 +12,7 @@ from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 import foldhouse as fh
+from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.spark
 
@@ -165,6 +166,31 @@ def test_a_renamed_column_keeps_its_values_in_a_session_that_reads_by_name(
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     assert [tuple(row) for row in read] == [("0", None)]
     assert lake.to_arrow(table).to_pylist() == [{"k": "a", "was": "0", "s": None}]
+
+
+@pytest.mark.classic  # a Connect session cannot be copied: docs/limits.md
+@pytest.mark.parametrize("deleted", [False, True], ids=["whole files", "files with deleted rows"])
+def test_a_held_frame_keeps_its_values_when_its_session_reads_by_name(
+    spark: SparkSession, tmp_path: Path, deleted: bool
+) -> None:
+    """All its columns were null, without an error."""
+    session = spark.newSession()
+    lake = fh.Lake(open_local_catalog(tmp_path / "lake"), lambda: session)
+    lake.append(events, NIGHT)
+    if deleted:
+        lake.append(events, [{**NIGHT[0], "k": "b"}] * 200)
+        lake.load(events).delete("k = 'a'")
+    with lake.load(events).update_schema() as update:
+        update.rename_column("s", "was")
+    renamed = fh.stream(events.name, schema={**dict(events.schema), "was": "string"}, keys="k")
+    held = lake.read(renamed).select("k", "was").distinct()
+    held.createOrReplaceTempView("held")
+    session.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+    read_later = lake.read(renamed).select("k", "was").distinct()
+    viewed = session.sql("SELECT k, was FROM held WHERE was IS NOT NULL")
+    key = "b" if deleted else "a"
+    assert [[tuple(row) for row in one.collect()] for one in (held, viewed, read_later)] == [[(key, "0")]] * 3
+    lake.close()
 
 
 class Factor:

@@ -173,3 +173,10 @@ def failing(kind: type[Exception], match: str | None = None) -> Iterator[pytest.
         yield found
     assert isinstance(found.value.__cause__, kind)
     assert found.value.description == str(found.value.__cause__)
+
+
+def tick_of(schedule: dg.ScheduleDefinition, defs: dg.Definitions, when: datetime):
+    """Return what a schedule asks for at a time, in a Dagster without runs."""
+    repository = defs.get_repository_def()
+    with dg.DagsterInstance.local_temp() as instance:
+        return schedule.evaluate_tick(dg.build_schedule_context(instance, when, repository_def=repository))

@@ -9,7 +9,18 @@ from foldhouse.cli.template import FILES
 from foldhouse.dagster import fold_asset, landing_asset, stream_asset
 from foldhouse.dagster.foreground import instance_of
 from tests.conftest import ROOT
-from tests.location.fakes import DAILY, FORMAT, FakeLake, customers, daily_orders, days, orders, range_tags, rejected
+from tests.location.fakes import (
+    DAILY,
+    FORMAT,
+    FakeLake,
+    customers,
+    daily_orders,
+    days,
+    orders,
+    range_tags,
+    rejected,
+    tick_of,
+)
 
 SHIPPED = {"repository": (ROOT / "dagster.yaml").read_text(), "init": FILES["dagster.yaml"]}
 
@@ -66,8 +77,7 @@ def test_a_schedule_of_a_project_has_the_priority_of_live_runs():
 
     schedule = defs.resolve_schedule_def("shop_daily")
     when = datetime.now(UTC).replace(hour=6, minute=0, second=0, microsecond=0)
-    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    told = schedule.evaluate_tick(context)
+    told = tick_of(schedule, defs, when)
     assert told.run_requests, told.skip_message
     [request] = told.run_requests
     assert request.tags["dagster/priority"] == "1"

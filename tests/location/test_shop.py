@@ -13,7 +13,7 @@ import pytest
 
 from assets import shop, wallet
 from foldhouse.dagster import run_in_foreground
-from tests.location.fakes import FakeLake, on_days, range_tags
+from tests.location.fakes import FakeLake, on_days, range_tags, tick_of
 
 ROOT = Path(__file__).parents[2]
 MONDAY, WEDNESDAY, THURSDAY = date(2010, 12, 6), date(2010, 12, 8), date(2010, 12, 9)
@@ -71,8 +71,7 @@ def test_the_schedule_is_off_and_asks_for_the_day_before(defs):
     schedule = defs.resolve_schedule_def("shop_daily")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     when = datetime.combine(date.today(), time(7), UTC)
-    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    [request] = schedule.evaluate_tick(context).run_requests
+    [request] = tick_of(schedule, defs, when).run_requests
     assert (request.partition_key, request.run_key) == (str(when.date() - timedelta(days=1)),) * 2
 
 

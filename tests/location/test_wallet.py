@@ -12,7 +12,7 @@ import foldhouse as fh
 from assets import wallet
 from examples import shop_days
 from foldhouse.dagster import fold_asset, stream_asset
-from tests.location.fakes import failing, on_days, range_tags
+from tests.location.fakes import failing, on_days, range_tags, tick_of
 
 DAYS = [date(2010, 12, day) for day in range(6, 10)]
 DAILY = dg.DailyPartitionsDefinition("2010-12-06", end_date="2010-12-13", timezone="UTC")
@@ -81,10 +81,8 @@ def test_the_schedule_is_off_and_asks_for_the_day_before(defs):
     schedule = defs.resolve_schedule_def("wallet_daily")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     when = datetime.combine(date.today(), time(8), UTC)
-    context = dg.build_schedule_context(scheduled_execution_time=when, repository_def=defs.get_repository_def())
-    assert [one.partition_key for one in schedule.evaluate_tick(context).run_requests] == [
-        str(when.date() - timedelta(days=1))
-    ]
+    [request] = tick_of(schedule, defs, when).run_requests
+    assert request.partition_key == str(when.date() - timedelta(days=1))
 
 
 def test_days_land_are_folded_and_agree_and_a_second_run_commits_nothing(lake):

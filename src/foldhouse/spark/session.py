@@ -24,10 +24,10 @@ from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, las
 from foldhouse.spark.waiting import refuse_no_image, warn_of_waiting
 from foldhouse.storage.secrets import cut
 
-_BY_ID = "spark.sql.parquet.fieldId.read.enabled"
+BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
-    _BY_ID: "true",
+    BY_ID: "true",
     # The digest in a file's name covers only the footer; pages have these checksums.
     "parquet.page.verify-checksum.enabled": "true",
     # Spark cuts the text of a plan after 25 columns by default.
@@ -208,15 +208,6 @@ def prepared(session: SparkSession) -> SparkSession:
     return session
 
 
-def reads_by_id(session: SparkSession) -> None:
-    """Have a session read Parquet files by field id again, if others have set that it reads them by name.
-
-    By name, a renamed column would be null, and a column of its old name would have its values.
-    """
-    if session.conf.get(_BY_ID, "false") != "true":
-        session.conf.set(_BY_ID, "true")
-
-
 def _cores(master: str) -> int:
     inside = master.partition("[")[2].rstrip("]")  # `4` of `local[4]`, `*` of `local[*]`
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1)
@@ -274,14 +265,14 @@ def settings_of(session: SparkSession) -> dict[str, str]:
         InvalidCall: the time zone of the session is not UTC.
     """
     in_utc(session)
-    given = _all_settings(session)
+    given = all_settings(session)
     found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
     other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
     # Spark has many legacy settings that change results, so all that are set count.
     return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}
 
 
-def _all_settings(session: SparkSession) -> dict[str, str]:
+def all_settings(session: SparkSession) -> dict[str, str]:
     """Return all settings of a session in one call; `getAll` of a classic session makes two for each name."""
     if not hasattr(session, "_jsparkSession"):
         return session.conf.getAll

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.named import quoted
-from foldhouse.spark.session import reads_by_id
+from foldhouse.spark.settled import parquet_files
 from foldhouse.spark.tasks import mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
@@ -107,10 +107,9 @@ def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Pie
     has their name in a file, and reads some of the fields of a struct by their names. These are others after a column
     was renamed, or dropped and added again. So everything is read under names that no file has.
     """
-    reads_by_id(session)  # no option of the reader sets this
     unnamed = _unnamed(schema)
     named = [_named(one, field) for one, field in zip(unnamed, schema, strict=True)]
-    rows = session.read.schema(unnamed).options(**_AS_WRITTEN).parquet(*[piece.file.path for piece in pieces])
+    rows = parquet_files(session, unnamed, _AS_WRITTEN, [piece.file.path for piece in pieces])
     return rows.select(*named, *map(F.expr, further))
 
 

@@ -1,0 +1,57 @@
+"""Parquet files as a DataFrame that later settings of its session do not change.
+
+Spark's reader takes settings such as "read columns by their ids" when rows are computed, from the session that the
+files were opened in, and has no options for them. So the files are opened in a copy of the session, which nobody else
+has. All other settings are those of the session that computes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark
+
+from foldhouse.spark.session import BY_ID, all_settings
+
+_COPIES: WeakKeyDictionary[SparkSession, tuple[dict[str, str], Any]] = WeakKeyDictionary()
+"""A session -> its settings when it was copied last, and that copy."""
+
+
+def parquet_files(
+    session: SparkSession, schema: spark.StructType, options: Mapping[str, str], paths: Sequence[str]
+) -> DataFrame:
+    """Return the rows of Parquet files, whose columns are found by their ids.
+
+    In a Connect session, which cannot be copied, they are found by their names, if somebody sets that before the rows
+    are computed.
+
+    Args:
+        session: the session of the DataFrame.
+        schema: the columns, with their ids.
+        options: of Spark's reader.
+        paths: of the files, at least one.
+    """
+    if not hasattr(session, "_jsparkSession"):
+        if session.conf.get(BY_ID, "false") != "true":
+            session.conf.set(BY_ID, "true")
+        return session.read.schema(schema).options(**options).parquet(*paths)
+    jvm: Any = session._jvm
+    copy = _copy(session)
+    reader = copy.read().schema(copy.parseDataType(schema.json())).options(dict(options))
+    opened = reader.parquet(jvm.PythonUtils.toSeq(list(paths))).queryExecution().analyzed()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, opened), session)
+
+
+def _copy(session: SparkSession) -> Any:
+    """Return a copy of a session that reads by id, as a JVM's object; the last one, if no setting changed since."""
+    settings = all_settings(session)
+    of_before, copy = _COPIES.get(session, (None, None))
+    if settings != of_before:
+        java: Any = session._jsparkSession
+        copy = java.cloneSession()
+        copy.conf().set(BY_ID, "true")
+        _COPIES[session] = settings, copy
+    return copy
