@@ -16,6 +16,8 @@ from conftest import REMOTE, ROOT
 from spark_servers import connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.heavy]
+_DAEMON = {"spark_python_daemon_module": "foldhouse.refresh.run.daemon"}
+"""Its workers have imported what they need: a quarter of the time. The other tests over Connect use Spark's daemon."""
 
 
 def test_what_holds_on_spark_holds_on_a_connect_server(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -25,7 +27,7 @@ def test_what_holds_on_spark_holds_on_a_connect_server(tmp_path_factory: pytest.
     command = [sys.executable, "-m", "pytest", "-q", "-m", "spark and not served", "-p", "no:cacheprovider"]
     command += ["--durations=10", *tests]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    with connect_server(tmp_path_factory.mktemp("connect")) as (address, _):
+    with connect_server(tmp_path_factory.mktemp("connect"), **_DAEMON) as (address, _):
         ran = subprocess.run(command, cwd=ROOT, env={**kept, REMOTE: address}, capture_output=True, text=True)
     print(ran.stdout[-3000:])
     assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
