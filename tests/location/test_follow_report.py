@@ -49,13 +49,14 @@ def follower(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def reported(home: Path, name: str) -> list[tuple[str | None, str]]:
-    """The materializations of a table in Dagster's records, the newest first: partition and snapshot."""
+    """The materializations of a table in Dagster's records, the newest first: partition and data version."""
     if not (home / "dagster.yaml").exists():
         return []
     with instance_of(home) as instance:
         records = instance.fetch_materializations(dg.AssetKey(name.split(".")), limit=20).records
-    found = [record.asset_materialization for record in records]
-    return [(one.partition, str(one.metadata["snapshot_id"].value)) for one in found if one is not None]
+    found = [one for record in records if (one := record.asset_materialization) is not None]
+    assert all(one.tags["dagster/data_version"] == one.metadata["snapshot_id"].value for one in found)
+    return [(one.partition, one.tags["dagster/data_version"]) for one in found]
 
 
 def wait_for(process: subprocess.Popen[str], home: Path, name: str, number: int) -> list[tuple[str | None, str]]:

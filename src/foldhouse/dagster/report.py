@@ -31,6 +31,18 @@ def key_of(name: str) -> dg.AssetKey:
     return dg.AssetKey(name.split("."))
 
 
+def materialization(name: str, metadata: Metadata, day: str | None = None) -> dg.AssetMaterialization:
+    """Return the event of a commit; its snapshot is the data version, by which Dagster tells what is out of date.
+
+    Args:
+        name: a table or stream.
+        metadata: of the commit; without `snapshot_id`, the event has a version of Dagster's.
+        day: the partition, if it has days.
+    """
+    tags = {"dagster/data_version": metadata["snapshot_id"]} if "snapshot_id" in metadata else None
+    return dg.AssetMaterialization(key_of(name), partition=day, metadata=metadata, tags=tags)
+
+
 def group_of(name: str) -> str:
     """The group of a table or stream where none is named, its namespace: `retail.products` -> `retail`."""
     return name.rpartition(".")[0].replace(".", "_")
@@ -109,9 +121,7 @@ class DayReport:
         self._committed.clear()
 
     def _write(self, name: str, day: str, metadata: Metadata) -> None:
-        # Dagster compares data versions to tell which days downstream are out of date.
-        tags = {"dagster/data_version": metadata["snapshot_id"]} if "snapshot_id" in metadata else None
-        self._context.log_event(dg.AssetMaterialization(key_of(name), partition=day, metadata=metadata, tags=tags))
+        self._context.log_event(materialization(name, metadata, day))
 
 
 @contextmanager

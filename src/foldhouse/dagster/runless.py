@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dagster as dg
-
 from foldhouse.dagster.foreground import home_of, instance_of
-from foldhouse.dagster.report import key_of
+from foldhouse.dagster.report import materialization
 from foldhouse.dagster.tables import commit_metadata_of, day_metadata_of, whole_commit_of
 from foldhouse.errors import InvalidCall
 from foldhouse.values.definition import Table
@@ -30,15 +28,12 @@ def reporter(folder: Path) -> Iterator[Callable[[Table, Refreshed], None]]:
     with instance_of(home) as instance:
 
         def report(table: Table, done: Refreshed) -> None:
-            key = key_of(table.name)
             if table.partition_by is None:
-                instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=commit_metadata_of(done)))
+                instance.report_runless_asset_event(materialization(table.name, commit_metadata_of(done)))
                 return
             whole = whole_commit_of(done)
             for day in done.partitions:
                 metadata = day_metadata_of(done, day, whole)
-                instance.report_runless_asset_event(
-                    dg.AssetMaterialization(key, partition=day.isoformat(), metadata=metadata)
-                )
+                instance.report_runless_asset_event(materialization(table.name, metadata, day.isoformat()))
 
         yield report
