@@ -151,6 +151,18 @@ def range_tags(asked: list[date]) -> dict[str, str]:
     }
 
 
+def started(requests: Iterable[dg.RunRequest] | None, keys: set[str]) -> list[dg.RunRequest]:
+    """Return the requests that Dagster's daemon starts a run for: one for each run key, however long ago that was.
+
+    Args:
+        requests: what a sensor asks for.
+        keys: the run keys of all runs so far; those of the requests are added.
+    """
+    found = [one for one in requests or [] if one.run_key is None or one.run_key not in keys]
+    keys.update(one.run_key for one in found if one.run_key is not None)
+    return found
+
+
 REEXECUTED: dict[str, object] = {}
 """The resources of `reexecuted_job`, which Dagster makes anew by its name."""
 
