@@ -103,6 +103,9 @@ class FakeLake:
             partitions={day: PartitionCounts(day.day, 2, 1) for day in touched},
         )
 
+    def uncovered(self, table: fh.Table, days: Iterable[date]) -> dict[str, list[date]]:
+        return {}
+
     def figures(self, table: fh.Table) -> tuple[CommitFigures, ...]:
         return tuple(
             CommitFigures(n, datetime(2024, 3, 1, n, tzinfo=UTC), n, 1, 2, n / 10, n * 60) for n in range(1, 9)

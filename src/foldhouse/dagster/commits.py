@@ -12,7 +12,7 @@ import dagster as dg
 from foldhouse.calls.declared import after_sources
 from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.queue import LIVE, PRIORITY
-from foldhouse.dagster.report import CHANGES_ALONE, key_of
+from foldhouse.dagster.report import CHANGES_ALONE, COVERED_ALONE, key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
@@ -232,6 +232,7 @@ def _requests(instance: dg.DagsterInstance, tables: Sequence[Table], asked: _Ask
         yield dg.RunRequest(asset_selection=keys, tags=tags)
     for one in asked.ranges:
         of_run = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
+        of_run |= COVERED_ALONE
         if not asked.are_new and _are_green(instance, tables, one, asked.partitions_def):
             of_run |= CHANGES_ALONE
         yield dg.RunRequest(asset_selection=keys, tags={**tags, **of_run})
