@@ -25,6 +25,9 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
     A table would else stay without the days of a failed run: once it has a later day, they count as left out on
     purpose. Running days again that are done changes nothing.
 
+    Two code locations of one Dagster need different names of jobs: a schedule cannot tell its runs from those of a
+    schedule of the same name in another location, and would take their days for its own.
+
     Args:
         job_name: a job over the days of this deployment; the schedule is named `<job_name>_daily`.
         hour: 0 to 23.
