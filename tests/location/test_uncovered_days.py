@@ -25,7 +25,14 @@ by_product = fh.table(
     partition_by="day",
     fold=fh.fold(units=fh.total("units"), shipped=fh.maximum("shipped")),
 )
-best = fh.table("s.best", source=by_product, keys="day", partition_by="day", fold=fh.fold(units=fh.maximum("units")))
+best = fh.table(
+    "s.best",
+    source=by_product,
+    keys="day",
+    partition_by="day",
+    fold=fh.fold(units=fh.maximum("units")),
+    checks=[fh.between("units", 0)],
+)
 lines = fh.table("s.lines", source=sales, keys="day", partition_by="day", fold=fh.fold(lines=fh.count()))
 shipped = fh.table("s.shipped", source=by_product, keys="shipped", partition_by="shipped", fold=fh.fold(n=fh.count()))
 ASSETS = [fold_asset(table, partitions_def=DAILY) for table in (by_product, best, lines)]

@@ -8,7 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.calendar_days import check_are_days
-from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
+from foldhouse.dagster.checks import reporting_failed_checks, results_of, results_of_nothing, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
@@ -186,7 +186,8 @@ def _left_as_it_is(lake: Lake, table: Table, metadata: Mapping[str, Any]) -> dg.
         metadata: of the output; it says why.
     """
     head = lake.head(table)
-    results = results_of(table, lake.audit(table)) if table.checks and head is not None else []
+    audited = head is not None and bool(table.checks)
+    results = results_of(table, lake.audit(table)) if audited else results_of_nothing(table)
     return dg.MaterializeResult(
         metadata={"committed": False, **metadata},
         data_version=None if head is None else dg.DataVersion(str(head.id)),
