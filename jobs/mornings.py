@@ -1,14 +1,16 @@
-"""A schedule that asks for yesterday each morning, and for the days of the mornings that were missed."""
+"""A schedule that asks for yesterday each morning, and for the days of the mornings that were missed or failed."""
 
 from datetime import date, timedelta
 
 import dagster as dg
 
+from foldhouse.dagster.landing import CHECK
 from foldhouse.dagster.queue import LIVE, PRIORITY
 
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _RUNS_LOOKED_AT = 50
 """A run that somebody started again has the schedule's tags too, and may be of an older day."""
+_ENDED_EARLY = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.CANCELING)
 
 
 def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -> dg.ScheduleDefinition:
@@ -16,7 +18,15 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
 
         each morning                             -> a run of the day before
         the daemon was stopped for three weeks   -> one run of these weeks: Dagster makes up one morning only
+        the last run failed or was cancelled     -> one run of its days and the day before
+        it failed because a file cannot be read  -> a run of the day before: the other days and all tables are done
         the schedule never asked for a run       -> a run of the day before
+
+    A table would else stay without the days of a failed run: once it has a later day, they count as left out on
+    purpose. Running days again that are done changes nothing.
+
+    Two code locations of one Dagster need different names of jobs: a schedule cannot tell its runs from those of a
+    schedule of the same name in another location, and would take their days for its own.
 
     Args:
         job_name: a job over the days of this deployment; the schedule is named `<job_name>_daily`.
@@ -30,14 +40,13 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
         cron_schedule=f"0 {hour} * * *",
         execution_timezone="UTC",
         job_name=job_name,
-        description=f"Lands yesterday at {hour}:00 UTC, with or without events, and the days since its last run.",
+        description=f"Lands yesterday at {hour}:00 UTC, with or without events, and the days since its last good run.",
     )
     def morning(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         yesterday = (context.scheduled_execution_time - timedelta(days=1)).date()
         if not days.has_partition_key(str(yesterday)):
             return dg.SkipReason(f"{yesterday} is not among the days of this deployment{_how_they_end(days)}")
-        asked = _last_asked(context.instance, name)
-        first = yesterday if asked is None else min(asked + timedelta(days=1), yesterday)
+        first = min(_first_open(context.instance, name) or yesterday, yesterday)
         while not days.has_partition_key(str(first)):
             first += timedelta(days=1)
         if first == yesterday:
@@ -48,11 +57,34 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
     return morning
 
 
-def _last_asked(instance: dg.DagsterInstance, schedule: str) -> date | None:
-    """Return the last day that a schedule asked for; `None` if there is no run of it."""
+def _first_open(instance: dg.DagsterInstance, schedule: str) -> date | None:
+    """Return the first day after the runs of a schedule that did their work, or the first that it ever asked for.
+
+    `None` if there is no run of it.
+    """
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/schedule_name": schedule}), limit=_RUNS_LOOKED_AT)
-    found = [run.tags.get(_LAST) or run.tags.get("dagster/partition") for run in runs]
-    return max((date.fromisoformat(day) for day in found if day), default=None)
+    asked = [(days, run) for run in runs if (days := _days_of(run)) is not None]
+    for (_, last), run in sorted(asked, key=lambda one: one[0][1], reverse=True):
+        if _did_its_work(instance, run):
+            return last + timedelta(days=1)
+    return min((first for (first, _), _ in asked), default=None)
+
+
+def _days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
+    only = run.tags.get("dagster/partition", "")
+    first, last = run.tags.get(_FIRST, only), run.tags.get(_LAST, only)
+    return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
+
+
+def _did_its_work(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run is done, or is to be: also if it failed at its end alone, because of files that did not land."""
+    if run.status not in _ENDED_EARLY:
+        return True
+    if run.status != dg.DagsterRunStatus.FAILURE:
+        return False
+    failures = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    steps = [one.step_key or "" for one in failures]
+    return bool(steps) and all(step.endswith(CHECK) for step in steps)
 
 
 def _how_they_end(days: dg.DailyPartitionsDefinition) -> str:

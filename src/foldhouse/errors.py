@@ -6,6 +6,7 @@
     │   └── DefinitionChanged    the stored table was folded under another declaration
     ├── InvalidData              rows that do not fit the declaration; nothing was written
     ├── InvalidProperty          a property of a table has a value that cannot be used; nothing was written
+    ├── DaysNotCovered           some days of a run do not exist in a source yet; its other days are folded
     ├── InvalidCall              a name, option or folder of a call that cannot be used; nothing was done
     ├── UnknownTable             no such table, or it was never folded
     ├── UnknownSnapshot          no such snapshot, time or tag
@@ -50,6 +51,7 @@ __all__ = [
     "CorruptCatalog",
     "CorruptFile",
     "DaysChanged",
+    "DaysNotCovered",
     "DaysNotLanded",
     "DefinitionChanged",
     "DefinitionError",
@@ -95,6 +97,10 @@ class InvalidData(FoldhouseError):
 
 class InvalidProperty(FoldhouseError):
     """A property of a table has a value that cannot be used; nothing was written."""
+
+
+class DaysNotCovered(FoldhouseError):
+    """Days of a run do not exist in a source of the table yet; the other days of the run are folded."""
 
 
 class InvalidCall(FoldhouseError):

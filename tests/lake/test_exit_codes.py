@@ -16,7 +16,7 @@ from foldhouse.cli.main import SUBCOMMANDS
 events = fh.stream("h.events", schema={"key": "string", "n": "long"}, keys="key")
 sums = fh.table("h.sums", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.between("n", 0, 100)])
 EXPECTED = {
-    1: "ChecksFailed CorruptFile DaysNotLanded FoldhouseError ForeignCommit LandingError SourceReplaced "
+    1: "ChecksFailed CorruptFile DaysNotCovered DaysNotLanded FoldhouseError ForeignCommit LandingError SourceReplaced "
     "TooManyBadLines UnreadableFile",
     2: "ConfigurationError DefinitionChanged DefinitionError InvalidCall InvalidData InvalidProperty Paused "
     "UnknownSnapshot UnknownTable Unsupported",

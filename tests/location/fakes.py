@@ -103,6 +103,9 @@ class FakeLake:
             partitions={day: PartitionCounts(day.day, 2, 1) for day in touched},
         )
 
+    def uncovered(self, table: fh.Table, days: Iterable[date]) -> dict[str, list[date]]:
+        return {}
+
     def figures(self, table: fh.Table) -> tuple[CommitFigures, ...]:
         return tuple(
             CommitFigures(n, datetime(2024, 3, 1, n, tzinfo=UTC), n, 1, 2, n / 10, n * 60) for n in range(1, 9)
@@ -149,6 +152,18 @@ def range_tags(asked: list[date]) -> dict[str, str]:
         "dagster/asset_partition_range_start": str(asked[0]),
         "dagster/asset_partition_range_end": str(asked[-1]),
     }
+
+
+def started(requests: Iterable[dg.RunRequest] | None, keys: set[str]) -> list[dg.RunRequest]:
+    """Return the requests that Dagster's daemon starts a run for: one for each run key, however long ago that was.
+
+    Args:
+        requests: what a sensor asks for.
+        keys: the run keys of all runs so far; those of the requests are added.
+    """
+    found = [one for one in requests or [] if one.run_key is None or one.run_key not in keys]
+    keys.update(one.run_key for one in found if one.run_key is not None)
+    return found
 
 
 REEXECUTED: dict[str, object] = {}

@@ -10,6 +10,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.dagster import commit_sensor, fold_asset
 from foldhouse.dagster.report import CHANGES_ALONE, reports_changes_alone
+from tests.location.fakes import started
 
 events = fh.stream("f.events", schema={"day": "date", "k": "string", "n": "long"}, keys="k", partition_by="day")
 sums = fh.table("f.sums", source=events, fold=fh.fold(n=fh.total("n")))
@@ -43,11 +44,30 @@ def land(lake: fh.Lake, *days: int) -> None:
     lake.append(events, [{"day": date(2024, 3, day), "k": "a", "n": day} for day in days])
 
 
+class Daemon:
+    """Looks as Dagster's daemon does: it keeps the cursor, and starts one run for each run key."""
+
+    def __init__(self, opener: Opened, instance: dg.DagsterInstance) -> None:
+        self.opener, self.instance = opener, instance
+        self.cursor: str | None = None
+        self.run_keys: set[str] = set()
+        self.said: str | None = None
+
+    def tick(self) -> list[dg.RunRequest]:
+        with dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursor,
+            resources={"lake": self.opener},
+            repository_def=REPOSITORY,
+            sensor_name="commits",
+        ) as context:
+            done = SENSOR.evaluate_tick(context)
+        self.cursor, self.said = done.cursor or self.cursor, done.skip_message
+        return started(done.run_requests, self.run_keys)
+
+
 def tick(opener: Opened, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
-    with dg.build_sensor_context(
-        instance=instance, resources={"lake": opener}, repository_def=REPOSITORY, sensor_name="commits"
-    ) as context:
-        return list(SENSOR.evaluate_tick(context).run_requests or [])
+    return Daemon(opener, instance).tick()
 
 
 def look(opener: Opened, instance: dg.DagsterInstance) -> list[tuple[list[str], str | None, str | None]]:
@@ -209,21 +229,70 @@ def test_nothing_is_asked_for_while_a_run_it_asked_for_is_not_done(lake: fh.Lake
         assert len(look(opener, instance)) == 1
 
 
-def test_the_state_is_asked_for_once(lake: fh.Lake, opener: Opened) -> None:
+def test_a_state_is_asked_for_once_and_then_the_look_says_why_nothing_is(lake: fh.Lake, opener: Opened) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
         land(lake, 4)
-        keys = []
+        assert len(daemon.tick()) == 1, "the run fails, or somebody cancels it"
         for _ in range(2):
-            with dg.build_sensor_context(
-                instance=instance, resources={"lake": opener}, repository_def=REPOSITORY
-            ) as context:
-                keys.append([one.run_key for one in SENSOR.evaluate_tick(context).run_requests or []])
-        assert keys[0] == keys[1]
+            assert daemon.tick() == []
+            assert daemon.said is not None
+            assert daemon.said.startswith("f.sums, f.above, f.daily are behind, and a run was asked for that did not")
         land(lake, 4)
-        with dg.build_sensor_context(
-            instance=instance, resources={"lake": opener}, repository_def=REPOSITORY
-        ) as context:
-            assert [one.run_key for one in SENSOR.evaluate_tick(context).run_requests or []] != keys[0]
+        assert len(daemon.tick()) == 1
+
+
+@pytest.mark.parametrize("looks_at_the_new_state", [True, False])
+def test_tables_that_were_rolled_back_to_a_state_that_was_asked_for_get_a_run_again(
+    lake: fh.Lake, opener: Opened, looks_at_the_new_state: bool
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 4)
+        reported(opener, instance, daemon.tick()[0])
+        before = {table.name: lake.head(table) for table in TABLES}
+        land(lake, 4)
+        reported(opener, instance, daemon.tick()[0])
+        folded = lake.to_arrow(sums).to_pylist()
+        if looks_at_the_new_state:
+            assert daemon.tick() == []
+        for name, head in before.items():
+            assert head is not None
+            lake.rollback(name, to=head.id)
+        (request,) = daemon.tick()
+        reported(opener, instance, request)
+        assert lake.to_arrow(sums).to_pylist() == folded == [{"k": "a", "n": 8}]
+        assert daemon.tick() == []
+
+
+def test_tables_that_were_paused_when_their_run_began_get_a_run_once_they_are_resumed(
+    lake: fh.Lake, opener: Opened
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 4)
+        reported(opener, instance, daemon.tick()[0])
+        land(lake, 4)
+        (request,) = daemon.tick()
+        for table in TABLES:
+            lake.pause(table, reason="why", by="ada")
+        reported(opener, instance, request)
+        assert daemon.tick() == []
+        for table in TABLES:
+            lake.resume(table)
+        (request,) = daemon.tick()
+        reported(opener, instance, request)
+        assert lake.to_arrow(sums).to_pylist() == [{"k": "a", "n": 8}]
+
+
+@pytest.mark.parametrize("lost", ["not JSON", "{}", "[5]", "[" * 100_000])
+def test_a_damaged_cursor_asks_again(lake: fh.Lake, opener: Opened, lost: str) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 4)
+        daemon.cursor = lost
+        assert len(daemon.tick()) == 1
+        assert daemon.tick() == []
 
 
 def test_a_paused_table_and_what_waits_for_it_alone_are_not_asked_for(lake: fh.Lake, opener: Opened) -> None:

@@ -11,12 +11,10 @@ import yaml
 import foldhouse as fh
 from assets import retail, shop, wallet
 from assets.retail import FORMAT
-from jobs.mornings import each_morning
 from resources.lake import LakeFolder, lake_resource
 from resources.landing import OPENED, LandingFolder, generated_days, given_days, landing_resource
 
 ROOT = Path(__file__).parents[2]
-RANGE_END = "dagster/asset_partition_range_end"
 
 
 @pytest.fixture(scope="module")
@@ -91,72 +89,6 @@ def test_every_run_is_in_one_process_so_that_it_has_one_spark_session(defs):
     for job in ("retail", "shop", "wallet"):
         assert defs.resolve_job_def(job).executor_def == dg.in_process_executor
     assert defs.resolve_implicit_global_asset_job_def().executor_def == dg.in_process_executor
-
-
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        ("2010-12-02T06:00:00", "2010-12-01"),
-        ("2011-12-10T06:00:00", "2011-12-09"),
-        ("2024-03-01T06:00:00", "2024-02-29"),
-    ],
-)
-def test_the_schedule_asks_for_the_day_before(now, expected, records):
-    request = tick(dg.DailyPartitionsDefinition("2010-12-01", end_offset=1, timezone="UTC"), now, records)
-    assert (request.partition_key, request.run_key) == (expected, expected)
-
-
-def test_the_schedule_skips_a_day_that_is_no_partition_and_says_how_to_go_on_after_a_pause(records):
-    days = dg.DailyPartitionsDefinition("2010-12-01", end_date="2010-12-20", timezone="UTC")
-    skipped = tick(days, "2011-03-01T06:00:00", records)
-    assert skipped.skip_message == (
-        "2011-02-28 is not among the days of this deployment, which end on 2010-12-19; land that day and those after "
-        "it first, by hand or by `foldhouse backfill`"
-    )
-    begins = dg.DailyPartitionsDefinition("2010-12-01", timezone="UTC")
-    assert (
-        tick(begins, "2010-12-01T06:00:00", records).skip_message
-        == "2010-11-30 is not among the days of this deployment"
-    )
-
-
-@pytest.mark.parametrize(
-    ("asked_for", "expected"),
-    [
-        ([{"dagster/partition": "2024-02-07"}], "2024-02-08..2024-02-29"),
-        ([{"dagster/asset_partition_range_start": "2024-01-01", RANGE_END: "2024-02-27"}], "2024-02-28..2024-02-29"),
-        ([{"dagster/partition": "2024-02-28"}], None),
-        ([{"dagster/partition": "2024-02-29"}], None),
-        # The newest run is of an old day, because somebody started it again.
-        ([{"dagster/partition": "2024-02-28"}, {"dagster/partition": "2024-02-01"}], None),
-        # Days before the first partition are not asked for.
-        ([{"dagster/partition": "2009-01-01"}], "2024-01-01..2024-02-29"),
-    ],
-)
-def test_the_schedule_asks_for_the_days_of_the_mornings_that_were_missed(asked_for, expected, records, request):
-    """A daemon that was stopped makes up the last morning alone: the days before it were lost."""
-    job = f"job_{abs(hash(request.node.name))}"
-    for tags in asked_for:
-        records.add_run(dg.DagsterRun(job_name=job, tags={"dagster/schedule_name": f"{job}_daily", **tags}))
-    asked = tick(dg.DailyPartitionsDefinition("2024-01-01", timezone="UTC"), "2024-03-01T06:00:00", records, job)
-    if expected is None:
-        assert (asked.run_key, asked.partition_key) == ("2024-02-29", "2024-02-29")
-        return
-    assert asked.run_key == expected
-    first, last = (asked.tags[one] for one in ("dagster/asset_partition_range_start", RANGE_END))
-    assert f"{first}..{last}" == expected
-    assert asked.tags["dagster/priority"] == "1"
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("records"))) as instance:
-        yield instance
-
-
-def tick(days, now, records, job="retail"):
-    when = datetime.fromisoformat(f"{now}+00:00")
-    return each_morning(job, 6, days)(dg.build_schedule_context(records, scheduled_execution_time=when))
 
 
 def test_every_subject_has_its_schedule_and_each_schedule_the_days_of_its_job(defs):

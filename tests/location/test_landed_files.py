@@ -12,7 +12,7 @@ import foldhouse as fh
 from foldhouse.dagster import landing_asset, landing_sensor
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, replaced
 from resources.landing import LandingFolder
-from tests.location.fakes import DAILY, FakeFolder, days, range_tags
+from tests.location.fakes import DAILY, FakeFolder, days, range_tags, started
 
 FORMAT = CsvFormat(
     (CsvColumn("Id", "id", "int", required=True), CsvColumn("At", "at", "timestamp", required=True)),
@@ -35,6 +35,7 @@ class Shop:
 
     def __init__(self, tmp_path, lake="lake"):
         self.tmp_path, self.cursor, self.said = tmp_path, None, None
+        self.run_keys = set()
         self.folder = FakeFolder(tmp_path / "landing")
         self.folder.path.mkdir(exist_ok=True)
         self.use(lake)
@@ -56,13 +57,14 @@ class Shop:
         assert dg.materialize([asset], resources=resources, tags=range_tags(days(first, last))).success
 
     def look(self, format=FORMAT, **more):
-        """One tick of the sensor: the ranges of days it asks for."""
+        """One tick of the sensor: the ranges of days that get a run."""
         sensor = landing_sensor("orders", format=format, **FOLLOWED, **more)
         resources = {"landing": self.folder, "lake": self}
         with dg.build_sensor_context(cursor=self.cursor, resources=resources, repository_def=REPOSITORY) as context:
             tick = sensor.evaluate_tick(context)
         self.cursor, self.said = tick.cursor or self.cursor, tick.skip_message
-        return [one.tags["foldhouse/days"].replace("2024-03-0", "") for one in tick.run_requests or []]
+        asked = started(tick.run_requests, self.run_keys)
+        return [one.tags["foldhouse/days"].replace("2024-03-0", "") for one in asked]
 
     def rows(self):
         return sorted((row["at"].day, row["id"]) for row in self.lake.to_arrow(orders).to_pylist())
@@ -184,8 +186,23 @@ def test_another_lake_of_the_same_dagster_gets_its_own_runs(landed):
 
 def test_a_stream_that_was_dropped_gets_its_days_again(landed):
     assert landed.look() == []
-    landed.lake.catalog.drop_table("shop.orders")
-    assert landed.look() == ["2..6"]
+    for _ in range(2):
+        landed.lake.catalog.drop_table("shop.orders")
+        assert landed.look() == ["2..6"]
+        landed.land(2, 6)
+        assert landed.look() == []
+
+
+def test_a_day_that_this_sensor_landed_gets_a_run_again_after_a_rollback_and_a_reset_of_the_cursor(landed):
+    landed.look()
+    before = landed.lake.head(orders).id
+    landed.write(3, 7)
+    assert landed.look() == ["3"]
+    landed.land(3, 3)
+    assert landed.look() == []
+    landed.lake.rollback(orders, to=before)
+    landed.cursor = None
+    assert landed.look() == ["3"]
 
 
 def test_a_stream_of_a_catalog_that_was_restored_from_a_backup_gets_no_run_and_the_tick_says_why(landed):

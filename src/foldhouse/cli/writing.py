@@ -17,7 +17,15 @@ from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option,
 from foldhouse.cli.output import Column, folded_text, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
-from foldhouse.errors import CannotStart, ChecksFailed, DaysNotLanded, FoldhouseError, Paused, UnknownSnapshot
+from foldhouse.errors import (
+    CannotStart,
+    ChecksFailed,
+    DaysNotCovered,
+    DaysNotLanded,
+    FoldhouseError,
+    Paused,
+    UnknownSnapshot,
+)
 from foldhouse.values.results import Refreshed
 
 if TYPE_CHECKING:
@@ -68,7 +76,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
         try:
             run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
         # Returned, so that the caller prints the summary of the other days and tables before it raises.
-        except (DaysNotLanded, ChecksFailed) as failure:
+        except (DaysNotLanded, DaysNotCovered, ChecksFailed) as failure:
             return progress, failure
         except (FoldhouseError, KeyboardInterrupt, SystemExit):
             raise

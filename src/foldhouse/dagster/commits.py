@@ -1,6 +1,7 @@
 """A sensor that follows commits: whoever commits to a source, the tables downstream are refreshed."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -11,7 +12,7 @@ import dagster as dg
 from foldhouse.calls.declared import after_sources
 from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.queue import LIVE, PRIORITY
-from foldhouse.dagster.report import CHANGES_ALONE, key_of
+from foldhouse.dagster.report import CHANGES_ALONE, COVERED_ALONE, key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
@@ -19,6 +20,7 @@ from foldhouse.values.proofs import SourceLag
 
 Days = Mapping[str, dg.DailyPartitionsDefinition]
 """Table -> the days of its asset."""
+_LONGEST_NAMES = 200
 _UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -45,7 +47,9 @@ def commit_sensor(
         nothing was committed               -> nothing
 
     Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
-    a run that failed, the next commit or a run by hand goes on.
+    a run that failed, the next commit, a rollback or a run by hand goes on. The cursor has the states that were asked
+    for and are still behind. A table that comes back to such a state later, by a rollback or because its pause ended,
+    is asked for again: no run has a run key, because Dagster never starts a second run for the same key.
 
     Which days a late event changes is known only once it is folded, and Dagster has no run of a table with days without
     a day. So such a run has the newest day. It reports that day too if it changed, or if the page shows it as missing
@@ -81,15 +85,41 @@ def commit_sensor(
         lake = opener.open()
         late = _behind(lake, tables, days)
         if not late:
-            return dg.SensorResult(skip_reason=f"none of {len(tables)} tables is behind its sources")
+            return dg.SensorResult(skip_reason=f"none of {len(tables)} tables is behind its sources", cursor="[]")
+        behind = {
+            _state(lake, group, asked): (group, asked)
+            for group, asked in ((group, _days_of(lake, group, own)) for own, group in _by_days(late, days))
+        }
+        before = _asked_before(context.cursor)
         requests = [
             request
-            for own, group in _by_days(late, days)
-            for request in _requests(context.instance, group, _state(lake, group), _days_of(lake, group, own))
+            for state, (group, asked) in behind.items()
+            if state not in before
+            for request in _requests(context.instance, group, asked)
         ]
-        return dg.SensorResult(run_requests=requests)
+        cursor = json.dumps(list(behind))
+        if not requests:
+            return dg.SensorResult(skip_reason=_waits_for_a_commit(late), cursor=cursor)
+        return dg.SensorResult(run_requests=requests, cursor=cursor)
 
     return look
+
+
+def _asked_before(cursor: str | None) -> Set[str]:
+    """Return the states of a cursor; none for a cursor that is lost or damaged, so that they are asked for again."""
+    try:
+        found = json.loads(cursor or "[]")
+    except (ValueError, RecursionError):
+        return set()
+    return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+
+
+def _waits_for_a_commit(late: Sequence[Table]) -> str:
+    names = ", ".join(table.name for table in late)[:_LONGEST_NAMES]
+    return (
+        f"{names} are behind, and a run was asked for that did not change this; see the last run of this sensor. "
+        "The next commit of a source or a run by hand goes on"
+    )
 
 
 def _days_by_table(name: str, tables: Sequence[Table], given: Any) -> Days:
@@ -186,25 +216,26 @@ def _ranges(days: Sequence[str]) -> Iterator[list[str]]:
         yield following
 
 
-def _state(lake: Lake, tables: Sequence[Table]) -> str:
-    """Return a text that changes with each commit to a source of the tables."""
+def _state(lake: Lake, tables: Sequence[Table], asked: _Asked) -> str:
+    """Return a text that changes with each commit to the tables and their sources, each rollback, and the days."""
     names = sorted({source.name for table in tables for source in table.sources} | {table.name for table in tables})
-    heads = [(name, one.id if (one := lake.head(name)) is not None else None) for name in names]
-    return hashlib.sha256(repr(heads).encode()).hexdigest()[:16]
+    # A rolled-back head has the id it had before, but is the head since another time.
+    heads = [(name, (one.id, one.committed_at) if (one := lake.head(name)) is not None else None) for name in names]
+    behind = [table.name for table in tables]
+    return hashlib.sha256(repr((heads, behind, asked.ranges)).encode()).hexdigest()[:16]
 
 
-def _requests(
-    instance: dg.DagsterInstance, tables: Sequence[Table], state: str, asked: _Asked
-) -> Iterator[dg.RunRequest]:
+def _requests(instance: dg.DagsterInstance, tables: Sequence[Table], asked: _Asked) -> Iterator[dg.RunRequest]:
     keys = [key_of(table.name) for table in tables]
-    tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:200], PRIORITY: LIVE}
+    tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:_LONGEST_NAMES], PRIORITY: LIVE}
     if not asked.ranges:
-        yield dg.RunRequest(run_key=state, asset_selection=keys, tags=tags)
+        yield dg.RunRequest(asset_selection=keys, tags=tags)
     for one in asked.ranges:
         of_run = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
+        of_run |= COVERED_ALONE
         if not asked.are_new and _are_green(instance, tables, one, asked.partitions_def):
             of_run |= CHANGES_ALONE
-        yield dg.RunRequest(run_key=f"{state}:{one[0]}", asset_selection=keys, tags={**tags, **of_run})
+        yield dg.RunRequest(asset_selection=keys, tags={**tags, **of_run})
 
 
 def _are_green(

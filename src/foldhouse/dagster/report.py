@@ -20,6 +20,9 @@ OnPartition = Callable[[str, date | None], None]
 CHANGES_ALONE = {"foldhouse/reports": "changed days alone"}
 """The tag of a run whose day was only asked for because a run must have one; see `reports_changes_alone`."""
 
+COVERED_ALONE = {"foldhouse/folds": "days that the sources cover"}
+"""The tag of a run of several tables: each leaves out the days that its source does not cover, instead of failing."""
+
 # Dagster reports every day of a range as materialized once its step ends well, unless its output has this key.
 _REPORTED_ALREADY = {"__source_asset_observation__": True}
 
@@ -59,6 +62,11 @@ def reports_changes_alone(context: dg.AssetExecutionContext) -> bool:
     A run that was started again reports its day too: the page shows it as failed, and would do so for ever.
     """
     return context.run.parent_run_id is None and CHANGES_ALONE.items() <= context.run.tags.items()
+
+
+def leaves_out_uncovered(context: dg.AssetExecutionContext) -> bool:
+    """Whether a run leaves out days that a source does not cover yet, instead of failing."""
+    return COVERED_ALONE.items() <= context.run.tags.items()
 
 
 class DayReport:

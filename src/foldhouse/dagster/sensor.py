@@ -120,8 +120,8 @@ def landing_sensor(
             opener: LakeOpener = getattr(context.resources, lake_resource_key)
             taken = {*found, *(day.isoformat() for day in opener.open().days(stream))}
         # Dagster starts runs of a higher priority first: a correction does not wait behind a year of new files.
-        requests = [_request(days, changed, priority=CORRECTION) for days in _ranges(corrected, taken)]
-        requests += [_request(days, changed, priority=LIVE) for days in _ranges(new, taken)]
+        requests = [_request(days, priority=CORRECTION) for days in _ranges(corrected, taken)]
+        requests += [_request(days, priority=LIVE) for days in _ranges(new, taken)]
         cursor = cursor_of(context, json.dumps({**seen_now, **changed}))
         return dg.SensorResult(run_requests=requests, cursor=cursor)
 
@@ -212,13 +212,16 @@ def _is_free(day: str, taken: set[str] | None) -> bool:
     return taken is not None and day not in taken
 
 
-def _request(days: list[str], fingerprints: Seen, *, priority: str) -> dg.RunRequest:
+def _request(days: list[str], *, priority: str) -> dg.RunRequest:
+    """Return the request for a range of days, without a run key: Dagster never starts a second run for the same key.
+
+    The sensor would ask in vain for files that it asked for before, such as after a rollback or when its cursor is
+    reset, and then take them for seen.
+    """
     first, last = days[0], days[-1]
-    # Dagster starts one run per run key, so a changed file needs another key.
-    state = _short("".join(fingerprints[day] for day in days))
     asked = first if first == last else f"{first}..{last}"
     tags = {"foldhouse/files": str(len(days)), "foldhouse/days": asked, PRIORITY: priority}
     if first == last:
-        return dg.RunRequest(run_key=f"{first}:{state}", partition_key=first, tags=tags)
+        return dg.RunRequest(partition_key=first, tags=tags)
     whole = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-    return dg.RunRequest(run_key=f"{asked}:{state}", tags={**tags, **whole})
+    return dg.RunRequest(tags={**tags, **whole})

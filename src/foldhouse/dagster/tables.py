@@ -8,7 +8,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.calendar_days import check_are_days
-from foldhouse.dagster.checks import reporting_failed_checks, results_of, specs_of
+from foldhouse.dagster.checks import reporting_failed_checks, results_of, results_of_nothing, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
@@ -18,12 +18,13 @@ from foldhouse.dagster.report import (
     days_of,
     group_of,
     key_of,
+    leaves_out_uncovered,
     reporting_days,
     reports_changes_alone,
     tell,
 )
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import DefinitionError, Paused
+from foldhouse.errors import DaysNotCovered, DefinitionError, FoldhouseError, Paused
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
@@ -50,6 +51,7 @@ def fold_asset(
         fold_asset(daily_revenue, partitions_def=daily)   -> a run, of a day or a range, folds its days in one commit
 
     A run of some days refreshes the table first, so that days it did not ask for may change; those are reported too.
+    A day that a source table does not cover is not folded, and the run fails at its end: see `lake.uncovered`.
     Each check of the table is an asset check. If a blocking check fails, the run fails, and the table stays as it was.
     Exactly once: doing it twice changes nothing, and a run killed at any moment is repaired by running it again.
 
@@ -106,7 +108,7 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     try:
         refreshed = lake.refresh(table)
     except Paused as held:
-        return _left_as_it_is(lake, table, held)
+        return _left_as_it_is(lake, table, {"paused": str(held.pause)})
     tell(table.name, None)
     looks = looks_of(lake, table, refreshed)
     metadata = {**looks.whole, **commit_metadata_of(refreshed), **columns_of_commit(lake, table)}
@@ -119,23 +121,33 @@ def _backfill(
     lake: Lake, table: Table, context: dg.AssetExecutionContext, days_per_commit: int | None
 ) -> dg.MaterializeResult:
     asked, changes_alone = days_of(context), reports_changes_alone(context)
+    missing = _uncovered(lake, table, asked)
+    ready = [day for day in asked if not any(day in days for days in missing.values())]
+    may_leave_out, refreshed = leaves_out_uncovered(context), None
+    parts = list(_chunks(ready, days_per_commit)) if ready else [[]] if may_leave_out and lake.head(table) else []
     with reporting_days(context) as report:
-        if changes_alone:
+        if changes_alone or missing:
             report.hand_over_nothing()
-        for days in report.parts(_chunks(asked, days_per_commit)):
+        for days in report.parts(parts):
             try:
                 refreshed = lake.backfill(table, days)
             except Paused as held:
                 _check_days_exist(lake, table, asked, held)
-                return _left_as_it_is(lake, table, held, report.output_metadata)
+                return _left_as_it_is(lake, table, {"paused": str(held.pause), **report.output_metadata})
             looks, whole = looks_of(lake, table, refreshed), whole_commit_of(refreshed)
             told = _changed(refreshed) if changes_alone else sorted({*days, *refreshed.partitions})
-            newest = max(told, default=None) if changes_alone else asked[-1]
+            newest = max(told, default=None) if changes_alone or missing else asked[-1]
             for day in told:
                 metadata = {**looks.of_day(day), **day_metadata_of(refreshed, day, whole)}
                 if day == newest:  # the page takes it from the newest event
                     metadata = {**looks.whole, **metadata, **columns_of_commit(lake, table)}
                 report.committed(table.name, day, metadata)
+        if missing and not may_leave_out:
+            raise DaysNotCovered(_message(table, missing))
+    if missing:
+        context.log.warning(_message(table, missing))
+    if refreshed is None:
+        return _left_as_it_is(lake, table, report.output_metadata)
     return dg.MaterializeResult(
         metadata=report.output_metadata,
         data_version=_version(refreshed),
@@ -147,21 +159,37 @@ def _changed(refreshed: Refreshed) -> list[date]:
     return sorted(day for day, counts in refreshed.partitions.items() if counts.rows_written or counts.rows_deleted)
 
 
-def _left_as_it_is(
-    lake: Lake, table: Table, held: Paused, besides: Mapping[str, Any] | None = None
-) -> dg.MaterializeResult:
-    """Return the outcome of a run on a paused table: nothing was folded, and nothing downstream becomes stale.
+def _uncovered(lake: Lake, table: Table, days: Sequence[date]) -> dict[str, list[date]]:
+    try:
+        return lake.uncovered(table, days)
+    except FoldhouseError:  # the backfill says so
+        return {}
+
+
+def _message(table: Table, missing: Mapping[str, Sequence[date]]) -> str:
+    said = []
+    for source, days in missing.items():
+        more = f" and {len(days) - _MOST_DAYS:,} more days" if len(days) > _MOST_DAYS else ""
+        said.append(f"{source} does not cover {', '.join(map(str, days[:_MOST_DAYS]))}{more}")
+    return (
+        f"{table.name} was not folded for all days, because its source {'; '.join(said)}: the rows of such a day would "
+        "be missing. Run these days of the source first, then of this table. The other days are folded"
+    )
+
+
+def _left_as_it_is(lake: Lake, table: Table, metadata: Mapping[str, Any]) -> dg.MaterializeResult:
+    """Return the outcome of a run that folded nothing, such as of a paused table; nothing downstream becomes stale.
 
     Args:
         lake: of the table.
-        table: which is paused.
-        held: says since when and why.
-        besides: further metadata of the output.
+        table: the declaration.
+        metadata: of the output; it says why.
     """
     head = lake.head(table)
-    results = results_of(table, lake.audit(table)) if table.checks and head is not None else []
+    audited = head is not None and bool(table.checks)
+    results = results_of(table, lake.audit(table)) if audited else results_of_nothing(table)
     return dg.MaterializeResult(
-        metadata={"committed": False, "paused": str(held.pause), **(besides or {})},
+        metadata={"committed": False, **metadata},
         data_version=None if head is None else dg.DataVersion(str(head.id)),
         check_results=results,
     )

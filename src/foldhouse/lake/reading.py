@@ -34,6 +34,7 @@ from foldhouse.streams.landed import landed_days
 from foldhouse.values.corrected import CommitFigures, Corrections
 from foldhouse.values.definition import Source, Stream, Table
 from foldhouse.values.landed import LandedDays
+from foldhouse.values.window import Coverage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,7 +278,38 @@ class Reading(OpenLake):
             head = Head()
         if head.coverage.is_everything:
             return []
-        return new_days(head.coverage, head.positions, {one.name: self._loaded(one) for one in table.sources})
+        sources = {one.name: self._loaded(one) for one in table.sources}
+        return new_days(head.coverage, head.positions, sources, self._coverages(table))
+
+    @told
+    def uncovered(self, table: Table, days: Iterable[date]) -> dict[str, list[date]]:
+        """Return source -> those of some days that it does not cover, if each day of the table is made of its day.
+
+            lake.uncovered(best_sellers, [march_4, march_5])   -> {"retail.daily_products": [march_5]}
+
+        A backfill of such a day folds no rows, although there may be events. Streams cover everything. So does a source
+        of whose days the plan does not prove that they are the days of the table.
+
+        Raises:
+            UnknownTable: a source does not exist yet.
+        """
+        stored = [self.load(source) for source in table.sources]
+        compiled = self._compile(table, [Layout.of_head(one) for one in stored])
+        origin = compiled.origins.get(table.partition_by or "")
+        if origin is None:
+            return {}
+        source = table.sources[compiled.shape.source(origin.place)]
+        coverage = self._coverages(table).get(source.name)
+        if coverage is None or source.partition_by != origin.column:
+            return {}
+        missing = sorted({day for day in days if day not in coverage})
+        return {source.name: missing} if missing else {}
+
+    def _coverages(self, table: Table) -> dict[str, Coverage]:
+        """Return the coverage of each source of a table that is a table with days, by name."""
+        names = [one.name for one in table.sources if isinstance(one, Table) and one.partition_by is not None]
+        stored = {name: self._loaded_if_there(name) for name in names}
+        return {name: last_head(one).coverage for name, one in stored.items() if one is not None}
 
     def _loaded(self, source: Source) -> IcebergTable | None:
         try:

@@ -4,7 +4,8 @@
     covered 1..3 and 9, the sources got first rows of 7    -> 7
     covered 1..3 and 9, the sources had rows of 7 before   -> nothing: somebody left 7 out
 
-Days before the first covered one were left out on purpose.
+Days before the first covered one were left out on purpose. So is a day without rows that a source does not cover: it is
+found once the source has rows of it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _LONGEST_GAP = 31
 
 
 def new_days(
-    coverage: Coverage, positions: Mapping[str, Position], sources: Mapping[str, IcebergTable | None]
+    coverage: Coverage,
+    positions: Mapping[str, Position],
+    sources: Mapping[str, IcebergTable | None],
+    coverages: Mapping[str, Coverage] | None = None,
 ) -> list[date]:
     """Return the days, in order.
 
@@ -32,14 +36,16 @@ def new_days(
         coverage: the days that the table covers: not everything, and none before its first fold.
         positions: source name -> up to where it is folded.
         sources: name -> the source; `None` if it does not exist yet.
+        coverages: name of a source that is a table with days -> its coverage.
     """
+    limits = list((coverages or {}).values())
     now = {name: partition_days(one) if one is not None else [] for name, one in sources.items()}
     covered = coverage.days()
     if not covered:
-        return _without_gaps(sorted({day for days in now.values() for day in days}))
+        return _without_gaps(sorted({day for days in now.values() for day in days}), limits)
     first, last = covered[0], covered[-1]
     later = sorted({day for days in now.values() for day in days if day > last})
-    found = set(_without_gaps([last, *later])[1:])
+    found = set(_without_gaps([last, *later], limits)[1:])
     for name, source in sources.items():
         between = [day for day in now[name] if first < day < last and day not in coverage]
         if between and source is not None:
@@ -56,11 +62,12 @@ def _days_before(source: IcebergTable, position: Position | None) -> set[date]:
         return set()
 
 
-def _without_gaps(days: Sequence[date]) -> list[date]:
-    """Add the days between sorted days, unless there are too many of them."""
+def _without_gaps(days: Sequence[date], limits: Sequence[Coverage]) -> list[date]:
+    """Add the days between sorted days, unless there are too many of them, or a source does not cover them."""
     found = list(days[:1])
     for day, following in pairwise(days):
         gap = (following - day).days - 1
-        found += [day + timedelta(days=number) for number in range(1, gap + 1)] if gap <= _LONGEST_GAP else []
+        between = [day + timedelta(days=number) for number in range(1, gap + 1)] if gap <= _LONGEST_GAP else []
+        found += [one for one in between if all(one in limit for limit in limits)]
         found.append(following)
     return found
