@@ -29,6 +29,7 @@ from foldhouse.storage.schema import Layout, schema_of_types
 pytestmark = pytest.mark.spark
 
 TYPES = {"k": "string", "n": "int", "t": "timestamp", "d": "date", "x": "double", "s": "string"}
+EVENTS_OF_SPARK = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
 EVENTS = fh.stream("f.events", schema=TYPES, keys="k")
 
 
@@ -179,6 +180,65 @@ def test_rows_that_are_others_each_time_are_refused(spark: SparkSession, what: s
         message = "A table must always equal the fold of its source"
     with pytest.raises(DefinitionError, match=message):
         compiled(spark, rows)
+
+
+def _collated(e: DataFrame) -> DataFrame:
+    return e.withColumn("s", F.expr("s COLLATE UTF8_LCASE"))
+
+
+BY_CHANCE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "a group": lambda e: e.groupBy(F.expr("s COLLATE UTF8_LCASE").alias("s")).agg(F.max("k").alias("k")),
+    "a group of a column": lambda e: _collated(e).groupBy("s").agg(F.max("k").alias("k")),
+    "a text made of a group": lambda e: _collated(e).groupBy("s").agg(F.hex("s").alias("s"), F.max("k").alias("k")),
+    "a cast": lambda e: e.select("k", F.col("s").cast("string collate UNICODE_CI").alias("s")).distinct(),
+    "distinct rows": lambda e: _collated(e).select("k", "s").distinct(),
+    "distinct in SQL": lambda e: e.sparkSession.sql("SELECT DISTINCT k, s COLLATE UTF8_LCASE AS s FROM {e}", e=e),
+    "the greatest": lambda e: _collated(e).groupBy("k").agg(F.max("s").alias("s")),
+    "the greatest struct": lambda e: _collated(e).groupBy("k").agg(F.min(F.struct("s")).alias("m")).select("k", "m.s"),
+    "a sorted list": lambda e: _collated(e).groupBy("k").agg(F.expr("sort_array(collect_list(s))[0]").alias("s")),
+    "a window": lambda e: _collated(e).select("k", "s").withColumn("n", F.expr("row_number() OVER (ORDER BY k, s)")),
+    "the greatest of a window": lambda e: e.select("k", F.expr("max(s COLLATE UTF8_LCASE) OVER ()").alias("s")),
+    "a limit": lambda e: _collated(e).select("k", "s").orderBy("k", "s").limit(1),
+    "a set": lambda e: _collated(e).select("k", "s").intersect(_collated(e).select("k", "s")),
+}
+"""Logic of which the text is that of the first of the rows ('k', 'a') and ('k', 'A')."""
+
+
+@pytest.mark.parametrize("what", BY_CHANCE)
+def test_one_of_the_texts_that_a_collation_takes_for_equal_is_refused(spark: SparkSession, what: str) -> None:
+    rows = BY_CHANCE[what]
+
+    def answer(*texts: str) -> list[object]:
+        made = spark.createDataFrame([("k", 1, None, None, None, text) for text in texts], EVENTS_OF_SPARK)
+        return sorted(map(str, rows(made.repartition(1)).collect()))
+
+    assert answer("a", "A") != answer("A", "a"), "Spark gives another answer in another order of the rows"
+
+    def as_folded(e: DataFrame) -> DataFrame:
+        made = rows(e)
+        return made.withColumns({n: F.lit(None).cast(t) for n, t in TYPES.items() if n not in made.columns})
+
+    with pytest.raises(DefinitionError, match="A table must always equal the fold of its source"):
+        compiled(spark, as_folded)
+
+
+ALIKE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "a filter": lambda e: e.where("s COLLATE UTF8_LCASE = 'a' AND contains(s COLLATE UNICODE_CI, 'b')"),
+    "a join": lambda e: e.join(
+        e.selectExpr("s COLLATE UTF8_LCASE AS other").where("other = 'x'"), F.expr("s COLLATE UTF8_LCASE = other")
+    ),
+    "a group that is not kept": lambda e: _collated(e).groupBy("s").agg(F.max("k").alias("k")).select("k"),
+    "a group by a condition": lambda e: e.groupBy(F.expr("s COLLATE UTF8_LCASE = 'a'").alias("s")).agg(
+        F.max("k").alias("k"), F.countDistinct(F.expr("s COLLATE UNICODE_CI")).alias("n")
+    ),
+    "the greatest without it": lambda e: _collated(e).groupBy("k").agg(F.expr("max(s COLLATE UTF8_BINARY)").alias("s")),
+}
+
+
+@pytest.mark.classic
+@pytest.mark.parametrize("what", ALIKE)
+def test_collations_that_keep_no_text_by_chance_are_accepted(spark: SparkSession, what: str) -> None:
+    compiled(spark, lambda e: ALIKE[what](e).selectExpr("k"), fh.count())
 
 
 def test_a_file_that_is_no_source_is_refused(spark: SparkSession, tmp_path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from laws import streams
+from laws import deleting, streams
 from laws.amount import HISTORIES, IS_THOROUGH
 from laws.quick import quick_lake
 from laws.runner import SEED, run_history, run_in_process
@@ -36,6 +36,11 @@ def test_every_table_is_the_fold_of_its_source_at_its_position(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(12 if IS_THOROUGH else 8))
 def test_files_that_are_added_count_once_whatever_happens(seed: int) -> None:
     run_in_process(seed, {streams.add_files: 8})
+
+
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+def test_events_that_another_tool_deletes_by_position_are_taken_back(seed: int) -> None:
+    run_in_process(seed, deleting.STEPS)
 
 
 @pytest.mark.heavy

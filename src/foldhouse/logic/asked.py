@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType
 
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.functions import CLASS_OF, DIGITS, FLOATS, FUNCTIONS, ORDERED, REFUSED_NAMES, words
-from foldhouse.logic.repeatable import check_text
+from foldhouse.logic.repeatable import COLLATED, check_text
 from foldhouse.logic.request import LEAVES, LINEAR, messages, of_relation, relations, remote_plan
 
 _ALLOWED = (
@@ -58,6 +58,8 @@ _EXACT: dict[str, tuple[type[DataType], ...]] = {"sum": (IntegralType, DecimalTy
 """Function -> the types of numbers that it adds without rounding."""
 _SHORT_DIGITS = 28
 """A sum has ten more digits, and a decimal at most 38: no ten billion values of so many digits overflow it."""
+_KEEPING = words("aggregate deduplicate limit offset tail group_map co_group_map")
+"""Relations that keep some of the rows or texts that are equal."""
 _CONSTANTS = words("array map named_struct struct create_map explode explode_outer posexplode inline stack")
 """Functions that make no new text from literals."""
 
@@ -84,12 +86,42 @@ def check_asked(rows: DataFrame, columns: Sequence[str] = (), *, is_ordered: boo
             refuse(
                 kind, "cannot be checked over Spark Connect; use a classic session, or write it with other functions"
             )
+    _check_collations(plan)
     known = {name.lower() for name in columns}
     for _, relation in relations(plan):
         exempt = _exact_sums(rows, relation) | _sorted(relation) | (_of_windows(relation) if is_ordered else set())
         for message in of_relation(relation):
             if not (_is_function(message) and message.SerializeToString(deterministic=True) in exempt):
                 _check_message(message, known, is_ordered=is_ordered)
+
+
+def _check_collations(plan: Any) -> None:
+    """Refuse collations in logic that groups, sorts or orders: the request does not say which texts these compare."""
+    found = [one for _, relation in relations(plan) for one in of_relation(relation)]
+    keeps_some = any(kind in _KEEPING or _is_set(kind, relation) for kind, relation in relations(plan))
+    is_window = any(one.DESCRIPTOR.name == "Window" or _has_word(one, "over") for one in found)
+    if (keeps_some or is_window) and any(map(_names_collation, found)):
+        refuse("a collation beside a group, a window or a limit", f"{COLLATED}, or use a classic session")
+
+
+def _is_set(kind: str, relation: Any) -> bool:
+    """Whether a relation is a set operation that compares rows: any but UNION ALL."""
+    if kind != "set_op":
+        return False
+    return not (relation.is_all and relation.set_op_type == relation.SET_OP_TYPE_UNION)
+
+
+def _names_collation(message: Any) -> bool:
+    kind = message.DESCRIPTOR.name
+    if kind == "Cast":
+        return "collat" in f"{message.type_str} {message.type}".lower()
+    return (_is_function(message) and message.function_name.lower() == "collate") or _has_word(message, "collate")
+
+
+def _has_word(message: Any, word: str) -> bool:
+    if message.DESCRIPTOR.name != "ExpressionString":
+        return False
+    return any((found[1] or "").lower() == word for found in WORD.finditer(_COMMENT.sub(" ", message.expression)))
 
 
 def _sorted(relation: Any) -> set[bytes]:

@@ -6,10 +6,11 @@ The check is an allow-list: every node and every expression of the plan must be 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from foldhouse.errors import DefinitionError
+from foldhouse.logic.collated import chosen_by_chance, is_collated
 from foldhouse.logic.columns import Columns, columns_of, nodes_of
 from foldhouse.logic.functions import DETERMINISTIC, DIGITS, EXACT_OF_EXACT, FLOATS, ORDERED, REFUSED, words
 from foldhouse.logic.plan import Expression, Node
@@ -23,6 +24,10 @@ _NODES = LITERAL_ROWS | words("""
     CTERelationRef LateralJoin GlobalLimit LocalLimit Offset Tail CollectMetrics MapInPandas MapInArrow
     PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas FlatMapCoGroupsInArrow
 """)
+COLLATED = (
+    "keeps one of several texts that a collation takes for equal, and which one depends on the order in which rows "
+    "are read; use lower(x), or another text made of x, without a collation"
+)
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
 # Spark reads these words as moments wherever a text becomes a date or a timestamp.
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
@@ -56,9 +61,11 @@ def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None
         unique: per source, the columns that identify a row; empty if none are declared.
 
     Raises:
-        DefinitionError: the logic uses a clock, a random number, the place of a row, an order with ties, or a node or
-            expression that is not in the lists.
+        DefinitionError: the logic uses a clock, a random number, the place of a row, an order with ties, one of several
+            texts that a collation takes for equal, or a node or expression that is not in the lists.
     """
+    if (text := chosen_by_chance(plan)) is not None:
+        _refuse(text, COLLATED)
     columns = columns_of(plan, unique)
     for node in nodes_of(plan):
         _check_node(node, columns)
@@ -106,7 +113,7 @@ def _check_node(node: Node, columns: Columns) -> None:
 
 def check_deduplicate(node: Node, columns: Columns) -> None:
     """Refuse `dropDuplicates` by columns that do not identify a row."""
-    keys = [one.id for one in node.of("keys") if one.id is not None]
+    keys = [one.id for one in node.of("keys") if one.id is not None and not is_collated(one)]
     if differing := columns.undecided(node.children[0], keys):
         named = ", ".join(map(str, node.of("keys")))
         _refuse(
@@ -139,9 +146,14 @@ def listed(names: Sequence[str]) -> str:
 
 
 def ordered_by(order: Sequence[Expression]) -> list[int]:
-    """Return the columns that an order uses directly, not in an expression."""
-    found = [one.children[0] for one in order if one.kind == "SortOrder" and one.children]
-    return [one.id for one in found if one.kind == "AttributeReference" and one.id is not None]
+    """Return the columns that an order uses directly, not in an expression, and that differ where they do not tie."""
+    return _telling(one.children[0] for one in order if one.kind == "SortOrder" and one.children)
+
+
+def _telling(expressions: Iterable[Expression]) -> list[int]:
+    """Return the columns among some expressions of which equal values are the same: no texts of a collation."""
+    columns = [one for one in expressions if one.kind == "AttributeReference" and not is_collated(one)]
+    return [one.id for one in columns if one.id is not None]
 
 
 def _check_expression(expression: Expression) -> None:
@@ -172,7 +184,7 @@ def _check_special(expression: Expression) -> None:
 
 
 def _check_window(node: Node, columns: Columns) -> None:
-    partition = [one.id for one in node.of("partitionSpec") if one.kind == "AttributeReference" and one.id is not None]
+    partition = _telling(node.of("partitionSpec"))
     order = node.of("orderSpec")
     differing = columns.undecided(node.children[0], [*partition, *ordered_by(order)])
     if not differing:
@@ -204,8 +216,7 @@ def _is_frame_of_rows(spec: Expression) -> bool:
 
 
 def _check_aggregates(node: Node, columns: Columns) -> None:
-    given = node.of("groupingExpressions")
-    groups = [one.id for one in given if one.kind == "AttributeReference" and one.id is not None]
+    groups = _telling(node.of("groupingExpressions"))
     for expressions in node.expressions.values():
         for expression in expressions:
             _check_parts(expression, None, groups, node, columns)
@@ -243,8 +254,8 @@ def _is_ordered(
 
 def _determined_by(ordering: Expression) -> Iterator[int]:
     """Yield the columns whose values an ordering determines."""
-    if ordering.kind == "AttributeReference" and ordering.id is not None:
-        yield ordering.id
+    if ordering.kind == "AttributeReference":
+        yield from _telling([ordering])
     elif ordering.kind == "CreateNamedStruct":
         for one in ordering.children[1::2]:
             yield from _determined_by(one)
