@@ -213,6 +213,9 @@ class Setup:
     def _of_cluster(self, name: str, kind: str, given: list[str], port: int | None) -> Part:
         folder = self.folder / name.replace(" ", "-")
         own = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_WORKER_DIR": str(folder)}
+        # Else a master that starts again does not know the running applications, and has their executors killed.
+        kept = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": folder / "recovery"}
+        own["SPARK_DAEMON_JAVA_OPTS"] = " ".join(f"-Dspark.deploy.{name}={value}" for name, value in kept.items())
         program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
         command = [program, f"org.apache.spark.deploy.{kind}", *given]
         return Part(name, command, {**self.environment, **own}, self.folder, port)
