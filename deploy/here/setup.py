@@ -202,7 +202,12 @@ class Setup:
 
     def _master(self) -> Part:
         given = ["--host", "127.0.0.1", "--port", str(self.ports["master"]), "--webui-port", "0"]
-        return self._of_cluster("spark master", "master.Master", given, self.ports["master"])
+        # Else a master that starts again does not know the running applications, and has their executors killed.
+        kept = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self.folder / "spark-master" / "recovery"}
+        java = " ".join(f"-Dspark.deploy.{name}={value}" for name, value in kept.items())
+        return self._of_cluster(
+            "spark master", "master.Master", given, self.ports["master"], SPARK_DAEMON_JAVA_OPTS=java
+        )
 
     def _worker(self) -> Part:
         given = ["--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0", self._address_of_master]
@@ -210,15 +215,12 @@ class Setup:
         worker.is_up = lambda: "Successfully registered with master" in worker.last_words()
         return worker
 
-    def _of_cluster(self, name: str, kind: str, given: list[str], port: int | None) -> Part:
+    def _of_cluster(self, name: str, kind: str, given: list[str], port: int | None, **further: str) -> Part:
         folder = self.folder / name.replace(" ", "-")
         own = {"SPARK_LOCAL_DIRS": str(folder), "SPARK_WORKER_DIR": str(folder)}
-        # Else a master that starts again does not know the running applications, and has their executors killed.
-        kept = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": folder / "recovery"}
-        own["SPARK_DAEMON_JAVA_OPTS"] = " ".join(f"-Dspark.deploy.{name}={value}" for name, value in kept.items())
         program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
         command = [program, f"org.apache.spark.deploy.{kind}", *given]
-        return Part(name, command, {**self.environment, **own}, self.folder, port)
+        return Part(name, command, {**self.environment, **own, **further}, self.folder, port)
 
     def _spark(self) -> Part:
         settings = {

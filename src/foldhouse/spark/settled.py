@@ -2,7 +2,7 @@
 
 Spark's reader takes settings such as "read columns by their ids" when rows are computed, from the session that the
 files were opened in, and has no options for them. So the files are opened in a copy of the session, which nobody else
-has. All other settings are those of the session that computes the rows.
+has. The reader keeps the settings of that moment; planning has those of the session that computes the rows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def parquet_files(
 ) -> DataFrame:
     """Return the rows of Parquet files, whose columns are found by their ids.
 
-    In a Connect session, which cannot be copied, they are found by their names, if somebody sets that before the rows
-    are computed.
+    In a Connect session, which cannot be copied, they are found by their names, and so are null, if somebody sets that
+    before the rows are computed.
 
     Args:
         session: the session of the DataFrame.
