@@ -329,14 +329,14 @@ def _living(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
 
 def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = pl.col(_hidden(ROWS)).fill_null(0) + pl.col(SUMMED)
-    below = joined.filter(rows < 0)
-    if not below.is_empty():
-        key = below.select(plan.key_names).row(0)
+    counts = joined.select(rows.alias("__counts")).to_series()
+    if (counts < 0).any():
+        key = joined.filter(rows < 0).select(plan.key_names).row(0)
         raise InvalidData(
             f"more rows of the key {key} are retracted than were folded; run `foldhouse rebuild`, which folds the "
             "table again"
         )
-    there = _with_joint(plan, joined.filter(rows > 0))
+    there = _with_joint(plan, joined if (counts > 0).all() else joined.filter(counts > 0))
     columns = {_hidden(ROWS): rows}
     for unit in plan.units:
         merged = unit.algebra.merge(_accumulator(plan, unit), _Deltas(unit))
@@ -345,7 +345,7 @@ def _counted(plan: FoldPlan, joined: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
         after = _typed(plan, there.select(*plan.key_names, *_beside(plan), **columns))
     except (pl.exceptions.PolarsError, RuntimeError) as failure:
         raise as_overflow(failure) from failure
-    return after, _stored_places(joined.filter(rows == 0))
+    return after, _stored_places(_places(joined).filter(counts == 0))
 
 
 def _typed(plan: FoldPlan, folded: pl.DataFrame) -> pl.DataFrame:
@@ -373,14 +373,15 @@ def _difference(plan: FoldPlan, after: pl.DataFrame, vanished: pl.DataFrame) -> 
         changed = after
     else:
         same = pl.all_horizontal([pl.col(name).eq_missing(pl.col(_stored_column(name))) for name in _folded(plan)])
-        changed = after.filter(pl.col(FILE).is_null() | ~same)
+        is_changed = after.select((pl.col(FILE).is_null() | ~same).alias("__is_changed")).to_series()
+        changed = after if is_changed.all() else after.filter(is_changed)
     state = pl.struct([pl.col(_hidden(f.name)).alias(f.name) for f in plan.table_schema.field(STATE).type])
     rows = changed.select([*plan.key_names, *_published(plan), state.alias(STATE)])
     return Combined(rows, pl.concat([_stored_places(changed), vanished]), rows.clear().select(plan.key_names))
 
 
 def _stored_places(frame: pl.DataFrame) -> pl.DataFrame:
-    return _places(frame.filter(pl.col(FILE).is_not_null()))
+    return _places(frame).filter(pl.col(FILE).is_not_null())
 
 
 def _places(frame: pl.DataFrame) -> pl.DataFrame:

@@ -144,7 +144,7 @@ class OpenedFile:
         within = np.searchsorted(before, places, side="right") - 1
         return np.asarray(places - before[within] + starts[groups[within]])
 
-    def row_groups_with(self, layout: Layout, column: str, values: Sequence[Any]) -> list[int]:
+    def row_groups_with(self, layout: Layout, column: str, values: Sequence[Any] | np.ndarray) -> list[int]:
         """Return the row groups that can contain any of some values of a column, by its statistics.
 
         Without statistics, that is every row group.
@@ -152,12 +152,12 @@ class OpenedFile:
         Args:
             layout: of the table.
             column: a top-level column of the layout.
-            values: the wanted values, ascending and not null. Only integers, dates and texts are compared; for other
-                types, every row group is returned.
+            values: the wanted values, ascending and not null; an array has integers. Only integers, dates and texts are
+                compared; for other types, every row group is returned.
         """
         everything = list(range(self.footer.num_row_groups))
         # type(), because isinstance also accepts a bool as an int, and a datetime as a date.
-        if not values or type(values[0]) not in (int, str, date):
+        if not len(values) or (not isinstance(values, np.ndarray) and type(values[0]) not in (int, str, date)):
             return everything
         bounds = self._bounds(layout.schema.find_field(column).field_id)
         if bounds is None:

@@ -52,11 +52,7 @@ def files_to_rewrite(
     Returns:
         Places in `files`, ascending: the files with many deleted rows, and the small files once there are many.
     """
-    share = tuning.deleted_share if leaves_deletes else 0
-    least, spread = tuning.patience_least_share, tuning.patience_spread_share
-    chosen = [
-        place for place, one in enumerate(files) if one.deleted > one.rows * share * (least + spread * one.patience)
-    ]
+    chosen = [place for place, one in enumerate(files) if is_worn_out(one, tuning, leaves_deletes=leaves_deletes)]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
     small = []
@@ -67,6 +63,13 @@ def files_to_rewrite(
         together += files[place].live
     chosen += small if len(small) >= tuning.merged_small_files else []
     return sorted(chosen)
+
+
+def is_worn_out(one: Stored, tuning: Tuning, *, leaves_deletes: bool = True) -> bool:
+    """Whether a file has so many deleted rows that a refresh writes it again; see `files_to_rewrite`."""
+    share = tuning.deleted_share if leaves_deletes else 0
+    patience = tuning.patience_least_share + tuning.patience_spread_share * one.patience
+    return one.deleted > one.rows * share * patience
 
 
 def patience_of(path: str) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
@@ -32,14 +33,12 @@ from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
-from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, partition_of
+from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
 from foldhouse.refresh.bucket.read import StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
-
-_GROUP = "__group"
 
 
 @dataclass(frozen=True)
@@ -99,37 +98,36 @@ class BucketJob:
 
 
 def groups_of(
-    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, at_least: int = 1
+    job: BucketJob, rows: Placed, recomputed: Placed | None, at_least: int = 1
 ) -> list[tuple[pl.DataFrame, pl.DataFrame | None]]:
     """Divide rows into groups of whole buckets: small enough to fold at once, large enough to be worth a call.
 
     Args:
         job: the job of the table.
-        rows: signed rows with their `__bucket`.
-        recomputed: all source rows of the keys that were unresolved, with their `__bucket`.
+        rows: signed rows.
+        recomputed: all source rows of the keys that were unresolved.
         at_least: how many groups are wanted, if there are so many buckets.
+
+    Returns:
+        The rows of each group, with their `__bucket`.
     """
-    frames = [frame.select(BUCKET) for frame in (rows, recomputed) if frame is not None]
-    sizes = pl.concat(frames).group_by(BUCKET).len().sort(BUCKET)
-    most = min(job.tuning.grouped_rows, max(1, -(-int(sizes["len"].sum()) // at_least)))
+    frames = [rows] if recomputed is None else [rows, recomputed]
+    names = sorted({name for frame in frames for name in frame.sizes})
+    sizes = np.array([sum(frame.sizes.get(name, 0) for frame in frames) for name in names], np.int64)
+    most = min(job.tuning.grouped_rows, max(1, -(-int(sizes.sum()) // at_least)))
     # the running count of rows, divided by the size of a group, numbers the groups
-    members = sizes.select(BUCKET, ((sizes["len"].cum_sum() - 1) // most).alias(_GROUP))
-    if members[_GROUP].n_unique() <= 1:
-        return [(rows, recomputed)]
-    given = _by_group(rows, members)
-    again = None if recomputed is None else _by_group(recomputed, members)
+    groups = ((np.cumsum(sizes) - 1) // most).tolist()
+    group_of = dict(zip(names, groups, strict=True))
+    chosen = dict.fromkeys(groups) or {0: None}
+    of_rows = rows.divided(group_of)
+    again = None if recomputed is None else recomputed.divided(group_of)
     return [
         (
-            given.get(group, rows.clear()),
-            None if again is None or recomputed is None else again.get(group, recomputed.clear()),
+            of_rows.get(group, rows.nothing),
+            None if again is None or recomputed is None else again.get(group, recomputed.nothing),
         )
-        for group in members[_GROUP].unique(maintain_order=True)
+        for group in chosen
     ]
-
-
-def _by_group(rows: pl.DataFrame, members: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    parts = rows.join(members, on=BUCKET, how="left").partition_by(_GROUP, as_dict=True, include_key=False)
-    return {group: part for (group,), part in parts.items()}
 
 
 def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None) -> list[BucketResult]:
@@ -143,16 +141,17 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     Returns:
         One result per bucket. A bucket with unresolved keys is not written; the other buckets are.
     """
-    unplaced = rows.filter(pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
-    results = [_left_out(bucket, left) for (bucket,), left in unplaced.partition_by(BUCKET, as_dict=True).items()]
+    left_out = [name for name in buckets_in(rows[BUCKET]) if name in (NULL_KEY, NULL_SEQUENCE)]
+    results = [_left_out(name, rows.filter(pl.col(BUCKET) == name)) for name in left_out]
     if results:
         rows = rows.filter(~pl.col(BUCKET).is_in([NULL_KEY, NULL_SEQUENCE]))
-    places = _places_of(job, rows, recomputed)
+    sums = _sums_ahead(job, rows) if recomputed is None else None
+    places = _places_of(job, rows, recomputed) if sums is None else _places_in(job, sums, rows[BUCKET][0])
     if places.is_empty():
         return results
-    stored = {bucket: _stored_rows(job, bucket) for bucket in places[BUCKET].unique().sort().to_list()}
+    stored = {bucket: _stored_rows(job, bucket) for bucket in sorted(buckets_in(places[BUCKET]))}
     first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
-    combined = _combined(job, rows, recomputed, places, stored, first)
+    combined = _combined(job, rows, recomputed, places, stored, first, sums)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
@@ -222,10 +221,11 @@ def _combined(
     places: pl.DataFrame,
     stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
+    sums: pl.DataFrame | None,
 ) -> Combined:
     """Combine the signed rows of some buckets with their stored rows, in several pieces if there are very many.
 
-    All rows of a key are in one piece.
+    All rows of a key are in one piece. `sums` is from `_sums_ahead`.
     """
     pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // job.tuning.combined_rows)
     found = []
@@ -238,7 +238,7 @@ def _combined(
         assert kept is not None
         if kept.is_empty() and not job.is_full_recompute:
             continue
-        sums = _sums(job.plan, own)
+        sums = _sums(job.plan, own) if sums is None or pieces > 1 else sums
         if job.is_full_recompute:
             state = _whole_state(job, stored, first)
             state = state if pieces == 1 else state.filter(_piece(job.plan, pieces) == number)
@@ -252,6 +252,18 @@ def _combined(
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
 
 
+def _sums_ahead(job: BucketJob, rows: pl.DataFrame) -> pl.DataFrame | None:
+    """Aggregate the rows of one bucket before its keys are needed; `None` if they are needed anyway, or not at all.
+
+    The aggregated rows have each key once, which takes as long to find as to aggregate them.
+    """
+    is_one = rows.height <= job.tuning.combined_rows and len(buckets_in(rows[BUCKET])) == 1
+    if job.is_full_recompute or not is_one or partition_of(rows[BUCKET][0]) not in job.slices:
+        return None
+    sums = _sums(job.plan, rows)
+    return None if sums.is_empty() else sums  # all rows cancel, but the bucket has its result
+
+
 def _sums(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the deltas of signed rows, of partial sums of them, or deltas as they are; see `read_sums`."""
     if SIGNED in rows.columns:
@@ -261,8 +273,8 @@ def _sums(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _by_name(places: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return bucket -> its keys."""
-    if places.height and places[BUCKET].n_unique() == 1:
-        return {places[BUCKET][0]: places.drop(BUCKET)}
+    if len(names := buckets_in(places[BUCKET])) == 1:
+        return {names[0]: places.drop(BUCKET)}
     parts = places.partition_by(BUCKET, as_dict=True, include_key=False)
     return {str(bucket): keys for (bucket,), keys in parts.items()}
 
@@ -336,7 +348,7 @@ def _others(
     return fold_buckets(job, rows.filter(is_other), None if recomputed is None else recomputed.filter(is_other))
 
 
-def _left_out(bucket: object, rows: pl.DataFrame) -> BucketResult:
+def _left_out(bucket: str, rows: pl.DataFrame) -> BucketResult:
     weight = int(rows[WEIGHT if WEIGHT in rows.columns else SUMMED].sum())
     if bucket == NULL_KEY:
         return BucketResult(NULL_KEY, null_key_rows=weight)
@@ -349,10 +361,15 @@ def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | No
     Nothing is looked up by the keys of such a bucket, and finding each key once costs as much as folding it.
     """
     keys = pl.concat([f.select(*job.plan.key_names, BUCKET) for f in (rows, recomputed) if f is not None])
-    buckets = keys[BUCKET].unique()
+    buckets = buckets_in(keys[BUCKET])
     if len(buckets) == 1 and partition_of(buckets[0]) not in job.slices:
         return keys
     return keys.unique(subset=job.plan.key_names, keep="any")
+
+
+def _places_in(job: BucketJob, sums: pl.DataFrame, bucket: str) -> pl.DataFrame:
+    """Return the keys of aggregated rows, with their bucket."""
+    return sums.select(*job.plan.key_names, pl.lit(bucket).alias(BUCKET))
 
 
 def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:

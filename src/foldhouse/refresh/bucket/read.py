@@ -20,6 +20,7 @@ from foldhouse.kernel.combine import FILE, ROW_POSITION
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import FoldPlan, polars_type
 from foldhouse.logic.shape import Origin
+from foldhouse.refresh.bucket.cost import Stored, is_worn_out, patience_of
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.live import Piece, Slice
@@ -45,6 +46,11 @@ class StoredRows:
     layout: Layout
     slices: Sequence[Slice]
     tuning: Tuning
+
+    @cached_property
+    def _kept(self) -> dict[int, pa.Table]:
+        """The place of a file that will probably be written again -> all of its rows, with the columns read so far."""
+        return {}
 
     @cached_property
     def _deleted(self) -> dict[str, np.ndarray]:
@@ -73,10 +79,21 @@ class StoredRows:
         """
         parts = []
         for number, positions in zip(numbers, without, strict=True):
-            rows = read_piece(self.layout, Piece(self.slices[number].file), columns)
+            rows = self._all_of(number, columns)
             kept = _left(np.arange(rows.num_rows), positions, self.tuning)
             parts.append(Part(number, _taken(rows, kept), kept))
         return parts
+
+    def _all_of(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Read all rows of a file, but no column again that `of_keys` kept; the columns are in any order."""
+        kept = self._kept.get(number)
+        missing = [name for name in columns if kept is None or name not in kept.column_names]
+        if kept is None or not missing:
+            return read_piece(self.layout, Piece(self.slices[number].file), columns) if kept is None else kept
+        read = read_piece(self.layout, Piece(self.slices[number].file), missing)
+        for name in missing:
+            kept = kept.append_column(read.schema.field(name), read[name])
+        return kept
 
     def of_keys(self, keys: pl.DataFrame, columns: Sequence[str]) -> list[Part]:
         """Read the rows of some keys, and possibly rows of other keys.
@@ -89,6 +106,7 @@ class StoredRows:
             return self.rows_of(range(len(self.slices)), [self._gone(one) for one in self.slices], columns)
         candidates = {piece.file for piece in self._candidates(keys)}
         wanted = _Wanted.of(keys, self.key_names)
+        self._kept.clear()
         numbered = enumerate(self.slices)
         return [self._of_keys(number, one, wanted, columns) for number, one in numbered if one.file in candidates]
 
@@ -127,6 +145,9 @@ class StoredRows:
             is_left = _is_left(positions, gone, self.tuning)
             places, positions = places[is_left], positions[is_left]
         if is_dense:
+            worn = Stored(one.file.rows, len(gone) + len(places), patience_of(one.file.path))
+            if rows.num_rows == one.file.rows and is_worn_out(worn, self.tuning):
+                self._kept[number] = rows
             return Part(number, _taken(rows, places), positions)
         return Part(number, *file.read_at(self.layout, columns, positions))
 
@@ -194,21 +215,25 @@ class _Wanted:
 
     Args:
         keys: the key columns, each key once.
-        ordered: the values of the first key column, ascending; none of a type that row groups do not compare.
+        ordered: the values of the first key column, ascending, as a list or an array; none of a type that row groups do
+            not compare.
         numbers: the same values as an array if there is one key column and its type is an integer; else `None`.
     """
 
     keys: pl.DataFrame
-    ordered: Sequence[Any]
+    ordered: Sequence[Any] | np.ndarray
     numbers: np.ndarray | None
 
     @classmethod
     def of(cls, keys: pl.DataFrame, names: Sequence[str]) -> _Wanted:
         """Prepare a frame of keys."""
-        first = keys[names[0]].unique().sort()
-        is_number = len(names) == 1 and first.dtype.is_integer()
+        first = keys[names[0]]
+        first = (first if len(names) == 1 else first.unique()).sort()
+        if len(names) == 1 and first.dtype.is_integer():
+            numbers = first.to_numpy()
+            return cls(keys.select(names), numbers, numbers)
         ordered = [] if isinstance(first.dtype, pl.Datetime) else compared_values(first)
-        return cls(keys.select(names), ordered, first.to_numpy() if is_number else None)
+        return cls(keys.select(names), ordered, None)
 
     def places(self, rows: pa.Table) -> np.ndarray:
         """Return the places of the rows of a table that have a wanted key, as int64, ascending."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from foldhouse.kernel.combine import SIGNED, partial_sums
 from foldhouse.refresh.bucket.deletes import newest
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
-from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, partition_of
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, Placed, partition_of
 from foldhouse.refresh.run.routing import Part
 
 
@@ -65,7 +65,8 @@ def _fold(job: BucketJob, frames: Sequence[tuple[bool, pl.DataFrame]]) -> Iterat
         changed = [one.select(changed[0].columns) for one in changed]
     # Copying hundreds of blobs into contiguous memory once is faster than visiting each of them in every later step.
     rows = pl.concat(changed, rechunk=True) if changed else full[0].clear().drop(KEY_ONLY)
-    for group in groups_of(job, rows, pl.concat(full, rechunk=True) if full else None):
+    again = Placed.of_texts(pl.concat(full, rechunk=True)) if full else None
+    for group in groups_of(job, Placed.of_texts(rows), again):
         yield from fold_buckets(job, *group)
 
 

@@ -18,7 +18,7 @@ from foldhouse.kernel.combine import summed
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
-from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, NULL_KEY, with_bucket
+from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, NULL_KEY, Placed, placed_rows, with_bucket
 from foldhouse.refresh.rows.evaluate import evaluated_here, needs_spark, rows_given, sums_here
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.sums import can_be_summed
@@ -68,16 +68,18 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     if run.recompute is not None and run.recompute.is_alone:
         full = recomputed_here(run, run.recompute)
         with naming(run.name):
-            return folded_here(run.job, full.drop(KEY_ONLY).clear(), full)
+            return folded_here(run.job, Placed.of_texts(full.drop(KEY_ONLY).clear()), Placed.of_texts(full))
     if run.recompute is None and needs_spark(run.logic) and can_be_summed(run.plan):
         return _fold_sums(run)
-    rows = with_bucket(run.job.layout, run.plan, evaluated_here(run.logic, run.evaluations))
-    recomputed = None
-    if run.recompute is not None:
-        wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
-        rows, recomputed = rows.filter(wanted), recomputed_here(run, run.recompute).filter(wanted)
+    rows = evaluated_here(run.logic, run.evaluations)
+    if run.recompute is None:
+        with naming(run.name):
+            return folded_here(run.job, placed_rows(run.job.layout, run.plan, rows))
+    wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
+    rows = with_bucket(run.job.layout, run.plan, rows).filter(wanted)
+    recomputed = recomputed_here(run, run.recompute).filter(wanted)
     with naming(run.name):
-        return folded_here(run.job, rows, recomputed)
+        return folded_here(run.job, Placed.of_texts(rows), Placed.of_texts(recomputed))
 
 
 def _fold_sums(run: Run) -> list[BucketResult]:
@@ -98,7 +100,7 @@ def folded_sums(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
         without = rows.filter(~has_key)
         left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
         sums = summed(plan, rows.filter(has_key) if left_out else rows)
-        return [*left_out, *folded_here(run.job, with_bucket(run.job.layout, plan, sums))]
+        return [*left_out, *folded_here(run.job, placed_rows(run.job.layout, plan, sums))]
 
 
 def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
@@ -113,7 +115,7 @@ def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
         return None
     sums = sums_here(run.logic, run.evaluations) if run.recompute is None else None
     with naming(run.name):
-        return None if sums is None else folded_here(run.job, with_bucket(run.job.layout, run.plan, sums))
+        return None if sums is None else folded_here(run.job, placed_rows(run.job.layout, run.plan, sums))
 
 
 @contextlib.contextmanager
@@ -128,9 +130,9 @@ def naming(name: str) -> Iterator[None]:
 
 
 def folded_here(
-    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None = None, at_once: int | None = None
+    job: BucketJob, rows: Placed, recomputed: Placed | None = None, at_once: int | None = None
 ) -> list[BucketResult]:
-    """Fold signed rows with their `__bucket` in this process, several groups of buckets at a time.
+    """Fold signed rows in this process, several groups of buckets at a time.
 
     Args:
         job: the job of the table.

@@ -18,7 +18,7 @@ import polars as pl
 
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
-from foldhouse.refresh.bucket.names import BUCKET, with_bucket
+from foldhouse.refresh.bucket.names import BUCKET, Placed, placed_rows, with_bucket
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows, summing_pays
 from foldhouse.refresh.run.in_process import Run, folded_here, naming, recomputed_here
@@ -110,12 +110,12 @@ def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[Bu
         kept = list(_until(deciding, tuning.decisive_bytes))
         if sum(rows.estimated_size() for rows in kept) > tuning.decisive_bytes:
             return _through_a_folder(window, threads, recomputed, partial(_take_all, chain(kept, deciding)))
-    rows = with_bucket(route.layout, plan, typed_rows(plan, pl.concat(kept)))
+    rows = typed_rows(plan, pl.concat(kept))
     if recomputed is None:
-        return folded_here(window.job, rows, at_once=window.at_once)
+        return folded_here(window.job, placed_rows(route.layout, plan, rows), at_once=window.at_once)
     wanted = pl.col(BUCKET).is_in(list(route.buckets))
-    full = with_bucket(route.layout, plan, recomputed())
-    return folded_here(window.job, rows.filter(wanted), full.filter(wanted), window.at_once)
+    some, full = (Placed.of_texts(with_bucket(route.layout, plan, one).filter(wanted)) for one in (rows, recomputed()))
+    return folded_here(window.job, some, full, window.at_once)
 
 
 def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:
