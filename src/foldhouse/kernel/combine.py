@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from foldhouse.errors import FoldhouseError, InvalidData
 from foldhouse.kernel.canonical import canonical, holds_floats
-from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, deltas_of, parts_of
+from foldhouse.kernel.deltas import DELTA, SIZE, SUMMED, as_overflow, checked, deltas_of, parts_of, parts_of_scan
+from foldhouse.kernel.grouped import grouped
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.latest import DELETED_UPTO
 from foldhouse.kernel.plan import ROWS, WEIGHT, FoldPlan, Unit, argument_column, polars_type, sequence_column
@@ -53,7 +54,10 @@ def cancelled(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     if rows.is_empty() or rows[WEIGHT].min() > 0:  # type: ignore[operator]
         return rows
     columns = [name for name in plan.delta_schema.names if name != WEIGHT]
-    return rows.group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+    is_flat = not any(pa.types.is_nested(kind) for kind in plan.delta_schema.types)
+    weights = [pl.col(WEIGHT).sum()]
+    net = grouped(rows, columns, weights) if is_flat else rows.group_by(columns).agg(weights)
+    return net.filter(pl.col(WEIGHT) != 0)
 
 
 def newest_delete(plan: FoldPlan, rows: pl.DataFrame) -> tuple[Any, ...] | None:
@@ -95,6 +99,17 @@ def summed(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
         return deltas_of(plan, cancelled(plan, _canonical(plan, rows)))
 
 
+def summed_scan(plan: FoldPlan, rows: pl.LazyFrame) -> pl.DataFrame:
+    """Return the same as `summed`, without having all rows in memory.
+
+    Args:
+        plan: a plan that `streams`, without exact sums.
+        rows: added rows; no key is null.
+    """
+    with _without_appended_text():
+        return checked(plan, parts_of_scan(plan, rows.with_columns(_canonical_columns(plan))))
+
+
 def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
     """Aggregate some signed rows by key, to be added to other such sums later; for a plan that `adds_up`.
 
@@ -117,7 +132,7 @@ def sums_together(plan: FoldPlan, parts: Sequence[pl.DataFrame]) -> pl.DataFrame
     """Add up partial sums that have no `also` columns, into one frame of partial sums."""
     together = pl.concat(parts)
     names = [name for name in together.columns if name not in plan.key_names]
-    return together if len(parts) == 1 else together.group_by(plan.key_names).agg(pl.col(names).sum())
+    return together if len(parts) == 1 else grouped(together, plan.key_names, [pl.col(names).sum()])
 
 
 def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
@@ -133,7 +148,7 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
         if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
     ]
     with _without_appended_text():
-        whole = sums.group_by(plan.key_names).agg(pl.col(names).sum())
+        whole = grouped(sums, plan.key_names, [pl.col(names).sum()])
         # Decimals carried them here, and a sum of longs needs more than 64 bits before it is checked.
         return checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
 
@@ -198,8 +213,12 @@ def _without_appended_text() -> Iterator[None]:
 
 def _canonical(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with one zero and one NaN, so that of equal values always the same one is published."""
+    return rows.with_columns(_canonical_columns(plan))
+
+
+def _canonical_columns(plan: FoldPlan) -> list[pl.Expr]:
     floats = [f for f in plan.delta_schema if holds_floats(f.type)]
-    return rows.with_columns([canonical(pl.col(f.name), f.type).alias(f.name) for f in floats])
+    return [canonical(pl.col(f.name), f.type).alias(f.name) for f in floats]
 
 
 def _combined(

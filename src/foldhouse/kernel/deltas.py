@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
 
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.edges import edge_of
+from foldhouse.kernel.grouped import grouped, grouped_scan
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.limbs import Limbs, limbed
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, sequence_column
@@ -44,13 +46,63 @@ def checked(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
 
 def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.DataFrame:
     """Return the deltas, the columns that detect overflows, and `more` aggregations."""
+    whole = _whole_of(plan, rows.schema, more)
+    if whole.sums:
+        return _with_sums(plan, rows.with_columns(whole.columns), whole)
+    rows = rows.with_columns(whole.columns)
+    if len(whole.aggregated) > 1:  # more than the weights
+        return _of_many(plan, rows, whole)
+    events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in whole.edges.items()]
+    columns = [*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events]
+    # Counting the values of one column takes a third of the time of telling which of them come again.
+    if len(plan.key_names) == 1 and rows[plan.key_names[0]].n_unique() == rows.height:
+        return rows.select(columns)
+    several = rows.select(plan.key_names).is_duplicated()
+    if not several.any():
+        return rows.select(columns)
+    single = rows.filter(~several).select(columns)
+    return pl.concat([single, _of_many(plan, rows.filter(several), whole).select(single.columns)])
+
+
+def parts_of_scan(plan: FoldPlan, rows: pl.LazyFrame) -> pl.DataFrame:
+    """Return the same as `parts_of`, of a plan that `streams` and has no exact sums, without having all rows in memory.
+
+    Raises:
+        InvalidData: a value does not fit.
+    """
+    whole = _whole_of(plan, rows.collect_schema(), [])
+    assert not whole.sums
+    assert not whole.edges
+    try:
+        return grouped_scan(rows.with_columns(whole.columns), plan.key_names, whole.aggregated)
+    except pl.exceptions.PolarsError as failure:
+        raise as_overflow(failure) from failure
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What is computed of the rows of a key.
+
+    Args:
+        columns: what is first computed of each row.
+        aggregated: aggregations of these and of the rows' own columns.
+        edges: label of a delta's part -> the event that it is.
+        sums: the same for exact sums.
+    """
+
+    columns: Sequence[pl.Expr]
+    aggregated: Sequence[pl.Expr]
+    edges: Mapping[str, Edge]
+    sums: Mapping[str, ExactSum]
+
+
+def _whole_of(plan: FoldPlan, schema: pl.Schema, more: Sequence[pl.Expr]) -> _Whole:
     additive = {i for unit in plan.units if unit.algebra.is_additive for i in unit.arguments}
-    wide = [_signed(rows.schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
+    wide = [_signed(schema[argument_column(i)], argument_column(i)).alias(f"__w{i}") for i in sorted(additive)]
     nested = [i for i, kind in enumerate(plan.argument_types) if pa.types.is_nested(kind)]
     texts = [comparable(pl.col(argument_column(i)), plan.argument_types[i]).alias(f"__o{i}") for i in nested]
     marker = plan.delete_argument
     deleted = pl.lit(False) if marker is None else pl.col(argument_column(marker)).fill_null(False)
-    rows = rows.with_columns(*wide, *texts, deleted.alias("__deleted"))
     decimals = [i for i in sorted(additive) if pa.types.is_decimal(plan.argument_types[i])]
     aggregated = [pl.col(WEIGHT).sum().alias(SUMMED), *(_size(i).alias(f"{SIZE}{i}") for i in decimals), *more]
     edges: dict[str, Edge] = {}
@@ -73,50 +125,32 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
                 sums[label] = part
             else:
                 aggregated.append(part.alias(label))
-    if sums:
-        return _with_sums(plan, rows, sums, aggregated, edges)
-    if len(aggregated) > 1:  # more than the weights
-        return _of_many(plan, rows, aggregated, edges)
-    events = [pl.when(edge.chosen).then(edge.event).alias(label) for label, edge in edges.items()]
-    columns = [*plan.key_names, pl.col(WEIGHT).alias(SUMMED), *events]
-    # Counting the values of one column takes a third of the time of telling which of them come again.
-    if len(plan.key_names) == 1 and rows[plan.key_names[0]].n_unique() == rows.height:
-        return rows.select(columns)
-    several = rows.select(plan.key_names).is_duplicated()
-    if not several.any():
-        return rows.select(columns)
-    single = rows.filter(~several).select(columns)
-    return pl.concat([single, _of_many(plan, rows.filter(several), aggregated, edges).select(single.columns)])
+    return _Whole([*wide, *texts, deleted.alias("__deleted")], aggregated, edges, sums)
 
 
-def _with_sums(
-    plan: FoldPlan,
-    rows: pl.DataFrame,
-    sums: Mapping[str, ExactSum],
-    aggregated: Sequence[pl.Expr],
-    edges: Mapping[str, Edge],
-) -> pl.DataFrame:
+def _with_sums(plan: FoldPlan, rows: pl.DataFrame, whole: _Whole) -> pl.DataFrame:
     """Aggregate rows by key with exact sums; the sums of one argument are computed once."""
     cut: dict[str, Limbs] = {}
-    names = {label: f"__f{part.value.meta.output_name()}" for label, part in sums.items()}
+    names = {label: f"__f{part.value.meta.output_name()}" for label, part in whole.sums.items()}
     for label, name in names.items():
         if name not in cut:
-            rows, cut[name] = limbed(rows, sums[label], name)
+            rows, cut[name] = limbed(rows, whole.sums[label], name)
     columns = [column for limbs in cut.values() for column in limbs.columns]
-    found = _of_many(plan, rows, [*aggregated, *(pl.col(column).sum() for column in columns)], edges)
+    aggregated = [*whole.aggregated, *(pl.col(column).sum() for column in columns)]
+    found = _of_many(plan, rows, replace(whole, aggregated=aggregated))
     gathered = {name: limbs.gathered(found) for name, limbs in cut.items()}
     return found.drop(columns).with_columns(gathered[name].alias(label) for label, name in names.items())
 
 
-def _of_many(
-    plan: FoldPlan, rows: pl.DataFrame, aggregated: Sequence[pl.Expr], edges: Mapping[str, Edge]
-) -> pl.DataFrame:
+def _of_many(plan: FoldPlan, rows: pl.DataFrame, whole: _Whole) -> pl.DataFrame:
     """Aggregate rows by key, for keys with any number of rows."""
     try:
-        deltas = rows.group_by(plan.key_names).agg(aggregated)
+        if plan.streams:
+            return grouped(rows, plan.key_names, whole.aggregated)
+        deltas = rows.group_by(plan.key_names).agg(whole.aggregated)
     except pl.exceptions.PolarsError as failure:
         raise as_overflow(failure) from failure
-    for label, edge in edges.items():
+    for label, edge in whole.edges.items():
         found = edge_of(rows, plan.key_names, edge, label)
         if found.is_empty():
             deltas = deltas.with_columns(pl.lit(None, found.schema[label]).alias(label))

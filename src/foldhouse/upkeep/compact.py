@@ -22,6 +22,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 from foldhouse.heads.head import head_properties
+from foldhouse.kernel.ordered import ordered
 from foldhouse.refresh.bucket.cost import compacting_pays, is_small, is_worn, merged_together
 from foldhouse.storage.commit import FileChanges, check_can_be_written, commit
 from foldhouse.storage.deleted import deleted_positions, live_rows
@@ -228,7 +229,7 @@ def _by_key(layout: Layout, rows: pa.Table) -> pa.Table:
     order = pl.from_arrow(rows.select(keys))
     assert isinstance(order, pl.DataFrame)
     # Polars sorts only the keys; Arrow copies the other columns once.
-    return rows.take(order.with_row_index("__place").sort(keys)["__place"].to_arrow())
+    return rows.take(ordered(order.with_row_index("__place"), keys)["__place"].to_arrow())
 
 
 def _still_live(iceberg: IcebergTable, layout: Layout, done: Sequence[_Rewritten]) -> list[_Rewritten]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
 from foldhouse.kernel.combine import FILE, ROW_POSITION
+from foldhouse.kernel.ordered import ordered
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.refresh.bucket.cost import Stored, files_to_rewrite, merging_deletes_pays, patience_of
 from foldhouse.refresh.bucket.read import StoredRows, framed
@@ -122,10 +123,10 @@ def _data_files(
     """Write rows into data files of limited size, sorted by their keys."""
     if rows.is_empty():
         return ()
-    ordered = rows.sort(plan.key_names).to_arrow().cast(plan.table_schema)
-    size = rows_of_file(layout, ordered, most_bytes)
+    in_order = ordered(rows, plan.key_names).to_arrow().cast(plan.table_schema)
+    size = rows_of_file(layout, in_order, most_bytes)
     return tuple(
-        write_data_file(layout, partition, ordered.slice(start, size)) for start in range(0, ordered.num_rows, size)
+        write_data_file(layout, partition, in_order.slice(start, size)) for start in range(0, in_order.num_rows, size)
     )
 
 

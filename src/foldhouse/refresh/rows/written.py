@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.rows.evaluate import evaluations_with_rows, rows_given, with_keys
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.on_spark import evaluated_on_spark
@@ -57,6 +58,8 @@ class WrittenPart:
         row_count: how many rows it has.
         byte_count: their size, not compressed.
         columns: the names of the signed rows' columns, each with the type that its numbers stand for, if any.
+        weight: of each row, if it is the same for all rows; then it is none of the columns.
+        has_null: the columns that may have a null.
         texts: the columns that must be UTF-8.
     """
 
@@ -65,6 +68,8 @@ class WrittenPart:
     row_count: int
     byte_count: int
     columns: tuple[tuple[str, pl.DataType | None], ...] = field(repr=False)
+    weight: int | None
+    has_null: frozenset[str]
     texts: Texts = field(repr=False)
 
     def rows(self) -> pl.DataFrame:
@@ -77,7 +82,20 @@ class WrittenPart:
             read = file.read_row_group(self.row_group).rename_columns([name for name, _ in self.columns])
         found = pl.from_arrow(self.texts.check(read))
         assert isinstance(found, pl.DataFrame)
-        return found.cast({name: kind for name, kind in self.columns if kind is not None})
+        return found.with_columns(self._made)
+
+    @property
+    def _made(self) -> list[pl.Expr]:
+        weight = [] if self.weight is None else [pl.lit(self.weight, pl.Int64).alias(WEIGHT)]
+        return [*(pl.col(name).cast(kind) for name, kind in self.columns if kind is not None), *weight]
+
+    @staticmethod
+    def scanned(parts: Sequence[WrittenPart]) -> pl.LazyFrame:
+        """Return the signed rows of all parts of some files, of which there is one, without reading them yet."""
+        first = parts[0]
+        names = {_column(place): name for place, (name, _) in enumerate(first.columns)}
+        rows = pl.scan_parquet(sorted({part.path for part in parts}), glob=False, use_statistics=False)
+        return rows.rename(names).with_columns(first._made)
 
 
 def can_be_written(logic: Logic) -> bool:
@@ -113,13 +131,15 @@ def written_by_spark(
     # Files that fit into memory are hardly on the disk before they are removed; compressing them takes a tenth longer.
     compression = "uncompressed" if _bytes_expected(logic, known) <= logic.tuning.unspilled_bytes else "snappy"
     with translating_spark_errors(logic.compiled.table.name):
-        kinds = rows.schema.fields
+        weights = {one.weight for one in known}
+        weight = weights.pop() if len(weights) == 1 else None  # writing a column of one value takes time, too
+        kinds = [one for one in rows.schema.fields if weight is None or one.name != WEIGHT]
         numbered = [_as_number(rows[literal(one.name)], one.dataType) for one in kinds]
         named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
         rows.select(*named).write.options(compression=compression, **_WRITTEN_AS).parquet(folder.as_uri())
     columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
     texts = texts_of(logic.plan, logic.compiled.table.name)
-    return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, texts)]
+    return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, weight, texts)]
 
 
 def _bytes_expected(logic: Logic, evaluations: Sequence[Evaluation]) -> int:
@@ -133,14 +153,22 @@ def _is_of_one_width(kind: pa.DataType) -> bool:
     return not (pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _parts(path: Path, columns: tuple[tuple[str, pl.DataType | None], ...], texts: Texts) -> list[WrittenPart]:
+def _parts(
+    path: Path, columns: tuple[tuple[str, pl.DataType | None], ...], weight: int | None, texts: Texts
+) -> list[WrittenPart]:
     footer = pq.read_metadata(path)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return [
-        WrittenPart(path, number, group.num_rows, group.total_byte_size, columns, texts)
+        WrittenPart(path, number, group.num_rows, group.total_byte_size, columns, weight, has_null, texts)
         for number, group in enumerate(groups)
         if group.num_rows
+        for has_null in [frozenset(name for place, (name, _) in enumerate(columns) if _may_be_null(group, place))]
     ]
+
+
+def _may_be_null(group: pq.RowGroupMetaData, place: int) -> bool:
+    statistics = group.column(place).statistics
+    return statistics is None or not statistics.has_null_count or bool(statistics.null_count)
 
 
 def _column(place: int) -> str:

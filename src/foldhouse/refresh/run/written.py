@@ -7,6 +7,7 @@ Handing over the rows through Python workers and a shuffle takes about twice as 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,21 +16,25 @@ from functools import partial
 
 import polars as pl
 
+from foldhouse.errors import FoldhouseError
+from foldhouse.kernel.combine import summed_scan
 from foldhouse.kernel.decisive import has_many_a_key
 from foldhouse.kernel.keyed import by_keys
-from foldhouse.kernel.plan import WEIGHT, FoldPlan
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fold import BucketResult
-from foldhouse.refresh.bucket.names import KEY_ONLY
+from foldhouse.refresh.bucket.names import KEY_ONLY, placed_rows
 from foldhouse.refresh.rows.evaluate import empty_rows
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
-from foldhouse.refresh.run.in_process import Recompute, Run, folded_sums, folded_sums_of_spark, naming
+from foldhouse.refresh.run.in_process import Recompute, Run, folded_here, folded_sums, folded_sums_of_spark, naming
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
 from foldhouse.storage.threads import in_threads
+
+_LOG = logging.getLogger("foldhouse")
 
 
 def fold_written(run: Run) -> list[BucketResult]:
@@ -49,6 +54,9 @@ def fold_written(run: Run) -> list[BucketResult]:
     with private_folder() as folder:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
         if run.recompute is None and can_be_summed(run.plan) and _bytes_in(window) <= tuning.unspilled_bytes:
+            if (sums := _scanned_sums(run, window)) is not None:
+                with naming(run.name):
+                    return folded_here(run.job, placed_rows(run.job.layout, run.plan, sums))
             return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
         again = window
         if run.recompute is not None and run.recompute.evaluation is not None:
@@ -70,6 +78,25 @@ def fold_written(run: Run) -> list[BucketResult]:
                 list(threads.map(lambda part: _take(spill, divide(part)), again))
                 _take(spill, divided(of_keys, _marks(run.plan, run.recompute.keys)))
             return spill.folded(run.job, threads)
+
+
+def _scanned_sums(run: Run, window: Sequence[WrittenPart]) -> pl.DataFrame | None:
+    """Add up rows while they are read; `None` if some are taken back, have a null key, or are no rows as expected.
+
+    Reading them first takes new memory for all of them, which the kernel clears.
+    """
+    plan = run.plan
+    has_null_key = any(not part.has_null.isdisjoint(plan.key_names) for part in window)
+    is_addition = all(one.weight > 0 for one in run.evaluations)
+    if not (window and is_addition and plan.streams) or has_null_key:
+        return None
+    types = {column.name: polars_type(column.type) for column in plan.delta_schema}
+    try:
+        return summed_scan(plan, WrittenPart.scanned(window).select(*types).cast(types))
+    except (pl.exceptions.PolarsError, FoldhouseError) as failure:
+        # What is wrong with which row is said where rows are read one part at a time.
+        _LOG.debug("%s: rows are read before they are added up, because: %s", run.name, failure)
+        return None
 
 
 def _typed(plan: FoldPlan) -> Callable[[WrittenPart], pl.DataFrame]:
