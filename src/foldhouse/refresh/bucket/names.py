@@ -71,6 +71,13 @@ class Placed:
         return {self.buckets.texts[place]: int(sizes[place]) for place in np.flatnonzero(sizes).tolist()}
 
     @property
+    def named(self) -> pl.DataFrame:
+        """The rows, with the column `__bucket`."""
+        name = self.buckets.texts[0] if len(self.buckets.texts) == 1 else None
+        # One value is not repeated in memory.
+        return self.rows.with_columns((self.buckets.of_rows if name is None else pl.lit(name)).alias(BUCKET))
+
+    @property
     def nothing(self) -> pl.DataFrame:
         """None of the rows, with the column `__bucket`."""
         return self.rows.clear().with_columns(pl.Series(BUCKET, [], pl.String))
@@ -81,6 +88,8 @@ class Placed:
         Args:
             group_of: bucket -> its group, which is not negative; every bucket that has rows.
         """
+        if len(set(group_of.values())) == 1:
+            return dict.fromkeys(group_of.values(), self.named)
         of_texts = np.array([group_of.get(text, 0) for text in self.buckets.texts], np.int64)
         # Narrow numbers are sorted by their digits, in linear time.
         groups = of_texts.astype(np.min_scalar_type(int(of_texts.max(initial=0))))[self.buckets.numbers]

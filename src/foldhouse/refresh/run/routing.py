@@ -31,7 +31,6 @@ from foldhouse.values.tuning import Tuning
 BLOBS = "task int, group int, subgroup int, recomputed boolean, blob binary"
 """The columns that a routing task yields, as a Spark schema."""
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
-_SUBGROUP = "__subgroup"
 
 
 @dataclass(frozen=True)
@@ -197,24 +196,25 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 def _parts(route: Route, rows: pl.DataFrame) -> list[Part]:
     """Divide rows among the subgroups of groups; the rows of a part stay in their order."""
     buckets = buckets_of(route.layout, route.plan, rows)
-    group_of = np.full(len(buckets.texts), -1, np.int64)  # -1 for a bucket that is left out
+    count = route.placement.subgroups
+    # A number for each subgroup of a group; 0 for the rows that are left out.
+    first_of = np.zeros(len(buckets.texts), np.int64)
     for number in np.flatnonzero(np.bincount(buckets.numbers, minlength=len(buckets.texts))).tolist():
         if _is_wanted(route, name := buckets.texts[number]):
-            group_of[number] = route.placement.group(name)
-    groups, count = group_of[buckets.numbers], route.placement.subgroups
-    rows = rows.with_columns(buckets.of_rows.alias(BUCKET), route.placement.subgroup(route.plan).alias(_SUBGROUP))
-    numbers = np.where(groups < 0, -1, groups * count + rows[_SUBGROUP].to_numpy())
+            first_of[number] = 1 + route.placement.group(name) * count
     # Narrow numbers are sorted by their digits, in linear time.
-    order = np.argsort(numbers.astype(np.min_scalar_type(-max(1, len(route.placement.tasks) * count))), kind="stable")
-    order = order[np.count_nonzero(groups < 0) :]  # a part would keep the rows that are left out in memory
-    ordered, sorted_rows = numbers[order], rows.drop(_SUBGROUP)[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    if not len(starts):  # all rows are left out
-        return []
-    ends = [*starts[1:].tolist(), len(ordered)]
+    numbers = first_of.astype(np.min_scalar_type(len(route.placement.tasks) * count))[buckets.numbers]
+    if count > 1:
+        subgroups = rows.select(route.placement.subgroup(route.plan)).to_series().to_numpy().astype(numbers.dtype)
+        numbers += np.where(numbers > 0, subgroups, 0).astype(numbers.dtype)
+    sizes = np.bincount(numbers, minlength=1)
+    order = np.argsort(numbers, kind="stable")[sizes[0] :]  # a part would keep the rows that are left out in memory
+    ordered = rows[order].with_columns(buckets.texts.gather(buckets.numbers[order]).alias(BUCKET))
+    ends = np.cumsum(sizes) - sizes[0]
     return [
-        Part(int(ordered[start]) // count, int(ordered[start]) % count, route.recomputed, sorted_rows[start:end])
-        for start, end in zip(starts.tolist(), ends, strict=True)
+        Part((number - 1) // count, (number - 1) % count, route.recomputed, ordered[end - size : end])
+        for number, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+        if number and size
     ]
 
 
