@@ -44,6 +44,19 @@ SAME = fh.table(
     rows=lambda typed: typed.withColumn("word", F.regexp_replace("word", "[0-4]", "x")),
     fold=fh.latest(),
 )
+MOST = fh.table(
+    "t.most",
+    source=typed,
+    rows=lambda typed: typed.withColumn("word", F.regexp_replace("word", "[0-4]", "x")),
+    fold=fh.fold(**{name: fh.maximum(name) for name in COLUMNS if name != "key"}),
+)
+BY_WORD = fh.table(
+    "t.by_word",
+    source=typed,
+    rows=MOST.rows,
+    keys=["word", "day"],
+    fold=fh.fold(n=fh.total("n"), events=fh.count()),
+)
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 EXTREME = [
     (FIRST, Decimal("-9999999999999999999999999999.9999999999"), "", b"\x00\xff", float("-inf"), False),
@@ -100,6 +113,44 @@ def test_extreme_values_come_back_as_they_were_whatever_spark_writes_by_default(
         lake.spark.conf.set(setting, before)
     found = lake.to_arrow(SAME).select(list(COLUMNS)).sort_by("key")
     assert found.to_pylist() == given.to_pylist()
+
+
+@pytest.mark.classic  # Spark writes no files for this process over Connect
+def test_extreme_values_are_added_up_while_they_are_read(spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[int | None] = []
+    scan = written._scanned_sums
+    monkeypatch.setattr(
+        written,
+        "_scanned_sums",
+        lambda *given: scanned.append(None if (sums := scan(*given)) is None else sums.height) or sums,
+    )
+    lake = spark_lake(tuning=BY_FILES)
+    given = extreme_rows()
+    lake.append(typed, given)
+    lake.refresh(MOST)
+    lake.append(typed, given)
+    lake.refresh(MOST)
+    found = lake.to_arrow(MOST).select(list(COLUMNS)).sort_by("key")
+    assert found.to_pylist() == given.to_pylist()
+    lake.refresh(BY_WORD)  # one key is null, so the rows are read before
+    assert scanned == [6, 6, None]
+    expected = [(row["word"], row["day"], 2 * row["n"], 2) for row in given.to_pylist() if row["word"] is not None]
+    rows = lake.to_arrow(BY_WORD).select(["word", "day", "n", "events"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
+
+
+@pytest.mark.classic  # Spark writes no files for this process over Connect
+def test_rows_that_are_taken_back_are_read_before_they_are_added_up(spark_lake: OpenLake) -> None:
+    lake = spark_lake(tuning=replace(BY_FILES, restored_rows_factor=0))
+    given = extreme_rows()
+    lake.append(typed, given)
+    lake.refresh(BY_WORD)
+    before = lake.head(typed)
+    lake.append(typed, given)
+    lake.refresh(BY_WORD)
+    lake.rollback(typed, to=before.id)
+    lake.refresh(BY_WORD)
+    assert lake.to_arrow(BY_WORD)["events"].to_pylist() == [1] * 5
 
 
 words = fh.stream("t.words", schema={"n": "int", "word": "string"}, keys="word")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import foldhouse as fh
+from foldhouse.kernel import grouped, ordered
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
 from foldhouse.refresh.run import deciding, runner, spilled
@@ -83,6 +84,10 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0
+        if seed % 5 < 2:
+            patch.setattr(grouped, "STREAMED_ROWS", 0)
+            patch.setattr(ordered, "_LEAST_ROWS", 2)
+            name += ", grouped as many rows"
         if seed % 4 == 2:
             forced |= {**FULLY, "summed_key_rows": (0, 16)[seed // 4 % 2]}
             name += ", computed again in full"

@@ -103,7 +103,7 @@ def summed_scan(plan: FoldPlan, rows: pl.LazyFrame) -> pl.DataFrame:
     """Return the same as `summed`, without having all rows in memory.
 
     Args:
-        plan: a plan that `streams`, without exact sums.
+        plan: a plan that `can_be_scanned`.
         rows: added rows; no key is null.
     """
     with _without_appended_text():

@@ -13,7 +13,7 @@ from foldhouse.kernel.edges import edge_of
 from foldhouse.kernel.grouped import grouped, grouped_scan
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.limbs import Limbs, limbed
-from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, sequence_column
+from foldhouse.kernel.plan import WEIGHT, FoldPlan, argument_column, polars_type, sequence_column
 from foldhouse.kernel.rowwise import comparable
 from foldhouse.values.fold import Edge, ExactSum, Inputs
 
@@ -64,15 +64,19 @@ def parts_of(plan: FoldPlan, rows: pl.DataFrame, more: Sequence[pl.Expr]) -> pl.
     return pl.concat([single, _of_many(plan, rows.filter(several), whole).select(single.columns)])
 
 
+def can_be_scanned(plan: FoldPlan) -> bool:
+    """Whether `parts_of_scan` takes the rows of a plan."""
+    schema = pl.Schema({field.name: polars_type(field.type) for field in plan.delta_schema})
+    return plan.streams and not plan.sequence and not _whole_of(plan, schema, []).sums
+
+
 def parts_of_scan(plan: FoldPlan, rows: pl.LazyFrame) -> pl.DataFrame:
-    """Return the same as `parts_of`, of a plan that `streams` and has no exact sums, without having all rows in memory.
+    """Return the same as `parts_of`, of a plan that `can_be_scanned`, without having all rows in memory.
 
     Raises:
         InvalidData: a value does not fit.
     """
     whole = _whole_of(plan, rows.collect_schema(), [])
-    assert not whole.sums
-    assert not whole.edges
     try:
         return grouped_scan(rows.with_columns(whole.columns), plan.key_names, whole.aggregated)
     except pl.exceptions.PolarsError as failure:

@@ -19,6 +19,7 @@ import polars as pl
 from foldhouse.errors import FoldhouseError
 from foldhouse.kernel.combine import summed_scan
 from foldhouse.kernel.decisive import has_many_a_key
+from foldhouse.kernel.deltas import can_be_scanned
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fold import BucketResult
@@ -53,11 +54,12 @@ def fold_written(run: Run) -> list[BucketResult]:
     threads_count, tuning = os.cpu_count() or 1, run.job.tuning
     with private_folder() as folder:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
-        if run.recompute is None and can_be_summed(run.plan) and _bytes_in(window) <= tuning.unspilled_bytes:
+        if run.recompute is None and _bytes_in(window) <= tuning.unspilled_bytes:
             if (sums := _scanned_sums(run, window)) is not None:
                 with naming(run.name):
                     return folded_here(run.job, placed_rows(run.job.layout, run.plan, sums))
-            return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
+            if can_be_summed(run.plan):
+                return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
         again = window
         if run.recompute is not None and run.recompute.evaluation is not None:
             again = written_by_spark(run.logic, [run.recompute.evaluation], folder / "again", run.recompute.keys)
@@ -88,7 +90,7 @@ def _scanned_sums(run: Run, window: Sequence[WrittenPart]) -> pl.DataFrame | Non
     plan = run.plan
     has_null_key = any(not part.has_null.isdisjoint(plan.key_names) for part in window)
     is_addition = all(one.weight > 0 for one in run.evaluations)
-    if not (window and is_addition and plan.streams) or has_null_key:
+    if not (window and is_addition and can_be_scanned(plan)) or has_null_key:
         return None
     types = {column.name: polars_type(column.type) for column in plan.delta_schema}
     try:
