@@ -138,13 +138,15 @@ def folded_here(
         job: the job of the table.
         rows: signed rows, or their deltas.
         recomputed: all rows of the keys that were unresolved; see `recomputed_here`.
-        at_once: the number of threads; one for each core by default.
+        at_once: the number of cores to use; all of them by default.
 
     Raises:
         InvalidData: see `combine`.
     """
-    groups = groups_of(job, rows, recomputed, at_once or os.cpu_count() or 1)
-    folded = in_threads(lambda group: fold_buckets(job, *group), groups, at_once)
+    cores = at_once or os.cpu_count() or 1
+    groups = groups_of(job, rows, recomputed, cores)
+    # One thread more: now and then, one of them waits for the Python code of another.
+    folded = in_threads(lambda group: fold_buckets(job, *group), groups, cores + 1)
     return [result for results in folded for result in results]
 
 

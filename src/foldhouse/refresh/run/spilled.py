@@ -78,7 +78,8 @@ def window_of(run: Run, at_once: int) -> Window:
     left_out = None if again is None or again.keys.is_empty() else again
     reading = reading_of(run.logic, run.evaluations, 4 * at_once, left_out)
     besides = () if left_out is None else (rows_of_repeated(run.logic, run.evaluations[0], left_out),)
-    placement = placed(run.job, rows_of_run(run), at_once, run.job.tuning.spilled_piece_rows)
+    # Several groups for each thread, so that all threads end together.
+    placement = placed(run.job, rows_of_run(run), 4 * at_once, run.job.tuning.spilled_piece_rows)
     buckets = run.recompute.buckets if run.recompute else frozenset()
     route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
     return Window(run.job, route, reading, besides, at_once)
