@@ -15,6 +15,7 @@ import polars as pl
 
 from foldhouse.errors import InvalidData
 from foldhouse.kernel.combine import summed
+from foldhouse.kernel.decisive import has_many_a_key
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
@@ -23,6 +24,8 @@ from foldhouse.refresh.rows.evaluate import evaluated_here, needs_spark, rows_gi
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.storage.threads import in_threads
+
+_SUMMED_LEAST_ROWS, _SAMPLED_ROWS = 100_000, 20_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     if run.recompute is None and needs_spark(run.logic) and can_be_summed(run.plan):
         return _fold_sums(run)
     rows = evaluated_here(run.logic, run.evaluations)
+    if run.recompute is None and can_be_summed(run.plan) and _have_many_a_key(run.plan, rows):
+        return folded_sums(run, rows)
     if run.recompute is None:
         with naming(run.name):
             return folded_here(run.job, placed_rows(run.job.layout, run.plan, rows))
@@ -80,6 +85,13 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     recomputed = recomputed_here(run, run.recompute).filter(wanted)
     with naming(run.name):
         return folded_here(run.job, Placed.of_texts(rows), Placed.of_texts(recomputed))
+
+
+def _have_many_a_key(plan: FoldPlan, rows: pl.DataFrame) -> bool:
+    """Whether rows have clearly fewer keys than rows, by a sample; few rows are divided as they are."""
+    if rows.height < _SUMMED_LEAST_ROWS:
+        return False
+    return has_many_a_key(rows.select(plan.key_names).gather_every(rows.height // _SAMPLED_ROWS), rows.height)
 
 
 def _fold_sums(run: Run) -> list[BucketResult]:
