@@ -40,6 +40,12 @@ def test_numbers_made_of_texts_are_used(monkeypatch: pytest.MonkeyPatch) -> None
     assert module._order_of(pl.Series(["x" * 20 + str(i) for i in range(2_000)])) is not None
 
 
+def test_long_texts_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame({"key": [f"{i * 7_919 % 2_000:09}{'x' * 300}" for i in range(2_000)]})
+    monkeypatch.setattr(module, "_order_of", None)
+    assert ordered(rows, ["key"])["key"].to_list() == sorted(rows["key"])
+
+
 def test_equal_texts_stay_together() -> None:
     rows = pl.DataFrame({"key": [f"{i % 1_900:09}" for i in range(2_000)], "place": range(2_000)})
     found = ordered(rows, ["key"])

@@ -14,6 +14,8 @@ _SAMPLED_ROWS = 1_000
 _TIED_SHARE = 0.1
 """With a larger share of rows that these bytes do not tell apart, texts are compared as a whole."""
 _BYTES = 8
+_MOST_BYTES = 256
+"""Texts that are longer on average are not copied to be beside one another."""
 
 
 def ordered(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -22,7 +24,8 @@ def ordered(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     Texts and bytes are sorted by their bytes, as Polars and Iceberg do.
     """
     first = rows[keys[0]]
-    if len(keys) == 1 and first.dtype in (pl.String, pl.Binary) and rows.height >= _LEAST_ROWS:
+    is_text = len(keys) == 1 and first.dtype in (pl.String, pl.Binary)
+    if is_text and rows.height >= _LEAST_ROWS and first.estimated_size() <= _MOST_BYTES * rows.height:
         order = _order_of(first)
         if order is not None:
             return rows[order]
@@ -60,9 +63,9 @@ def _heads(texts: pl.Series) -> np.ndarray:
     given = given.cast(pa.large_binary())
     _, offsets, data = given.buffers()
     places = np.frombuffer(offsets, np.int64)[given.offset : given.offset + len(given) + 1]
-    contents = np.append(np.frombuffer(data or b"", np.uint8), np.zeros(_BYTES, np.uint8))
+    contents = np.frombuffer(data or b"\0", np.uint8)
     starts = np.minimum(places[:-1] + shared, places[1:])
-    heads = contents[starts[:, None] + np.arange(_BYTES)]
+    heads = contents[np.minimum(starts[:, None] + np.arange(_BYTES), len(contents) - 1)]
     left = places[1:] - starts
     if left.min() < _BYTES:
         heads[np.arange(_BYTES) >= left[:, None]] = 0
