@@ -149,7 +149,8 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     places = _places_of(job, rows, recomputed) if sums is None else _places_in(job, sums, rows[BUCKET][0])
     if places.is_empty():
         return results
-    stored = {bucket: _stored_rows(job, bucket) for bucket in sorted(buckets_in(places[BUCKET]))}
+    names = sorted(buckets_in(places[BUCKET]))
+    stored = {name: _stored_rows(job, name, len(names)) for name in names}
     first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
     combined = _combined(job, rows, recomputed, places, stored, first, sums)
     if not combined.unresolved.is_empty():
@@ -372,8 +373,9 @@ def _places_in(job: BucketJob, sums: pl.DataFrame, bucket: str) -> pl.DataFrame:
     return sums.select(*job.plan.key_names, pl.lit(bucket).alias(BUCKET))
 
 
-def _stored_rows(job: BucketJob, bucket: str) -> StoredRows:
-    return StoredRows(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning)
+def _stored_rows(job: BucketJob, bucket: str, buckets: int) -> StoredRows:
+    """Return the stored rows of one of so many buckets that are folded together."""
+    return StoredRows(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning, buckets)
 
 
 def _written(job: BucketJob, bucket: str, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:

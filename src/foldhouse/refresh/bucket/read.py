@@ -30,6 +30,9 @@ from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
+_KEPT_BYTES = 256 * 1024 * 1024
+"""Rows of files of several buckets that are kept from the lookup of keys until these files are written again."""
+
 
 @dataclass(frozen=True)
 class StoredRows:
@@ -40,12 +43,14 @@ class StoredRows:
         layout: the layout of the table.
         slices: the bucket's data files with their delete files.
         tuning: decides whether keys are looked up or the whole bucket is read.
+        buckets: how many buckets are folded together; they share the memory for rows that are kept.
     """
 
     key_names: Sequence[str]
     layout: Layout
     slices: Sequence[Slice]
     tuning: Tuning
+    buckets: int = 1
 
     @cached_property
     def _kept(self) -> dict[int, pa.Table]:
@@ -146,10 +151,19 @@ class StoredRows:
             places, positions = places[is_left], positions[is_left]
         if is_dense:
             worn = Stored(one.file.rows, len(gone) + len(places), patience_of(one.file.path))
-            if rows.num_rows == one.file.rows and is_worn_out(worn, self.tuning):
+            if rows.num_rows == one.file.rows and is_worn_out(worn, self.tuning) and self._has_room_for(rows):
                 self._kept[number] = rows
             return Part(number, _taken(rows, places), positions)
         return Part(number, *file.read_at(self.layout, columns, positions))
+
+    def _has_room_for(self, rows: pa.Table) -> bool:
+        """Whether rows may be kept until they are written.
+
+        The rewritten files of one bucket are in memory together anyway. Those of several buckets are written one bucket
+        after another, but all of them are read before.
+        """
+        size = rows.nbytes + sum(kept.nbytes for kept in self._kept.values())
+        return self.buckets == 1 or bool(size * self.buckets <= _KEPT_BYTES)
 
 
 @dataclass(frozen=True)
