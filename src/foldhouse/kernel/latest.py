@@ -104,8 +104,6 @@ def _precede(types: Types, sides: Sequence[str], **columns: pl.Series) -> pl.Ser
     would take Polars seconds to plan.
     """
     parts = [_parts(side, columns) for side in sides]
-    if any(part.null_count() == len(part) for side in parts for part in side[:1]):
-        return pl.repeat(False, len(parts[0][0]), eager=True)  # no such event, or nothing stored: nobody asks
     undecided = pl.DataFrame(
         {f"{name}{i}": one for name, side in zip(("left", "right"), parts, strict=True) for i, one in enumerate(side)}
     )
