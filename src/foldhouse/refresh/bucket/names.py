@@ -1,4 +1,4 @@
-"""Names the bucket of each row: the text of its Iceberg partition."""
+"""Names the bucket of each row, the text of its Iceberg partition, and divides rows by it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.storage.threads import in_threads
 
-_SUMMED_LEAST_ROWS, _SAMPLED_ROWS = 100_000, 20_000
+_SUMMED_LEAST_ROWS = 100_000
+"""Rows of this process that are added up before they are divided, if they have few keys; fewer take no time."""
+_SAMPLED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,7 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     if run.recompute is None and can_be_summed(run.plan) and _have_many_a_key(run.plan, rows):
         return folded_sums(run, rows)
     if run.recompute is None:
-        with naming(run.name):
-            return folded_here(run.job, placed_rows(run.job.layout, run.plan, rows))
+        return folded_rows(run, rows)
     wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
     rows = with_bucket(run.job.layout, run.plan, rows).filter(wanted)
     recomputed = recomputed_here(run, run.recompute).filter(wanted)
@@ -112,7 +113,7 @@ def folded_sums(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
         without = rows.filter(~has_key)
         left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
         sums = summed(plan, rows.filter(has_key) if left_out else rows)
-        return [*left_out, *folded_here(run.job, placed_rows(run.job.layout, plan, sums))]
+    return [*left_out, *folded_rows(run, sums)]
 
 
 def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
@@ -126,8 +127,7 @@ def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
     if not (run.job.is_full_recompute and pays and stored <= run.job.tuning.collected_rows):
         return None
     sums = sums_here(run.logic, run.evaluations) if run.recompute is None else None
-    with naming(run.name):
-        return None if sums is None else folded_here(run.job, placed_rows(run.job.layout, run.plan, sums))
+    return None if sums is None else folded_rows(run, sums)
 
 
 @contextlib.contextmanager
@@ -139,6 +139,16 @@ def naming(name: str) -> Iterator[None]:
         if str(failure).startswith(f"{name}: "):
             raise
         raise InvalidData(f"{name}: {failure}") from failure
+
+
+def folded_rows(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
+    """Fold the signed rows of a run, or their deltas, in this process; they have no `__bucket` yet.
+
+    Raises:
+        InvalidData: see `combine`; the message contains the table's name.
+    """
+    with naming(run.name):
+        return folded_here(run.job, placed_rows(run.job.layout, run.plan, rows))
 
 
 def folded_here(

@@ -23,12 +23,12 @@ from foldhouse.kernel.deltas import can_be_scanned
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fold import BucketResult
-from foldhouse.refresh.bucket.names import KEY_ONLY, placed_rows
+from foldhouse.refresh.bucket.names import KEY_ONLY
 from foldhouse.refresh.rows.evaluate import empty_rows
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
-from foldhouse.refresh.run.in_process import Recompute, Run, folded_here, folded_sums, folded_sums_of_spark, naming
+from foldhouse.refresh.run.in_process import Recompute, Run, folded_rows, folded_sums, folded_sums_of_spark, naming
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
@@ -56,8 +56,7 @@ def fold_written(run: Run) -> list[BucketResult]:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
         if run.recompute is None and _bytes_in(window) <= tuning.unspilled_bytes:
             if (sums := _scanned_sums(run, window)) is not None:
-                with naming(run.name):
-                    return folded_here(run.job, placed_rows(run.job.layout, run.plan, sums))
+                return folded_rows(run, sums)
             if can_be_summed(run.plan):
                 return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
         again = window
