@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -116,7 +117,9 @@ def is_like(found: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
 
 
 ONE_TASK = fh.Tuning(in_process_rows=-1, one_task_least_rows=1)
-"""One task reads and folds the window, with a thread for each core."""
+"""One task reads the window and folds it at once, with a thread for each core."""
+ONE_TASK_DIVIDED = replace(ONE_TASK, kept_alone_bytes=0)
+"""It divides the rows among groups of buckets first."""
 ONE_TASK_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_least_rows=1, spilled_piece_rows=50, unspilled_bytes=2_000)
 IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, task_piece_rows=50)
 """Some fifty rows are too many to be folded at once."""
@@ -126,6 +129,7 @@ SHUFFLED = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0)
 SHUFFLED_IN_PIECES = fh.Tuning(in_process_rows=-1, one_task_rows=0, read_alone_rows=0, task_piece_rows=50)
 WAYS = {
     "one task": ONE_TASK,
+    "one task, divided": ONE_TASK_DIVIDED,
     "one task, in pieces": ONE_TASK_IN_PIECES,
     "in pieces": IN_PIECES,
     "alone": ALONE,

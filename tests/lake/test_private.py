@@ -32,7 +32,8 @@ from foldhouse.refresh.run import spill
 events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
 totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
 spill.Spill.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-lake = fh.Lake.local(sys.argv[1], tuning=fh.Tuning(plain_rows_factor=0, chunk_rows=60, unspilled_bytes=0))
+on_disk = fh.Tuning(plain_rows_factor=0, chunk_rows=60, kept_alone_bytes=0, unspilled_bytes=0)
+lake = fh.Lake.local(sys.argv[1], tuning=on_disk)
 lake.append(events, pa.table({"key": list(range(700)), "n": [1] * 700}))
 lake.refresh(totals)
 """
@@ -140,7 +141,7 @@ def test_a_kill_in_the_middle_of_a_spilled_window_leaves_nothing_after_the_next(
     assert any(left.iterdir())
     events = fh.stream("s.events", schema={"key": "long", "n": "long"}, keys="key")
     totals = fh.table("s.totals", source=events, buckets=3, fold=fh.fold(n=fh.total("n")))
-    lake.tuning = fh.Tuning(plain_rows_factor=0)
+    lake.tuning = fh.Tuning(plain_rows_factor=0, kept_alone_bytes=0)
     lake.refresh(totals)
     assert list(temporary.iterdir()) == []
     assert lake.count(totals) == 700

@@ -74,6 +74,7 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
             forced["chunk_rows"] = (2, 262_144)[seed % 7 % 2]
             forced["unspilled_bytes"] = (0, 600, 10**6)[seed % 11 % 3]
+            forced["kept_alone_bytes"] = (0, 2**26)[seed % 13 % 2]
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
             forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2], "passed_share": 0}

@@ -149,14 +149,15 @@ class Tuning:
     its own buckets: a shuffle costs more. With 0, the rows are always shuffled."""
     kept_alone_bytes: int = 64 * _MIB
     """Then a task keeps its rows in memory, where they take some five times as much as in their files. With more than
-    this in the files, for each task, the rows are shuffled."""
+    this in the files, for each task, the rows are shuffled; and one task divides them before it folds them."""
     task_group_rows: int = 250_000
     """Signed rows that a task takes in at once if buckets are small: memory holds a group of whole buckets."""
     task_piece_rows: int = 2_000_000
     """Signed rows of a bucket without files that a Spark task folds at once: some 100 bytes each, and as much again
     to fold."""
     spilled_piece_rows: int = 1_000_000
-    """Signed rows of a group that a thread of this process folds at once: all cores do so at the same time."""
+    """Signed rows of a group that a thread folds at once: all cores do so at the same time. A window of no more rows
+    for each of them is not divided among groups first."""
     unspilled_bytes: int = 384 * _MIB
     """Divided rows of a large window that are kept in memory; further ones are kept in files of a temporary folder."""
     skew_factor: int = 4

@@ -6,14 +6,12 @@ A small window is folded here, because starting Spark tasks costs more than fold
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from foldhouse.errors import InvalidData
 from foldhouse.kernel.combine import summed
 from foldhouse.kernel.decisive import has_many_a_key
 from foldhouse.kernel.keyed import by_keys
@@ -72,20 +70,27 @@ def fold_in_process(run: Run) -> list[BucketResult]:
     """Read the pieces with Arrow, evaluate logic that is not plain in Spark, and fold in this process."""
     if run.recompute is not None and run.recompute.is_alone:
         full = recomputed_here(run, run.recompute)
-        with naming(run.name):
-            return folded_here(run.job, Placed.of_texts(full.drop(KEY_ONLY).clear()), Placed.of_texts(full))
+        return folded_here(run.job, Placed.of_texts(full.drop(KEY_ONLY).clear()), Placed.of_texts(full))
     if run.recompute is None and needs_spark(run.logic) and can_be_summed(run.plan):
         return _fold_sums(run)
     rows = evaluated_here(run.logic, run.evaluations)
-    if run.recompute is None and can_be_summed(run.plan) and _have_many_a_key(run.plan, rows):
-        return folded_sums(run, rows)
     if run.recompute is None:
-        return folded_rows(run, rows)
+        return folded_together(run.job, rows)
     wanted = pl.col(BUCKET).is_in(list(run.recompute.buckets))
     rows = with_bucket(run.job.layout, run.plan, rows).filter(wanted)
     recomputed = recomputed_here(run, run.recompute).filter(wanted)
-    with naming(run.name):
-        return folded_here(run.job, Placed.of_texts(rows), Placed.of_texts(recomputed))
+    return folded_here(run.job, Placed.of_texts(rows), Placed.of_texts(recomputed))
+
+
+def folded_together(job: BucketJob, rows: pl.DataFrame, at_once: int | None = None) -> list[BucketResult]:
+    """Fold signed rows; if they have few keys, they are added up before they are divided among buckets.
+
+    Raises:
+        InvalidData: see `combine`.
+    """
+    if can_be_summed(job.plan) and _have_many_a_key(job.plan, rows):
+        return folded_sums(job, rows, at_once)
+    return folded_rows(job, rows, at_once)
 
 
 def _have_many_a_key(plan: FoldPlan, rows: pl.DataFrame) -> bool:
@@ -102,18 +107,17 @@ def _fold_sums(run: Run) -> list[BucketResult]:
     """
     if (folded := folded_sums_of_spark(run)) is not None:
         return folded
-    return folded_sums(run, evaluated_here(run.logic, run.evaluations))
+    return folded_sums(run.job, evaluated_here(run.logic, run.evaluations))
 
 
-def folded_sums(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
+def folded_sums(job: BucketJob, rows: pl.DataFrame, at_once: int | None = None) -> list[BucketResult]:
     """Add up signed rows of a plan that `can_be_summed`, and fold the sums."""
-    plan, left_out = run.plan, []
-    with naming(run.name):
-        has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
-        without = rows.filter(~has_key)
-        left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
-        sums = summed(plan, rows.filter(has_key) if left_out else rows)
-    return [*left_out, *folded_rows(run, sums)]
+    plan = job.plan
+    has_key = pl.all_horizontal(pl.col(name).is_not_null() for name in plan.key_names)
+    without = rows.filter(~has_key)
+    left_out = [BucketResult(NULL_KEY, null_key_rows=int(without[WEIGHT].sum()))] if without.height else []
+    sums = summed(plan, rows.filter(has_key) if left_out else rows)
+    return [*left_out, *folded_rows(job, sums, at_once)]
 
 
 def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
@@ -127,28 +131,16 @@ def folded_sums_of_spark(run: Run) -> list[BucketResult] | None:
     if not (run.job.is_full_recompute and pays and stored <= run.job.tuning.collected_rows):
         return None
     sums = sums_here(run.logic, run.evaluations) if run.recompute is None else None
-    return None if sums is None else folded_rows(run, sums)
+    return None if sums is None else folded_rows(run.job, sums)
 
 
-@contextlib.contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Add the name of the table to an `InvalidData` that is raised inside the block."""
-    try:
-        yield
-    except InvalidData as failure:
-        if str(failure).startswith(f"{name}: "):
-            raise
-        raise InvalidData(f"{name}: {failure}") from failure
-
-
-def folded_rows(run: Run, rows: pl.DataFrame) -> list[BucketResult]:
-    """Fold the signed rows of a run, or their deltas, in this process; they have no `__bucket` yet.
+def folded_rows(job: BucketJob, rows: pl.DataFrame, at_once: int | None = None) -> list[BucketResult]:
+    """Fold signed rows, or their deltas, in this process; they have no `__bucket` yet.
 
     Raises:
-        InvalidData: see `combine`; the message contains the table's name.
+        InvalidData: see `combine`.
     """
-    with naming(run.name):
-        return folded_here(run.job, placed_rows(run.job.layout, run.plan, rows))
+    return folded_here(job, placed_rows(job.layout, job.plan, rows), at_once=at_once)
 
 
 def folded_here(

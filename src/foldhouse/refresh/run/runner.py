@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from foldhouse.errors import InvalidData
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.rows.evaluate import has_choices, is_collected
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
@@ -50,7 +51,7 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
         alone = replace(run, evaluations=present, recompute=Recompute(keys, None, is_alone=True))
         if runner_of(workshop, run.logic, present, window) is fold_in_process:
             with contextlib.suppress(TooMuchToCollect):  # tasks fold it below, with the rows as they were
-                return fold_in_process(alone), 0
+                return _named(fold_in_process, alone), 0
     runner = runner_of(workshop, run.logic, run.evaluations, window)
     results = _folded(runner, run)
     unresolved = [r for r in results if r.unresolved is not None]
@@ -73,11 +74,21 @@ def fold_evaluations(workshop: Workshop, run: Run, sources: Sequence[PinnedSourc
 def _folded(runner: Callable[[Run], list[BucketResult]], run: Run) -> list[BucketResult]:
     """Fold a run; from files or in Spark's tasks if `rows` makes more rows than Spark hands over to this process."""
     try:
-        return runner(run)
+        return _named(runner, run)
     except TooMuchToCollect:
         other = fold_written if can_be_written(run.logic) else fold_on_spark
         _LOG.info("%s: `rows` makes too many rows for this process; it is folded %s", run.name, WHERE[other])
-        return other(run)
+        return _named(other, run)
+
+
+def _named(runner: Callable[[Run], list[BucketResult]], run: Run) -> list[BucketResult]:
+    """Fold a run, and add the name of the table to an `InvalidData`."""
+    try:
+        return runner(run)
+    except InvalidData as failure:
+        if str(failure).startswith(f"{run.name}: "):
+            raise
+        raise InvalidData(f"{run.name}: {failure}") from failure
 
 
 def runner_of(

@@ -19,13 +19,14 @@ import polars as pl
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.bucket.names import BUCKET, Placed, placed_rows, with_bucket
+from foldhouse.refresh.rows.evaluate import empty_rows
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.run.deciding import decide_alone, decisive_rows, summing_pays
-from foldhouse.refresh.run.in_process import Run, folded_here, naming, recomputed_here
+from foldhouse.refresh.run.in_process import Run, folded_here, folded_together, recomputed_here
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
-from foldhouse.refresh.run.routing import Reading, Route, Split, divided, read_splits, typed_rows
+from foldhouse.refresh.run.routing import Reading, Route, Split, divided, read_splits, rows_of_split, typed_rows
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
 
@@ -46,11 +47,10 @@ def fold_spilled(run: Run) -> list[BucketResult]:
     No commit references the files of a fold that fails or is run again.
 
     Raises:
-        InvalidData: see `combine`; the message contains the table's name.
+        InvalidData: see `combine`.
     """
     recomputed = None if run.recompute is None else partial(recomputed_here, run, run.recompute)
-    with naming(run.name):
-        return fold_window(window_of(run, os.cpu_count() or 1), recomputed)
+    return fold_window(window_of(run, os.cpu_count() or 1), recomputed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +101,8 @@ def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[Bu
     reading, route = window.reading, window.route
     plan, tuning = route.plan, route.tuning
     with ThreadPoolExecutor(window.at_once) as threads:
+        if recomputed is None and _fits_at_once(window):
+            return _folded_at_once(window, threads)
         if not decide_alone(plan, reading, tuning):
             window = replace(window, route=replace(route, is_summing=summing_pays(plan, reading, tuning)))
             return _through_a_folder(window, threads, recomputed, partial(_read_all, reading, window.besides))
@@ -117,6 +119,26 @@ def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[Bu
     wanted = pl.col(BUCKET).is_in(list(route.buckets))
     some, full = (Placed.of_texts(with_bucket(route.layout, plan, one).filter(wanted)) for one in (rows, recomputed()))
     return folded_here(window.job, some, full, window.at_once)
+
+
+def _fits_at_once(window: Window) -> bool:
+    """Whether the threads hold so many rows at once anyway, when they fold divided rows."""
+    splits, tuning = window.reading.splits, window.route.tuning
+    rows = sum(split.rows for of_thread in splits for split in of_thread) + sum(one.height for one in window.besides)
+    size = sum(split.piece.file.size_bytes / split.parts for of_thread in splits for split in of_thread)
+    return rows <= window.at_once * tuning.spilled_piece_rows and size <= tuning.kept_alone_bytes
+
+
+def _folded_at_once(window: Window, threads: ThreadPoolExecutor) -> list[BucketResult]:
+    """Fold the rows of a small window without dividing them among groups first."""
+    reading, plan = window.reading, window.route.plan
+
+    def read(splits: Sequence[Split]) -> list[pl.DataFrame]:
+        return [typed_rows(plan, rows) for split in splits for rows in rows_of_split(reading, split)]
+
+    found = [rows for frames in threads.map(read, reading.splits) for rows in frames]
+    besides = [typed_rows(plan, rows) for rows in window.besides]
+    return folded_together(window.job, pl.concat([empty_rows(plan), *found, *besides]), window.at_once)
 
 
 def _until(frames: Iterable[pl.DataFrame], most_bytes: int) -> Iterator[pl.DataFrame]:

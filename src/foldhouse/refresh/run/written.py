@@ -28,7 +28,7 @@ from foldhouse.refresh.rows.evaluate import empty_rows
 from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
-from foldhouse.refresh.run.in_process import Recompute, Run, folded_rows, folded_sums, folded_sums_of_spark, naming
+from foldhouse.refresh.run.in_process import Recompute, Run, folded_rows, folded_sums, folded_sums_of_spark
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
@@ -45,7 +45,7 @@ def fold_written(run: Run) -> list[BucketResult]:
     the files of a fold that fails or is run again.
 
     Raises:
-        InvalidData: see `combine`; the message contains the table's name.
+        InvalidData: see `combine`.
         FoldhouseError: Spark cannot evaluate or write the rows; see `translating_spark_errors`.
     """
     with contextlib.suppress(TooMuchToCollect):
@@ -56,9 +56,9 @@ def fold_written(run: Run) -> list[BucketResult]:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
         if run.recompute is None and _bytes_in(window) <= tuning.unspilled_bytes:
             if (sums := _scanned_sums(run, window)) is not None:
-                return folded_rows(run, sums)
+                return folded_rows(run.job, sums)
             if can_be_summed(run.plan):
-                return folded_sums(run, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
+                return folded_sums(run.job, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
         again = window
         if run.recompute is not None and run.recompute.evaluation is not None:
             again = written_by_spark(run.logic, [run.recompute.evaluation], folder / "again", run.recompute.keys)
@@ -67,7 +67,6 @@ def fold_written(run: Run) -> list[BucketResult]:
         buckets = frozenset() if run.recompute is None else run.recompute.buckets
         route = Route(run.plan, run.job.layout, placement, tuning, buckets)
         with (
-            naming(run.name),
             ThreadPoolExecutor(threads_count) as threads,
             contextlib.closing(Spill(folder, route)) as spill,
         ):
