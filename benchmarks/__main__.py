@@ -22,6 +22,7 @@ from rich.console import Console
 
 from benchmarks import apply, connectors, histories, retail, stores, worst
 from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import KEYS
 from benchmarks.peers import WORK
 from benchmarks.plot import plot
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--rows", type=counts, help="N, such as 1M,5M,20M")
     option("--changes", type=counts, help="D, such as 1k,100k,1M")
     option("--keys", type=_among(KEYS), default=["uniform"], help=f"of: {', '.join(KEYS)}")
-    option("--workloads", type=_among(("latest", "totals")), default=["latest"], help="of: latest, totals")
+    option("--workloads", type=_among(tuple(COLUMNS)), default=["latest"], help=f"of: {', '.join(COLUMNS)}")
     option("--rounds", "--repeats", type=int, default=5, help="measurements, of which the median counts")
     option("--refreshes", type=_count, help="small, long: how many")
     option("--expire-every", type=_count, help="long: maintenance after so many refreshes; 0 for never")

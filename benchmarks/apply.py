@@ -28,7 +28,11 @@ class Case:
     changes: int
 
     def __str__(self) -> str:
-        fold = {"latest": "latest, with deletes and late events", "totals": "total and count"}[self.workload]
+        fold = {
+            "latest": "latest, with deletes and late events",
+            "once": "latest, with deletes, late events and an event_id, which only foldhouse looks at",
+            "totals": "total and count",
+        }[self.workload]
         return f"{short(self.changes)} changes into {short(self.rows)} rows, {self.keys} keys, {fold}"
 
 
@@ -45,6 +49,7 @@ WHOLE = [
         for changes in (1_000, 100_000)
     ),
     *(Case("totals", "uniform", 5_000_000, changes) for changes in (1_000, 100_000, 1_000_000)),
+    Case("once", "uniform", 5_000_000, 100_000),
     *(Case(workload, "million", 5_000_000, 10_000_000) for workload in ("latest", "totals")),
 ]
 

@@ -28,7 +28,7 @@ class Entry:
     environment: str
     about: str
     at_most: int | None = None
-    workloads: tuple[str, ...] = ("latest", "totals")
+    workloads: tuple[str, ...] = ("latest", "once", "totals")
     slow: bool = False
     again: bool = False
 

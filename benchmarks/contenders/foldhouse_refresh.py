@@ -15,27 +15,22 @@ from benchmarks.contenders.protocol import Sums
 
 BUCKETS = 16
 
-events = fh.stream(
-    "bench.events",
-    schema={
-        "key": "long",
-        "sequence": "long",
-        "deleted": "boolean",
-        "name": "string",
-        "amount": "decimal(12,2)",
-        "happened": "timestamp",
-        "units": "int",
-    },
-    keys="key",
-    sequence_by="sequence",
-)
+_SCHEMA = {
+    "key": "long",
+    "sequence": "long",
+    "deleted": "boolean",
+    "name": "string",
+    "amount": "decimal(12,2)",
+    "happened": "timestamp",
+    "units": "int",
+}
+events = fh.stream("bench.events", schema=_SCHEMA, keys="key", sequence_by="sequence")
+with_ids = fh.stream("bench.with_ids", schema=_SCHEMA, keys="key", sequence_by="sequence", event_id="sequence")
+STREAMS = {"latest": events, "once": with_ids, "totals": events}
+_LATEST = fh.latest(columns=sql.COLUMNS["latest"][1:], delete_when="deleted")
 TABLES = {
-    "latest": fh.table(
-        "bench.latest",
-        source=events,
-        buckets=BUCKETS,
-        fold=fh.latest(columns=sql.COLUMNS["latest"][1:], delete_when="deleted"),
-    ),
+    "latest": fh.table("bench.latest", source=events, buckets=BUCKETS, fold=_LATEST),
+    "once": fh.table("bench.once", source=with_ids, buckets=BUCKETS, fold=_LATEST),
     "totals": fh.table(
         "bench.totals", source=events, buckets=BUCKETS, fold=fh.fold(total=fh.total("amount"), events=fh.count())
     ),
@@ -48,19 +43,19 @@ class Foldhouse:
     in_process_rows = fh.Tuning().in_process_rows
 
     def __init__(self, folder: Path, workload: str) -> None:
-        self.table = TABLES[workload]
+        self.stream, self.table = STREAMS[workload], TABLES[workload]
         self.lake = fh.Lake.local(folder, in_process_rows=self.in_process_rows)
         self.parts: dict[str, Any] = {}
 
     def load(self, base: Path) -> None:
         self.parts = {}
         for number, part in enumerate(sorted(base.glob("*.parquet"))):
-            self.lake.append(events, pq.read_table(part), batch_id=f"base-{number}")
+            self.lake.append(self.stream, pq.read_table(part), batch_id=f"base-{number}")
         self.lake.refresh(self.table)
 
     def apply(self, changes: Path) -> None:
         started = time.monotonic()
-        self.lake.append(events, pq.read_table(changes), batch_id=changes.stem)
+        self.lake.append(self.stream, pq.read_table(changes), batch_id=changes.stem)
         appended = time.monotonic()
         done = self.lake.refresh(self.table)
         self.parts = {

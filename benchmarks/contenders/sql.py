@@ -1,12 +1,13 @@
-"""The two workloads in SQL that DuckDB and Spark both understand, as a user would write them."""
+"""The workloads in SQL that DuckDB and Spark both understand, as a user would write them."""
 
 from __future__ import annotations
 
 COLUMNS = {
     "latest": ["key", "sequence", "name", "amount", "happened", "units"],
+    "once": ["key", "sequence", "name", "amount", "happened", "units"],
     "totals": ["key", "total", "events"],
 }
-"""Workload -> the columns of its table."""
+"""Workload -> the columns of its table; `once` is `latest`, of events of which a second delivery is left out."""
 
 MODULUS = 1_000_003
 """Microseconds are summed modulo this: their plain sum would not fit into 64 bits."""

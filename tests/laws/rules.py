@@ -85,6 +85,8 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0
+        if seed % 5 == 2:
+            forced["evaluated_rows"] = 1
         if seed % 5 < 2:
             patch.setattr(grouped, "STREAMED_ROWS", 0)
             patch.setattr(ordered, "_LEAST_ROWS", 2)

@@ -47,7 +47,8 @@ class Tuning:
     picked_rows_share: float = 0.004
     """Reading a row's key to see that it is not wanted costs this share of folding it."""
     evaluated_rows: int = 1_000_000
-    """Selected rows that are passed from this process to Spark's evaluation of `rows`: Spark reads more by itself."""
+    """Selected rows that are passed from this process to Spark's evaluation of `rows`, or, if they are of events that
+    came before, to Spark's tasks: Spark reads more by itself."""
     direct_rows: int = 8_000_000
     """Selected rows for which direct logic is evaluated in this process: they are in memory at once. With 0, Spark
     evaluates them."""

@@ -148,10 +148,12 @@ def _sample(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
 def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> float:
     """Estimate which share of the rows of pieces choices select; only the compared columns are read."""
+    if not pieces:
+        return 0
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
     layout = logic.layouts[place]
     tables = in_threads(lambda piece: read_piece(layout, piece, compared).select(compared), pieces)
-    rows = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame()
+    rows = pl.from_arrow(pa.concat_tables(tables))
     assert isinstance(rows, pl.DataFrame)
     # Each row is looked up in all wanted values; so many rows tell the share.
     some = rows.sample(_COMPARED_ROWS, seed=0) if rows.height > _COMPARED_ROWS else rows

@@ -25,6 +25,7 @@ from foldhouse.refresh.run.answers import ANSWERS, answered, results_of
 from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.one_task import folded_in_one_task
+from foldhouse.refresh.run.picked import folded_picked
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run, tasks_for
 from foldhouse.refresh.run.routing import BLOBS, Route, parts_in, read_task, route_task
@@ -36,7 +37,7 @@ from foldhouse.spark.tasks import mapped
 
 def fold_on_spark(run: Run) -> list[BucketResult]:
     """Read the pieces, run `rows`, shuffle the signed rows to the folding tasks of their buckets, and fold there."""
-    for one_job in (folded_in_one_task, folded_alone):
+    for one_job in (folded_in_one_task, folded_alone, folded_picked):
         if (folded := one_job(run)) is not None:
             return folded
     rows = rows_of_run(run)

@@ -78,11 +78,20 @@ def window_of(run: Run, at_once: int) -> Window:
     left_out = None if again is None or again.keys.is_empty() else again
     reading = reading_of(run.logic, run.evaluations, 4 * at_once, left_out)
     besides = () if left_out is None else (rows_of_repeated(run.logic, run.evaluations[0], left_out),)
+    return Window(run.job, _route(run, rows_of_run(run), at_once), reading, besides, at_once)
+
+
+def window_of_rows(run: Run, rows: pl.DataFrame, at_once: int) -> Window:
+    """Prepare signed rows of a run that were read already for one process, perhaps another one."""
+    reading = reading_of(run.logic, [], 1)
+    return Window(run.job, _route(run, rows.height, at_once), reading, (rows,), at_once)
+
+
+def _route(run: Run, rows: int, at_once: int) -> Route:
     # Several groups for each thread, so that all threads end together.
-    placement = placed(run.job, rows_of_run(run), 4 * at_once, run.job.tuning.spilled_piece_rows)
+    placement = placed(run.job, rows, 4 * at_once, run.job.tuning.spilled_piece_rows)
     buckets = run.recompute.buckets if run.recompute else frozenset()
-    route = Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
-    return Window(run.job, route, reading, besides, at_once)
+    return Route(run.plan, run.job.layout, placement, run.job.tuning, buckets)
 
 
 def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[BucketResult]:
