@@ -191,6 +191,15 @@ BY_CHANCE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a group of a column": lambda e: _collated(e).groupBy("s").agg(F.max("k").alias("k")),
     "a text made of a group": lambda e: _collated(e).groupBy("s").agg(F.hex("s").alias("s"), F.max("k").alias("k")),
     "a cast": lambda e: e.select("k", F.col("s").cast("string collate UNICODE_CI").alias("s")).distinct(),
+    "a group of an array": lambda e: (
+        _collated(e).groupBy(F.array("s").alias("a")).agg(F.max("k").alias("k")).selectExpr("k", "a[0] AS s")
+    ),
+    "a group of structs in an array": lambda e: (
+        _collated(e)
+        .groupBy(F.array(F.struct("s")).alias("a"))
+        .agg(F.max("k").alias("k"))
+        .selectExpr("k", "a[0].s AS s")
+    ),
     "distinct rows": lambda e: _collated(e).select("k", "s").distinct(),
     "distinct in SQL": lambda e: e.sparkSession.sql("SELECT DISTINCT k, s COLLATE UTF8_LCASE AS s FROM {e}", e=e),
     "the greatest": lambda e: _collated(e).groupBy("k").agg(F.max("s").alias("s")),
