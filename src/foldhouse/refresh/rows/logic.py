@@ -169,12 +169,6 @@ class Logic:
             self._picked[weightless] = self._known[label].of_piece(layout, piece)
         return self._picked[weightless]
 
-    def count(self, place: int, piece: Piece, choices: Choices) -> int:
-        """Return how many rows of a piece choices select; only the columns that they compare are read."""
-        layout = self.layouts[place]
-        compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
-        return picked(layout, piece.file, compared, choices)[0].of_piece(layout, piece).height
-
     def forget_picked(self) -> None:
         """Keep no picked rows: they are too many."""
         self._known.clear()
