@@ -147,18 +147,26 @@ def _sample(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
 
 def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> float:
-    """Estimate which share of the rows of pieces choices select; only the compared columns are read."""
+    """Estimate which share of the rows of pieces choices select; only the compared columns are read.
+
+    Each row that is looked at is looked up in all wanted values, so some rows of each piece have to do.
+    """
     if not pieces:
         return 0
+    whole = sum(piece.file.rows for piece in pieces)
+    least = max(1, math.ceil(whole / _COMPARED_ROWS))
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
     layout = logic.layouts[place]
-    tables = in_threads(lambda piece: read_piece(layout, piece, compared).select(compared), pieces)
-    rows = pl.from_arrow(pa.concat_tables(tables))
-    assert isinstance(rows, pl.DataFrame)
-    # Each row is looked up in all wanted values; so many rows tell the share.
-    some = rows.sample(_COMPARED_ROWS, seed=0) if rows.height > _COMPARED_ROWS else rows
-    selected = chosen(some, choices).height / max(1, some.height) * rows.height
-    return selected / max(1, sum(piece.file.rows for piece in pieces))
+
+    def some_rows(piece: Piece) -> tuple[pl.DataFrame, int]:
+        rows = pl.from_arrow(read_piece(layout, piece, compared).select(compared))
+        assert isinstance(rows, pl.DataFrame)
+        return rows.sample(math.ceil(rows.height / least), seed=0), rows.height
+
+    found = in_threads(some_rows, pieces)
+    some = pl.concat([rows for rows, _ in found])
+    live = sum(height for _, height in found)
+    return chosen(some, choices).height / max(1, some.height) * live / max(1, whole)
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
