@@ -5,7 +5,7 @@ keys that must be recomputed from the source. `docs/how-it-works.md` has the tab
 `docs/table-format.md` the types; `tests/unit/test_docs_of_folds.py` holds these tables to the algebras.
 
 Every fold except `latest` and `earliest` skips null arguments, as SQL's aggregates do. A column without any value is
-null.
+null; a list is then empty, and a number of rows or values 0.
 """
 
 from __future__ import annotations

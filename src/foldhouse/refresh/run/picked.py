@@ -26,19 +26,24 @@ def folded_picked(run: Run) -> list[BucketResult] | None:
 
     Returns:
         The results. `None` if Spark has to evaluate the rows, if some are read without choices, or if there are more
-        than this process passes on.
+        rows or bytes than this process passes on. It reads all deliveries of the events in any case.
     """
     logic, recompute = run.logic, run.recompute
     again = [] if recompute is None or recompute.evaluation is None else [recompute.evaluation]
     evaluations = [*run.evaluations, *again]
     if not logic.compiled.is_plain or not all(map(has_choices, evaluations)):
         return None
-    if not can_be_picked(logic, evaluations, run.job.tuning.evaluated_rows):
+    session, tuning = logic.session(), run.job.tuning
+    # On a cluster, one task would read the stored rows of all these keys alone.
+    most, threads = (tuning.evaluated_rows, at_once(session)) if is_local(session) else (tuning.task_rows, 1)
+    if not can_be_picked(logic, evaluations, most):
         return None
-    session = logic.session()
-    threads = at_once(session) if is_local(session) else 1
-    window = window_of_rows(run, evaluated_here(logic, run.evaluations), threads)
-    task = functools.partial(fold_picked_task, window, None if recompute is None else recomputed_here(run, recompute))
+    rows = evaluated_here(logic, run.evaluations)
+    recomputed = None if recompute is None else recomputed_here(run, recompute)
+    # Spark Connect refuses messages of more than 128 MiB.
+    if sum(one.estimated_size() for one in (rows, recomputed) if one is not None) > tuning.chunk_bytes:
+        return None
+    task = functools.partial(fold_picked_task, window_of_rows(run, rows, threads), recomputed)
     with translating_spark_errors(run.name):
         return results_of(run.job, in_tasks(session, 1, task, ANSWER_SCHEMA))
 
