@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
+from foldhouse.logic.analysed import is_classic
 from foldhouse.logic.columns import may_multiply
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.direct import Direct, direct_of
@@ -235,7 +236,8 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
     try:
         arguments = [_column(rows, a).alias(argument_column(i)) for i, a in enumerate(arguments_of(fold))]
         projected = rows.select(*[rows[literal(name)] for name in table.keys], *arguments, *sequence)
-        _ = projected.schema
+        if not is_classic(projected):  # which analyses it only here
+            _ = projected.schema
     except Exception as failure:
         if means_lost(failure):
             raise lost(table.name, failure) from failure

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from foldhouse.errors import Unsupported
 from foldhouse.refresh.rows.logic import Logic
@@ -68,13 +67,14 @@ def handed_over(logic: Logic, rows: DataFrame, given_rows: int, texts: Texts | N
     return found
 
 
-def _is_among_the_first(most: int) -> Column:
+def _is_among_the_first(most: int) -> str:
     """Whether a row is among so many first rows of its task; the task fails at the first row that is not.
 
-    Rows in Arrow's form are not counted against `spark.driver.maxResultSize` before they fill the memory.
+    Rows in Arrow's form are not counted against `spark.driver.maxResultSize` before they fill the memory. The condition
+    is one text, because each call of a column function is a round trip to the JVM.
     """
-    place = F.monotonically_increasing_id().bitwiseAND(F.lit(_PLACE_IN_TASK))
-    return F.when(place < most, F.lit(True)).otherwise(F.raise_error(F.lit(_TOO_MANY)).cast("boolean"))
+    place = f"(monotonically_increasing_id() & {_PLACE_IN_TASK}L)"
+    return f"CASE WHEN {place} < {most}L THEN true ELSE CAST(raise_error('{_TOO_MANY}') AS BOOLEAN) END"
 
 
 def _too_many(name: str, most: int) -> TooMuchToCollect:

@@ -39,7 +39,7 @@ def signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation)
     day = compiled.table.partition_by
     if day is not None and not evaluation.coverage.is_everything:
         rows = rows.where(is_covered(day, evaluation.coverage))
-    return rows.withColumn(WEIGHT, F.lit(evaluation.weight).cast("long"))
+    return rows.selectExpr("*", f"{evaluation.weight}L AS {WEIGHT}")
 
 
 def any_of(conditions: Sequence[Column]) -> Column:
