@@ -8,7 +8,7 @@ endif
 
 BIN := .venv/bin
 # The tests start hundreds of Python processes: where the environment forbids compiled modules, each would compile them.
-TESTS := -n 2 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
+TESTS := -n 3 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
 PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster

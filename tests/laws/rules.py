@@ -13,7 +13,7 @@ import foldhouse as fh
 from foldhouse.kernel import grouped, ordered
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
-from foldhouse.refresh.run import deciding, runner, spilled
+from foldhouse.refresh.run import deciding, in_process, runner, spilled
 from foldhouse.refresh.run.in_process import Run, fold_in_process
 from foldhouse.storage.schema import TABLE_PROPERTIES
 
@@ -91,6 +91,9 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
             patch.setattr(grouped, "STREAMED_ROWS", 0)
             patch.setattr(ordered, "_LEAST_ROWS", 2)
             name += ", grouped as many rows"
+        if seed % 7 in (1, 4):
+            patch.setattr(in_process, "_have_many_a_key", lambda plan, rows: True)
+            name += ", added up first"
         if seed % 4 == 2:
             forced |= {**FULLY, "summed_key_rows": (0, 16)[seed // 4 % 2]}
             name += ", computed again in full"
