@@ -13,7 +13,7 @@ import foldhouse as fh
 from foldhouse.kernel import grouped, ordered
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
-from foldhouse.refresh.run import deciding, in_process, runner, spilled
+from foldhouse.refresh.run import apart, deciding, in_process, runner, spilled
 from foldhouse.refresh.run.in_process import Run, fold_in_process
 from foldhouse.storage.schema import TABLE_PROPERTIES
 
@@ -44,7 +44,9 @@ WRITTEN = {"in_process_rows": 1, "collected_rows_factor": 1, "plain_rows_factor"
 
 
 def _spilled(run: Run) -> list[BucketResult]:
-    return spilled.fold_spilled(run) if spilled.can_be_spilled(run.logic, run.evaluations) else fold_in_process(run)
+    if spilled.can_be_spilled(run.logic, run.evaluations):
+        return spilled.fold_spilled(run)
+    return apart.fold_apart(run) if apart.can_be_apart(run.logic, run.evaluations) else fold_in_process(run)
 
 
 @contextlib.contextmanager

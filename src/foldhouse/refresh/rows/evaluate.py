@@ -29,7 +29,7 @@ from foldhouse.values.window import Coverage
 
 _LOG = logging.getLogger("foldhouse")
 
-_Given = tuple[Evaluation, list[pl.DataFrame]]
+Given = tuple[Evaluation, list[pl.DataFrame]]
 """An evaluation, and per source the rows that it reads."""
 
 
@@ -151,11 +151,11 @@ def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataF
         for one, rows in zip(evaluations, sources, strict=True)
         if not (compiled.shape.is_known and all(frame.is_empty() for frame in rows))
     ]
-    found = _evaluated_directly(logic, given)
+    found = evaluated_directly(logic, given)
     return _evaluated_by_spark(logic, given) if found is None else found
 
 
-def _evaluated_directly(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame] | None:
+def evaluated_directly(logic: Logic, given: Sequence[Given]) -> list[pl.DataFrame] | None:
     """Evaluate direct logic in this process; `None` if it is not direct, or a value cannot be computed here."""
     compiled, height = logic.compiled, sum(rows.height for _, sources in given for rows in sources)
     if compiled.direct is None or height > logic.tuning.direct_rows:
@@ -171,7 +171,7 @@ def _evaluated_directly(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFr
     ]
 
 
-def _evaluated_by_spark(logic: Logic, given: Sequence[_Given]) -> list[pl.DataFrame]:
+def _evaluated_by_spark(logic: Logic, given: Sequence[Given]) -> list[pl.DataFrame]:
     """Evaluate logic in one Spark job, over rows that this process has read."""
     frames = [
         signed(logic.compiled, [spark_frame(logic, place, rows) for place, rows in enumerate(sources)], one)

@@ -183,23 +183,23 @@ def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choi
         if sum(frame.height for frame in found) > most:
             logic.forget_picked()
             return None
-    return _with_all_columns(logic, place, found)
+    return with_all_columns(logic, place, found)
 
 
 def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> pl.DataFrame:
     """Return the rows of a source's pieces that choices select; they are kept for an evaluation with these choices."""
     pieces = admitted(logic, place, pieces, choices)
     if choices:
-        return _with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
+        return with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
     known = {piece: found for piece in pieces if (found := logic.already_read(place, piece)) is not None}
     tables = logic.read(place, [piece for piece in pieces if piece not in known])
     # One conversion for all files: each costs about as much as reading a small file.
     rows = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame()
     assert isinstance(rows, pl.DataFrame)
-    return _with_all_columns(logic, place, [*known.values(), *([rows] if tables else [])])
+    return with_all_columns(logic, place, [*known.values(), *([rows] if tables else [])])
 
 
-def _with_all_columns(logic: Logic, place: int, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def with_all_columns(logic: Logic, place: int, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return frames of the needed columns as one frame of all columns; nothing reads the nulls in the others."""
     schema, needed = logic.layouts[place].arrow, logic.compiled.needed[place]
     types = {name: polars_type(schema.field(name).type) for name in logic.compiled.inputs[place]}

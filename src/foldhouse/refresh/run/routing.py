@@ -226,15 +226,17 @@ def _is_wanted(route: Route, bucket: str) -> bool:
 
 
 def _blobs(route: Route, parts: Sequence[Part]) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "task": pa.array([route.placement.tasks[part.group] for part in parts], pa.int32()),
-            "group": pa.array([part.group for part in parts], pa.int32()),
-            "subgroup": pa.array([part.subgroup for part in parts], pa.int32()),
-            "recomputed": pa.array([part.is_recomputed for part in parts], pa.bool_()),
-            "blob": pa.array([_blob(part.rows) for part in parts], pa.binary()),
-        }
-    )
+    tasks = pa.array([route.placement.tasks[part.group] for part in parts], pa.int32())
+    return pa.record_batch({"task": tasks, **_columns_of(parts)})
+
+
+def _columns_of(parts: Sequence[Part]) -> dict[str, pa.Array]:
+    return {
+        "group": pa.array([part.group for part in parts], pa.int32()),
+        "subgroup": pa.array([part.subgroup for part in parts], pa.int32()),
+        "recomputed": pa.array([part.is_recomputed for part in parts], pa.bool_()),
+        "blob": pa.array([_blob(part.rows) for part in parts], pa.binary()),
+    }
 
 
 def parts_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
@@ -250,9 +252,9 @@ def _rows_of_blob(blob: pa.Buffer) -> pl.DataFrame:
         return _frame(stream.read_all())
 
 
-def blob_of(route: Route, part: Part) -> pa.RecordBatch:
-    """Turn a part into a batch of one blob."""
-    return _blobs(route, [part])
+def blob_of(part: Part) -> pa.RecordBatch:
+    """Turn a part into a batch of one blob, which `parts_in` reads."""
+    return pa.record_batch(_columns_of([part]))
 
 
 def _blob(rows: pl.DataFrame) -> bytes:

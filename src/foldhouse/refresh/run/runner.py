@@ -16,6 +16,7 @@ from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import admitted, can_be_picked
 from foldhouse.refresh.rows.written import can_be_written
+from foldhouse.refresh.run.apart import can_be_apart, fold_apart
 from foldhouse.refresh.run.in_process import Recompute, Run, fold_in_process
 from foldhouse.refresh.run.on_spark import fold_on_spark
 from foldhouse.refresh.run.spilled import can_be_spilled, fold_spilled
@@ -38,6 +39,7 @@ WHERE: dict[Callable[[Run], list[BucketResult]], str] = {
     fold_in_process: "in this process",
     fold_collected: "in this process, from rows that Spark evaluates",
     fold_spilled: "in this process, with a spill to disk",
+    fold_apart: "in this process, in parts",
     fold_written: "in this process, from files that Spark writes",
     fold_on_spark: "in Spark's tasks",
 }
@@ -126,6 +128,8 @@ def runner_of(
         return fold_on_spark
     if can_be_spilled(logic, evaluations):
         return fold_spilled
+    if can_be_apart(logic, evaluations):
+        return fold_apart
     return fold_written if can_be_written(logic) else fold_on_spark
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult
 from foldhouse.refresh.run.groups import fold_groups
-from foldhouse.refresh.run.routing import Part, Route, blob_of, parts_in
+from foldhouse.refresh.run.routing import Part, blob_of, parts_in
 
 
 class Spill:
@@ -23,12 +23,12 @@ class Spill:
 
     Args:
         folder: for the files.
-        route: with the limit in its tuning.
+        most_bytes: the limit.
     """
 
-    def __init__(self, folder: Path, route: Route) -> None:
-        self._folder, self._route = folder, route
-        self._left = float(route.tuning.unspilled_bytes)
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._left = float(most_bytes)
         self._kept: dict[int, list[Part]] = {}
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class Spill:
                 self._write(part)
 
     def _write(self, part: Part) -> None:
-        blob, group = blob_of(self._route, part), part.group
+        blob, group = blob_of(part), part.group
         with self._lock:
             if group not in self._writers:
                 self._writers[group] = pa.ipc.new_stream(str(self._path(group)), blob.schema)

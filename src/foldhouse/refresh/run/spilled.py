@@ -167,7 +167,7 @@ def _through_a_folder(
     divide: Callable[[Route, Spill, ThreadPoolExecutor], None],
 ) -> list[BucketResult]:
     route = window.route
-    with private_folder() as folder, contextlib.closing(Spill(folder, route)) as spill:
+    with private_folder() as folder, contextlib.closing(Spill(folder, route.tuning.unspilled_bytes)) as spill:
         divide(route, spill, threads)
         if recomputed is not None:
             for parts in divided(replace(route, recomputed=True), recomputed()):

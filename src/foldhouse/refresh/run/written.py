@@ -68,7 +68,7 @@ def fold_written(run: Run) -> list[BucketResult]:
         route = Route(run.plan, run.job.layout, placement, tuning, buckets)
         with (
             ThreadPoolExecutor(threads_count) as threads,
-            contextlib.closing(Spill(folder, route)) as spill,
+            contextlib.closing(Spill(folder, tuning.unspilled_bytes)) as spill,
         ):
             summing = replace(route, is_summing=_summing_pays(run.plan, window, tuning.chunk_rows))
             list(threads.map(lambda part: _take(spill, divided_frames(summing, [part.rows()])), window))
