@@ -106,22 +106,16 @@ def _folded(run: Run) -> list[BucketResult]:
             return []
         # What comes first tells how many rows there will be, and whether adding them up pays.
         first = next(begun := parts[0](), None)
-        rows = 0 if first is None else _expected(run, first, len(parts))
+        given = rows_of_evaluations(run.evaluations)
+        expected = given if first is None or run.logic.compiled.shape.is_linear else first.height * len(parts)
         sample = None if first is None else first.head(tuning.chunk_rows).select(run.plan.key_names)
-        is_summing = run.plan.adds_up and sample is not None and has_many_a_key(sample, rows)
-        placement = placed(run.job, rows, count, tuning.spilled_piece_rows)
+        is_summing = run.plan.adds_up and sample is not None and has_many_a_key(sample, expected)
+        placement = placed(run.job, max(expected, given), count, tuning.spilled_piece_rows)
         route = Route(run.plan, run.job.layout, placement, tuning, is_summing=is_summing)
         rest: list[Callable[[], Evaluated]] = [lambda: chain([] if first is None else [first], begun), *parts[1:]]
         with contextlib.closing(Spill(folder, tuning.unspilled_bytes)) as spill:
             list(threads.map(lambda part: _take(spill, divided_frames(route, part())), rest))
             return spill.folded(run.job, threads)
-
-
-def _expected(run: Run, first: pl.DataFrame, parts: int) -> int:
-    """Estimate how many rows there are, by the first part; of row-by-row logic, that is not all of the part."""
-    if run.logic.compiled.shape.is_linear:
-        return max(first.height, rows_of_evaluations(run.evaluations))
-    return max(1, first.height * parts)
 
 
 def _take(spill: Spill, divided_rows: Iterator[list[Part]]) -> None:
@@ -183,7 +177,9 @@ def _of_cells(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -
     (evaluation,) = run.evaluations
     tuning, logic = run.job.tuning, run.logic
     rows = rows_of_evaluations([evaluation])
-    groups = max(4 * count, math.ceil(rows / tuning.spilled_piece_rows))
+    size = sum(piece.file.size_bytes for pieces in evaluation.pieces for piece in pieces)
+    by_size = min(rows, math.ceil(size / max(1, tuning.kept_alone_bytes)))
+    groups = max(4 * count, math.ceil(rows / tuning.spilled_piece_rows), by_size)
     (sides := folder / "sources").mkdir(mode=0o700)
     spill = Spill(sides, tuning.unspilled_bytes)
     with contextlib.closing(spill):
