@@ -130,6 +130,19 @@ def _reading(logic: Logic, place: int, evaluation: Evaluation, tasks: int) -> Re
     return Reading(logic.layouts[place], columns, tuple(map(pl.col, columns)), splits, logic.tuning.chunk_rows)
 
 
+def _rows_of(reading: Reading, splits: Sequence[Split]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of splits, those of small files together."""
+    pending: list[pl.DataFrame] = []
+    for split in splits:
+        for rows in rows_of_split(reading, split):
+            pending.append(rows.drop(WEIGHT))
+            if sum(one.height for one in pending) >= reading.chunk_rows:
+                yield pl.concat(pending)
+                pending = []
+    if pending:
+        yield pl.concat(pending)
+
+
 def _evaluated(run: Run, evaluation: Evaluation, frames: Sequence[Sequence[pl.DataFrame]]) -> pl.DataFrame:
     """Return the signed rows of some rows of each source.
 
@@ -163,10 +176,9 @@ def _rows_of_splits(
     run: Run, evaluation: Evaluation, place: int, reading: Reading, splits: Sequence[Split]
 ) -> Evaluated:
     frames: list[list[pl.DataFrame]] = [[] for _ in run.logic.layouts]
-    for split in splits:
-        for rows in rows_of_split(reading, split):
-            frames[place] = [rows.drop(WEIGHT)]
-            yield _evaluated(run, evaluation, frames)
+    for rows in _rows_of(reading, splits):
+        frames[place] = [rows]
+        yield _evaluated(run, evaluation, frames)
 
 
 # By cells
@@ -190,16 +202,15 @@ def _of_cells(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -
 
 
 def _divide(logic: Logic, place: int, groups: int, reading: Reading, spill: Spill, splits: Sequence[Split]) -> None:
-    for split in splits:
-        for rows in rows_of_split(reading, split):
-            numbers = (_hashes(logic, place, rows) % np.uint64(groups)).astype(np.min_scalar_type(groups))
-            ordered = rows.drop(WEIGHT)[np.argsort(numbers, kind="stable")]
-            ends = np.cumsum(sizes := np.bincount(numbers, minlength=groups))
-            spill.take(
-                Part(group, place, False, ordered[end - size : end])
-                for group, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
-                if size
-            )
+    for rows in _rows_of(reading, splits):
+        numbers = (_hashes(logic, place, rows) % np.uint64(groups)).astype(np.min_scalar_type(groups))
+        ordered = rows[np.argsort(numbers, kind="stable")]
+        ends = np.cumsum(sizes := np.bincount(numbers, minlength=groups))
+        spill.take(
+            Part(group, place, False, ordered[end - size : end])
+            for group, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+            if size
+        )
 
 
 def _rows_of_group(run: Run, evaluation: Evaluation, spill: Spill, group: int) -> Evaluated:
@@ -219,11 +230,16 @@ def _hashes(logic: Logic, place: int, rows: pl.DataFrame) -> np.ndarray:
 
 def _most_rows(logic: Logic, sources: Sequence[pl.DataFrame]) -> int:
     """Return a bound of the rows that joins make of some rows: products of how many there are of each cell's hash."""
+    whole = sum(rows.height for rows in sources)
     if logic.compiled.shape.is_linear or len(sources) == 1:
-        return sum(rows.height for rows in sources)
+        return whole
+    cells = logic.compiled.shape.cells
+    # A join equates the columns of its cells, so that null meets nothing.
+    known = [rows.drop_nulls(list(names)) for rows, names in zip(sources, cells, strict=True)]
     counts = [
         np.bincount((_hashes(logic, place, rows) >> _SHIFT).astype(np.int64), minlength=_COUNTERS)
-        for place, rows in enumerate(sources)
+        for place, rows in enumerate(known)
     ]
     met = np.flatnonzero(reduce(np.add, counts))
-    return int(reduce(np.multiply, [np.maximum(one[met], 1).astype(np.float64) for one in counts]).sum())
+    pairs = reduce(np.multiply, [np.maximum(one[met], 1).astype(np.float64) for one in counts]).sum()
+    return int(pairs) + whole - sum(rows.height for rows in known)
