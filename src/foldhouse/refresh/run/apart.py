@@ -114,13 +114,8 @@ def _folded(run: Run) -> list[BucketResult]:
         route = Route(run.plan, run.job.layout, placement, tuning, is_summing=is_summing)
         rest: list[Callable[[], Evaluated]] = [lambda: chain([] if first is None else [first], begun), *parts[1:]]
         with contextlib.closing(Spill(folder, tuning.unspilled_bytes)) as spill:
-            list(threads.map(lambda part: _take(spill, divided_frames(route, part())), rest))
+            list(threads.map(lambda part: spill.take_all(divided_frames(route, part())), rest))
             return spill.folded(run.job, threads)
-
-
-def _take(spill: Spill, divided_rows: Iterator[list[Part]]) -> None:
-    for parts in divided_rows:
-        spill.take(parts)
 
 
 def _reading(logic: Logic, place: int, evaluation: Evaluation, tasks: int) -> Reading:
@@ -202,6 +197,7 @@ def _of_cells(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -
 
 
 def _divide(logic: Logic, place: int, groups: int, reading: Reading, spill: Spill, splits: Sequence[Split]) -> None:
+    """Read splits of a source, and divide their rows among so many groups of cells."""
     for rows in _rows_of(reading, splits):
         numbers = (_hashes(logic, place, rows) % np.uint64(groups)).astype(np.min_scalar_type(groups))
         ordered = rows[np.argsort(numbers, kind="stable")]

@@ -60,7 +60,11 @@ class Route:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Signed rows of one subgroup of a group of buckets, with their `__bucket`."""
+    """Signed rows of one subgroup of a group of buckets, with their `__bucket`.
+
+    Or rows of a source, before they are evaluated: then the group is one of cells, and the subgroup the place of the
+    source.
+    """
 
     group: int
     subgroup: int

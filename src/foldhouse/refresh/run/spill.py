@@ -17,13 +17,13 @@ from foldhouse.refresh.run.routing import Part, blob_of, parts_in
 
 
 class Spill:
-    """Keeps the parts of each group in memory up to a limit, and further ones in a file for each group.
+    """Keeps the parts of each group in memory up to a limit of bytes, and further ones in a file for each group.
 
     Several threads may add parts.
 
     Args:
         folder: for the files.
-        most_bytes: the limit.
+        most_bytes: how many bytes of rows are kept in memory.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -51,6 +51,11 @@ class Spill:
                     self._kept.setdefault(part.group, []).append(part)
             if not is_kept:
                 self._write(part)
+
+    def take_all(self, divided: Iterable[Iterable[Part]]) -> None:
+        """Keep the parts of rows that are divided a chunk at a time."""
+        for parts in divided:
+            self.take(parts)
 
     def _write(self, part: Part) -> None:
         blob, group = blob_of(part), part.group

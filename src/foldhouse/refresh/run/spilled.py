@@ -170,8 +170,7 @@ def _through_a_folder(
     with private_folder() as folder, contextlib.closing(Spill(folder, route.tuning.unspilled_bytes)) as spill:
         divide(route, spill, threads)
         if recomputed is not None:
-            for parts in divided(replace(route, recomputed=True), recomputed()):
-                spill.take(parts)
+            spill.take_all(divided(replace(route, recomputed=True), recomputed()))
         return spill.folded(window.job, threads)
 
 
@@ -179,8 +178,7 @@ def _read_all(
     reading: Reading, besides: Iterable[pl.DataFrame], route: Route, spill: Spill, threads: ThreadPoolExecutor
 ) -> None:
     def read(splits: Sequence[Split]) -> None:
-        for parts in read_splits(route, reading, splits):
-            spill.take(parts)
+        spill.take_all(read_splits(route, reading, splits))
 
     list(threads.map(read, reading.splits))
     _take_all(besides, route, spill, threads)
@@ -188,5 +186,4 @@ def _read_all(
 
 def _take_all(frames: Iterable[pl.DataFrame], route: Route, spill: Spill, threads: ThreadPoolExecutor) -> None:
     for rows in frames:
-        for parts in divided(route, rows):
-            spill.take(parts)
+        spill.take_all(divided(route, rows))

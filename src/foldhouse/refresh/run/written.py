@@ -71,12 +71,12 @@ def fold_written(run: Run) -> list[BucketResult]:
             contextlib.closing(Spill(folder, tuning.unspilled_bytes)) as spill,
         ):
             summing = replace(route, is_summing=_summing_pays(run.plan, window, tuning.chunk_rows))
-            list(threads.map(lambda part: _take(spill, divided_frames(summing, [part.rows()])), window))
+            list(threads.map(lambda part: spill.take_all(divided_frames(summing, [part.rows()])), window))
             if run.recompute is not None:
                 of_keys = replace(route, recomputed=True)
                 divide = partial(_of_keys, of_keys, run.recompute)
-                list(threads.map(lambda part: _take(spill, divide(part)), again))
-                _take(spill, divided(of_keys, _marks(run.plan, run.recompute.keys)))
+                list(threads.map(lambda part: spill.take_all(divide(part)), again))
+                spill.take_all(divided(of_keys, _marks(run.plan, run.recompute.keys)))
             return spill.folded(run.job, threads)
 
 
@@ -109,11 +109,6 @@ def _bytes_in(parts: Sequence[WrittenPart]) -> int:
 
 def _rows_in(parts: Sequence[WrittenPart]) -> int:
     return sum(part.row_count for part in parts)
-
-
-def _take(spill: Spill, divided_rows: Iterator[list[Part]]) -> None:
-    for parts in divided_rows:
-        spill.take(parts)
 
 
 def _summing_pays(plan: FoldPlan, parts: Sequence[WrittenPart], sampled_rows: int) -> bool:
