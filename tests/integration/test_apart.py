@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
-from foldhouse.refresh.run import apart
+from foldhouse.refresh.run import apart, by_root
+from foldhouse.refresh.run import parts as here
 from foldhouse.refresh.run.in_process import fold_in_process
 
 pytestmark = pytest.mark.spark
@@ -29,6 +31,7 @@ KEYS: dict[str, list[Any]] = {
     "date": [*DAYS, date(1582, 10, 4), None],
     "timestamp": [datetime(2024, 1, 1, 0, 0, 0, 1, UTC), datetime(1969, 12, 31, tzinfo=UTC), None],
     "boolean": [True, False, None],
+    "decimal(12,2)": [Decimal("0.00"), Decimal("-1.50"), Decimal("9999999999.99"), None],
 }
 COUNTED = fh.fold(n=fh.count(), v=fh.total("v"), w=fh.total("w"), most=fh.maximum("w"))
 FOLDED = "count(*) AS n, sum(v)::BIGINT AS v, sum(w)::BIGINT AS w, max(w) AS most"
@@ -202,13 +205,13 @@ def test_what_cannot_be_evaluated_in_parts_is_evaluated_by_spark(
 ) -> None:
     lake, streams = spark_lake(tuning=fh.Tuning(direct_rows=1_500, spilled_piece_rows=400)), _streams("long")
     table = _table("left", CASES["left"], streams)
-    evaluated, answers = apart.evaluated_directly, iter([*[True] * 5, False])
+    evaluated, answers = here.evaluated_directly, iter([*[True] * 5, False])
 
     def failing(*given: Any) -> Any:
         return evaluated(*given) if next(answers, True) else None
 
     if reason == "a part cannot be evaluated":
-        monkeypatch.setattr(apart, "evaluated_directly", failing)
+        monkeypatch.setattr(here, "evaluated_directly", failing)
     _large(streams, lake, lambda n: n % 40 if reason == "few keys make many pairs" else n, 2_000)
     if reason == "a key of other rows":  # each row of one side alone; the pairs of that key are too many
         lake.append(streams[0], [{"k": 0, "j": 1, "g": "p", "v": 1, "day": DAYS[1]}] * 60)
@@ -218,23 +221,25 @@ def test_what_cannot_be_evaluated_in_parts_is_evaluated_by_spark(
     _assert_right(lake, table, CASES["left"])
 
 
-@pytest.mark.parametrize("kind", ["double", "decimal(12,2)"])
-def test_keys_whose_equal_values_may_have_other_hashes_are_left_to_spark(
-    spark_lake, parts: list[str], kind: str
-) -> None:
-    lake, streams = spark_lake(tuning=fh.Tuning(direct_rows=100, spilled_piece_rows=20)), _streams(kind)
-    table = _table("left", CASES["left"], streams)
-    keys = [0.0, -0.0, 1.5, None] if kind == "double" else [Decimal("0.00"), Decimal("-1.50"), None]
+def test_keys_that_are_floats_are_left_to_spark(spark_lake, parts: list[str]) -> None:
+    lake, streams = spark_lake(tuning=fh.Tuning(direct_rows=100, spilled_piece_rows=20)), _streams("double")
+    table, keys = _table("left", CASES["left"], streams), [0.0, -0.0, 1.5, None]
     _large(streams, lake, lambda n: keys[n % len(keys)], 200)
     lake.refresh(table)
     assert parts == []
-    if kind != "double":  # DuckDB joins -0.0 and 0.0 as well, but says so in other words
-        _assert_right(lake, table, CASES["left"])
+    _assert_right(lake, table, CASES["left"])
 
 
-def test_events_with_an_id_and_joins_of_a_source_with_itself_are_left_to_spark(spark_lake, parts: list[str]) -> None:
-    lake = spark_lake(tuning=fh.Tuning(direct_rows=100, spilled_piece_rows=20))
-    one = fh.stream("apart.one", schema={"k": "long", "id": "long", "g": "string", "v": "long"}, event_id="id")
+def test_events_with_ids_and_joins_of_a_source_with_itself_are_evaluated_in_parts(
+    spark, spark_lake, parts: list[str]
+) -> None:
+    lake = spark_lake(tuning=fh.Tuning(direct_rows=700, spilled_piece_rows=20, compared_rows=100))
+    one = fh.stream(
+        "apart.one",
+        schema={"k": "long", "id": "long", "g": "string", "v": "long", "seen": "long"},
+        event_id="id",
+        sequence_by="seen",
+    )
     two = fh.stream("apart.two", schema={"k": "long", "w": "long"})
     joined = fh.table(
         "apart.joined", source=[one, two], rows=lambda one, two: one.join(two, "k"), keys="g", fold=COUNTED
@@ -248,12 +253,172 @@ def test_events_with_an_id_and_joins_of_a_source_with_itself_are_left_to_spark(s
         keys="g",
         fold=COUNTED,
     )
-    lake.append(one, [{"k": n % 50, "id": n, "g": "p", "v": n} for n in [*range(150), *range(150)]])
-    lake.append(two, [{"k": n % 50, "w": n} for n in range(150)])
+    # The later delivery of an event counts, whichever came first; without an id, each delivery is an event.
+    events = [{"k": n % 50, "id": n if n % 9 else None, "g": f"g{n % 3}", "v": n, "seen": 5} for n in range(500)]
+    again = [{**one, "v": -7, "k": (one["k"] + 1) % 50, "seen": 4 + n % 3} for n, one in enumerate(events[:60])]
+    lake.append(one, events)
+    lake.append(one, again)
+    lake.append(two, [{"k": n % 200 if n % 7 else None, "w": n} for n in range(800)])
     for table, sql in (
-        (joined, "SELECT g, v, w FROM (SELECT DISTINCT * FROM one) JOIN two USING (k)"),
+        (
+            joined,
+            "SELECT g, v, w FROM (SELECT * FROM one QUALIFY id IS NULL OR row_number() OVER (PARTITION BY id "
+            "ORDER BY seen DESC, k DESC, id DESC, g DESC, v DESC) = 1) JOIN two USING (k)",
+        ),
         (paired, "SELECT a.k AS g, a.w AS v, b.w FROM two a JOIN two b ON a.k = b.k"),
     ):
         lake.refresh(table)
-        assert parts == []
+        assert parts == [table.name.partition(".")[2]]
         _assert_right(lake, table, Case(lambda one, two: one, sql))
+        parts.clear()
+    lake.append(one, [{**one, "seen": 9} for one in events])  # more events came again than are compared in memory
+    lake.rebuild(joined)
+    assert parts == ["Spark"]
+
+
+TREES: dict[str, tuple[Callable[..., DataFrame], str]] = {
+    "a star": (
+        lambda facts, one, two: facts.join(one, F.expr("fk = ok")).join(two, F.expr("fj = tk"), "left"),
+        "facts JOIN one ON fk = ok LEFT JOIN two ON fj = tk",
+    ),
+    "a chain": (
+        lambda facts, one, two: facts.join(one, F.expr("fk = ok"), "left").join(two, F.expr("oj = tk"), "left"),
+        "facts LEFT JOIN one ON fk = ok LEFT JOIN two ON oj = tk",
+    ),
+    "a chain on the right": (
+        lambda facts, one, two: facts.join(one.join(two, F.expr("oj = tk")), F.expr("fk = ok"), "left"),
+        "facts LEFT JOIN (SELECT * FROM one JOIN two ON oj = tk) ON fk = ok",
+    ),
+    "a further condition": (
+        lambda facts, one, two: facts.join(one, F.expr("fk = ok AND fv > oj")).join(two, F.expr("fj = tk AND ow < tw")),
+        "facts JOIN one ON fk = ok AND fv > oj JOIN two ON fj = tk AND ow < tw",
+    ),
+    "what has no match": (
+        lambda facts, one, two: (
+            facts.join(one, F.expr("fk = ok"), "left_anti").join(two, F.expr("fj = tk")).withColumn("ow", F.lit(1))
+        ),
+        "(SELECT *, 1 AS ow FROM facts ANTI JOIN one ON fk = ok) JOIN two ON fj = tk",
+    ),
+    "what has a match": (
+        lambda facts, one, two: (
+            facts.join(one, F.expr("fk = ok"), "left")
+            .join(two, F.expr("fj = tk"), "left_semi")
+            .withColumn("tw", F.lit(2))
+        ),
+        "(SELECT *, 2 AS tw FROM (SELECT * FROM facts LEFT JOIN one ON fk = ok) SEMI JOIN two ON fj = tk)",
+    ),
+    "a grouped source": (
+        lambda facts, one, two: facts.join(
+            one.groupBy("ok").agg(F.sum("ow").alias("ow")), F.expr("fk = ok"), "left"
+        ).join(two, F.expr("fj = tk")),
+        "facts LEFT JOIN (SELECT ok, sum(ow)::BIGINT AS ow FROM one GROUP BY ok) ON fk = ok JOIN two ON fj = tk",
+    ),
+}
+
+
+def _selected(rows: Callable[..., DataFrame], *sources: DataFrame) -> DataFrame:
+    return rows(*sources).select("fg", "fv", "ow", "tw")
+
+
+def _tree_sources(kind: str, event_id: str | tuple[str, ...]) -> dict[str, fh.Stream]:
+    day = {"day": "date"}
+    return {
+        "facts": fh.stream(
+            "tree.facts",
+            schema={"fk": kind, "fj": "int", "fg": "string", "fv": "long", "id": "long", **day},
+            partition_by="day",
+            event_id=event_id,
+        ),
+        "one": fh.stream("tree.one", schema={"ok": kind, "oj": "int", "ow": "long", **day}, partition_by="day"),
+        "two": fh.stream("tree.two", schema={"tk": "int", "tw": "long", **day}, partition_by="day"),
+    }
+
+
+def _rows_of_tree(chance: random.Random, name: str, kind: str, day: date | None) -> dict[str, Any]:
+    key, other = chance.choice(KEYS[kind]), chance.choice([1, 2, 3, 4, 5, None])
+    number = chance.choice([-5, 0, 3, None])
+    row: dict[str, Any] = {
+        "facts": {"fk": key, "fj": other, "fg": chance.choice(["p", "q", None]), "fv": number},
+        "one": {"ok": key, "oj": other, "ow": number},
+        "two": {"tk": other, "tw": number},
+    }[name]
+    return {**row, "day": day or chance.choice(DAYS), **({"id": chance.randrange(40)} if name == "facts" else {})}
+
+
+@pytest.mark.classic
+@pytest.mark.parametrize(
+    ("kind", "is_divided", "event_id"),
+    [("long", False, ()), ("string", True, ()), ("string", False, "id"), ("long", True, "id")],
+)
+def test_trees_of_joins_are_folded_in_parts_of_their_root(
+    spark_lake,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: list[str],
+    kind: str,
+    is_divided: bool,
+    event_id: str | tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("foldhouse.refresh.run.runner.fold_in_process", _apart_or_here)
+    fold = fh.fold(n=fh.count(), v=fh.total("fv"), w=fh.total("ow"), most=fh.maximum("tw"))
+    divided: list[bool] = []
+    if is_divided:  # whether the sources other than the root fit in memory, is asked without a divided one first
+        monkeypatch.setattr(by_root, "_fits", lambda logic, evaluation, branch: branch is not None)
+    divide = by_root.divide
+    monkeypatch.setattr(by_root, "divide", lambda *given: (divided.append(True), divide(*given)))
+    for seed in range(6 if IS_THOROUGH else 1):
+        unspilled_bytes = 0 if is_divided and seed % 2 == 0 else 2**20  # what is not divided has to fit in memory
+        lake = spark_lake(f"lake{seed}", tuning=_in_parts(unspilled_bytes=unspilled_bytes, direct_rows=4_000))
+        chance, sources = random.Random(f"{kind} {is_divided} {event_id} {seed}"), _tree_sources(kind, event_id)
+        tables = {
+            name: fh.table(
+                f"tree.{name.replace(' ', '_')}",
+                source=list(sources.values()),
+                rows=partial(_selected, rows),
+                keys="fg",
+                fold=fold,
+            )
+            for name, (rows, _) in TREES.items()
+        }
+        for step in range(3 if IS_THOROUGH else 2):
+            for name, stream in sources.items():
+                lake.append(stream, [_rows_of_tree(chance, name, kind, None) for _ in range(30)])
+                if step:
+                    rows = [_rows_of_tree(chance, name, kind, DAYS[0]) for _ in range(9)]
+                    lake.replace(stream, rows, partitions=[DAYS[0]])
+            for name, table in tables.items():
+                parts.clear()
+                divided.clear()
+                lake.refresh(table)
+                assert (parts, bool(divided)) == ([table.name.partition(".")[2]], is_divided), (name, step)
+                facts = "facts"
+                if event_id:
+                    facts = (
+                        "(SELECT * FROM facts QUALIFY row_number() OVER (PARTITION BY id ORDER BY fk DESC NULLS LAST, "
+                        "fj DESC NULLS LAST, fg DESC NULLS LAST, fv DESC NULLS LAST, day DESC NULLS LAST) = 1) facts"
+                    )
+                joined = TREES[name][1].replace("facts", facts, 1)
+                folded = "count(*) AS n, sum(fv)::BIGINT AS v, sum(ow)::BIGINT AS w, max(tw) AS most"
+                expected = f"SELECT fg, {folded} FROM {joined} WHERE fg IS NOT NULL GROUP BY fg"
+                assert_same(lake.to_arrow(table), folded_at_its_position(lake, table, expected), ["fg"])
+
+
+@pytest.mark.classic
+@pytest.mark.parametrize(("direct_rows", "by"), [(4_000, "a_chain"), (1_000, "Spark")])
+def test_rows_of_a_root_that_meet_many_are_evaluated_few_at_once_and_by_spark_if_one_meets_too_many(
+    spark_lake, parts: list[str], direct_rows: int, by: str
+) -> None:
+    lake, sources = spark_lake(tuning=fh.Tuning(direct_rows=direct_rows)), _tree_sources("long", ())
+    rows, sql = TREES["a chain"]
+    fold = fh.fold(n=fh.count(), v=fh.total("fv"), w=fh.total("ow"), most=fh.maximum("tw"))
+    table = fh.table("tree.a_chain", source=list(sources.values()), rows=partial(_selected, rows), keys="fg", fold=fold)
+    facts = [{"fk": n % 2_000, "fj": 1, "fg": f"g{n % 3}", "fv": n, "id": n} for n in range(5_000)]
+    # A row of each tenth key meets 10 rows, and each of these 30.
+    ones = [{"ok": n % 20 * 100, "oj": n % 4, "ow": n} for n in range(200)]
+    twos = [{"tk": n % 4, "tw": n} for n in range(120)]
+    for stream, given in zip(sources.values(), (facts, ones, twos), strict=True):
+        lake.append(stream, [{**row, "day": DAYS[0]} for row in given])
+    lake.refresh(table)
+    assert parts == [by]
+    folded = "count(*) AS n, sum(fv)::BIGINT AS v, sum(ow)::BIGINT AS w, max(tw) AS most"
+    expected = f"SELECT fg, {folded} FROM {sql} GROUP BY fg"
+    assert_same(lake.to_arrow(table), folded_at_its_position(lake, table, expected), ["fg"])

@@ -13,7 +13,7 @@ import foldhouse as fh
 from foldhouse.kernel import grouped, ordered
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
-from foldhouse.refresh.run import apart, deciding, in_process, runner, spilled
+from foldhouse.refresh.run import apart, by_root, deciding, in_process, runner, spilled
 from foldhouse.refresh.run.in_process import Run, fold_in_process
 from foldhouse.storage.schema import TABLE_PROPERTIES
 
@@ -72,7 +72,9 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
         if seed // len(RULES) // 2 % 2:
             patch.setattr(runner, "fold_in_process", _spilled)
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
-            forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20}
+            if seed % 5 < 3:  # a source of a tree is divided as the root is
+                patch.setattr(by_root, "_fits", lambda logic, evaluation, divided: divided is not None)
+            forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20, "identified_rows": 20}
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
             forced["chunk_rows"] = (2, 262_144)[seed % 7 % 2]
             forced["unspilled_bytes"] = (0, 600, 10**6)[seed % 11 % 3]

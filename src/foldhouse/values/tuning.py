@@ -166,6 +166,9 @@ class Tuning:
     are about equally large, and subgroups cost a hash of each key."""
     decided_rows: int = 16_000_000
     """Rows among which the deciding ones are found: their keys and sequences are in memory, some 50 bytes each."""
+    identified_rows: int = 64_000_000
+    """Events among which those that were delivered again are found: hashes of their ids are in memory, some 20 bytes
+    each."""
     decisive_bytes: int = 512 * _MIB
     """Deciding rows that are kept in memory; folding them takes some three times as much."""
     sampled_files: int = 8

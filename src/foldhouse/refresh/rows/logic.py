@@ -82,8 +82,8 @@ class Logic:
         return {}
 
     @cached_property
-    def repeated(self) -> dict[int, tuple[Evaluation, Choice]]:
-        """Id of an evaluation -> it, and its events that come again; see `foldhouse.refresh.run.repeated`."""
+    def repeated(self) -> dict[tuple[int, int], tuple[Evaluation, Choice]]:
+        """Id of an evaluation and place -> it, and the events that come again; see `foldhouse.refresh.run.repeated`."""
         return {}
 
     @cached_property

@@ -1,0 +1,198 @@
+"""Parts of a tree of joins: some rows of its root each, because every output row contains one row of the root.
+
+The other sources are in memory, but for one that is joined to the root: if they are too large, that one is divided as
+the root is, by a hash of the columns that are equal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from foldhouse.logic.shape import Branch, Shape
+from foldhouse.refresh.rows.logic import Evaluation, Logic
+from foldhouse.refresh.rows.read import with_all_columns
+from foldhouse.refresh.run.in_process import Run
+from foldhouse.refresh.run.parts import (
+    Evaluated,
+    NotHere,
+    Reader,
+    are_hashed,
+    divide,
+    divided_among,
+    evaluated,
+    readers,
+    rows_of_group,
+)
+from foldhouse.refresh.run.spill import Spill
+
+_MADE = "made"
+
+Met = pl.DataFrame | None
+"""Values of the columns of a join, and how many rows a row with them meets; `None` if that is one row at most."""
+
+
+def can_be_by_root(logic: Logic, evaluation: Evaluation) -> bool:
+    """Whether the logic is a tree, and all sources but its root, and perhaps one that is joined to it, fit in memory.
+
+    A source that is joined with itself would be the root and another source.
+    """
+    shape = logic.compiled.shape
+    if not shape.branches or shape.sources:
+        return False
+    return _fits(logic, evaluation, None) or any(_fits(logic, evaluation, one) for one in _divisible(logic))
+
+
+def _divisible(logic: Logic) -> list[Branch]:
+    """Return the joins to the root whose equal values have equal hashes."""
+    shape = logic.compiled.shape
+    return [
+        one
+        for one in shape.branches
+        if one.parent == shape.root and are_hashed(logic, [(shape.root, one.parent_columns), (one.place, one.columns)])
+    ]
+
+
+def _rows_in(evaluation: Evaluation, place: int) -> int:
+    return sum(piece.file.rows for piece in evaluation.pieces[place])
+
+
+def _fits(logic: Logic, evaluation: Evaluation, divided: Branch | None) -> bool:
+    """Whether the sources that are not divided fit in memory, beside a part of the others."""
+    held = _held(logic, divided)
+    size = sum(piece.file.size_bytes for place in held for piece in evaluation.pieces[place])
+    rows = sum(_rows_in(evaluation, place) for place in held)
+    return rows <= logic.tuning.direct_rows // 4 and size <= logic.tuning.unspilled_bytes
+
+
+def _held(logic: Logic, divided: Branch | None) -> list[int]:
+    shape = logic.compiled.shape
+    read_in_parts = {shape.root, *([] if divided is None else [divided.place])}
+    return [place for place in range(len(logic.layouts)) if place not in read_in_parts]
+
+
+def parts_by_root(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -> list[Evaluated]:
+    """Return the parts of a tree that `can_be_by_root`; the sources that are not divided are read.
+
+    Raises:
+        NotHere: see `readers`.
+    """
+    (evaluation,), logic = run.evaluations, run.logic
+    root = logic.compiled.shape.root
+    # Without a divided source, nothing but the rows to fold is written to files.
+    divided = None
+    if not _fits(logic, evaluation, None):
+        largest = sorted(_divisible(logic), key=lambda one: -_rows_in(evaluation, one.place))
+        divided = next(one for one in largest if _fits(logic, evaluation, one))
+    held = {place: _all_rows(logic, place, evaluation, threads, count) for place in _held(logic, divided)}
+    tree = _Tree(run, evaluation, held)
+    # Each join looks at all rows in memory, so that a part should not have many fewer.
+    least = sum(rows.height for rows in held.values()) // 2
+    if divided is None:
+        return [partial(tree.of_reader, read) for read in readers(logic, root, evaluation, 4 * count, least)]
+    piece_rows = max(run.job.tuning.spilled_piece_rows, least)
+    groups = divided_among(run, [root, divided.place], 4 * count, piece_rows)
+    with contextlib.closing(Spill(folder, run.job.tuning.unspilled_bytes)) as spill:
+        for place, columns in ((root, divided.parent_columns), (divided.place, divided.columns)):
+            divide(readers(logic, place, evaluation, 4 * count), columns, place, groups, spill, threads)
+    return [partial(tree.of_group, spill, group) for group in spill.groups]
+
+
+def _all_rows(
+    logic: Logic, place: int, evaluation: Evaluation, threads: ThreadPoolExecutor, count: int
+) -> pl.DataFrame:
+    found = threads.map(lambda read: list(read()), readers(logic, place, evaluation, count))
+    return with_all_columns(logic, place, [rows for frames in found for rows in frames])
+
+
+@dataclass(frozen=True, eq=False)
+class _Tree:
+    """Evaluates rows of the root.
+
+    Args:
+        run: the run.
+        evaluation: its only evaluation.
+        held: place of a source -> all its rows.
+    """
+
+    run: Run
+    evaluation: Evaluation
+    held: Mapping[int, pl.DataFrame] = field(repr=False)
+
+    def of_reader(self, read: Reader) -> Iterator[pl.DataFrame]:
+        """Yield the signed rows of the root's rows that are read."""
+        for rows in read():
+            yield from self._rows_of({self._shape.root: with_all_columns(self.run.logic, self._shape.root, [rows])})
+
+    def of_group(self, spill: Spill, group: int) -> Iterator[pl.DataFrame]:
+        """Yield the signed rows of the root's rows in a group, with those of the other divided source."""
+        sources = enumerate(rows_of_group(self.run.logic, spill, group))
+        yield from self._rows_of({place: rows for place, rows in sources if place not in self.held})
+
+    @property
+    def _shape(self) -> Shape:
+        return self.run.logic.compiled.shape
+
+    def _rows_of(self, divided: dict[int, pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        sources = {**self.held, **divided}
+        root, most = self._shape.root, max(1, self.run.job.tuning.direct_rows // 4)
+        made = _rows_made(self._shape, root, sources, self._met_once)
+        for rows in _slices(sources[root], made, most):
+            sources[root] = rows
+            yield evaluated(self.run, self.evaluation, [sources[place] for place in range(len(sources))])
+
+    @cached_property
+    def _met_once(self) -> dict[int, pl.DataFrame | None]:
+        """Place of a source in memory -> see `_rows_met`."""
+        branches = [one for one in self._shape.branches if one.place in self.held]
+        return {one.place: _rows_met(self._shape, one, self.held, {}) for one in branches}
+
+
+def _rows_made(shape: Shape, place: int, sources: Mapping[int, pl.DataFrame], known: Mapping[int, Met]) -> pl.Series:
+    """Return how many rows the joins of a source to those below it make of each of its rows, at most."""
+    rows = sources[place]
+    made = pl.Series(_MADE, [1.0]).new_from_index(0, rows.height)
+    for branch in (one for one in shape.branches if one.parent == place):
+        met = known[branch.place] if branch.place in known else _rows_met(shape, branch, sources, known)
+        if met is not None:
+            each = _compared(rows, branch.parent_columns).join(
+                met, on=met.columns[:-1], how="left", maintain_order="left"
+            )
+            made *= each[_MADE].fill_null(1.0).clip(1.0)
+    return made
+
+
+def _rows_met(shape: Shape, branch: Branch, sources: Mapping[int, pl.DataFrame], known: Mapping[int, Met]) -> Met:
+    """Return how many rows a row of a branch's parent meets, at most; null meets nothing."""
+    compared = _compared(sources[branch.place], branch.columns)
+    made = compared.with_columns(_rows_made(shape, branch.place, sources, known)).drop_nulls()
+    met = made.group_by(compared.columns).agg(pl.col(_MADE).sum())
+    return None if met.filter(pl.col(_MADE) > 1).is_empty() else met
+
+
+def _compared(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    return rows.select(pl.col(name).alias(str(place)) for place, name in enumerate(columns))
+
+
+def _slices(rows: pl.DataFrame, made: pl.Series, most: int) -> Iterator[pl.DataFrame]:
+    """Divide rows so that each slice makes about `most` rows, at most twice as many.
+
+    Raises:
+        NotHere: one row makes more.
+    """
+    ends = made.to_numpy().cumsum()
+    if rows.is_empty() or ends[-1] <= most:
+        yield rows
+        return
+    if made.to_numpy().max() > most:
+        raise NotHere
+    first = np.flatnonzero(np.diff(ends // most, prepend=-1))
+    for begin, end in zip(first.tolist(), [*first.tolist()[1:], rows.height], strict=True):
+        yield rows[begin:end]
