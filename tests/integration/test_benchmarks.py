@@ -269,6 +269,7 @@ def test_a_history_agrees_with_its_peers_and_shows_its_figures(
         assert f" {words} " in screen.getvalue()
 
 
+@pytest.mark.heavy
 def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) -> None:
     sizes = SIZES["recompute"]
     recompute.load(tmp_path, tmp_path, histories.Steps(), **sizes)
@@ -436,6 +437,7 @@ def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkey
     assert anew != first
 
 
+@pytest.mark.heavy
 def test_the_suite_of_the_worst_cases_measures_both_and_compares_their_rows(work: Path) -> None:
     names = ["hashed"]
     found = histories.staged(

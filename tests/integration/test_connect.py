@@ -2,7 +2,8 @@
 
 A process has either a session of its own or one of a server, so the tests run in another pytest. All of them share its
 session. Tests that start Spark themselves have no part in this, and those that need a classic session carry the marker
-`classic`.
+`classic`. Heavy ones are more of the same histories, and the year of
+invoices needs Spark only to be read: both run in a classic session.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def test_what_holds_on_spark_holds_on_a_connect_server(tmp_path_factory: pytest.
     marked = (file for file in (ROOT / "tests").rglob("test_*.py") if "mark.spark" in file.read_text())
     # `contract/catalogs/test_over_connect.py` does it for those over servers.
     tests = (str(file) for file in marked if file.parent.name != "catalogs")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "spark and not served", "-p", "no:cacheprovider"]
+    chosen = "spark and not (served or heavy or retail)"
+    command = [sys.executable, "-m", "pytest", "-q", "-m", chosen, "-p", "no:cacheprovider"]
     command += ["--durations=10", *tests]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     with connect_server(tmp_path_factory.mktemp("connect"), **_DAEMON) as (address, _):

@@ -107,6 +107,7 @@ def test_the_days_of_a_new_project_follow_its_stream(run: Run, tmp_path: Path) -
     assert f"shop/daily_revenue {long_ago} " in grown
 
 
+@pytest.mark.heavy
 def test_what_dg_scaffolds_in_a_new_project_is_loaded_without_an_edit(run: Run, tmp_path: Path) -> None:
     run("-c", COMMAND, "init", "shop")
     project = tmp_path / "shop"
@@ -125,6 +126,7 @@ def test_what_dg_scaffolds_in_a_new_project_is_loaded_without_an_edit(run: Run, 
     assert "unsaid/defs.yaml: source: 'SOURCE' is no folder of the defs folder" in refused
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_spec("dagster_dg_cli") is None, reason="dagster-dg-cli is not installed")
 def test_dg_checks_scaffolds_and_lists_in_a_new_project(run: Run, tmp_path: Path) -> None:
     run("-c", COMMAND, "init", "shop")
@@ -151,6 +153,7 @@ lake.append(payments, [bad])
 """
 
 
+@pytest.mark.heavy
 def test_a_table_that_fails_its_checks_does_not_stop_the_tables_beside_it(run: Run, tmp_path: Path) -> None:
     said = run("-c", COMMAND, "init", "shop")
     project = tmp_path / "shop"

@@ -21,6 +21,7 @@ with open(f"/proc/{SparkContext._gateway.proc.pid}/maps") as maps:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_java_maps_the_archive_and_starts_without_a_broken_one(tmp_path: Path) -> None:
     cache = tmp_path / "a cache"
