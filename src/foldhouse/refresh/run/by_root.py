@@ -1,7 +1,7 @@
-"""Parts of a tree of joins: some rows of its root each, because every output row contains one row of the root.
+"""Parts of a tree of joins: each has some rows of the root, because every output row contains one row of the root.
 
-The other sources are in memory, but for one that is joined to the root: if they are too large, that one is divided as
-the root is, by a hash of the columns that are equal.
+Memory holds the other sources. If these are too large, one that is joined to the root is divided in the same way as the
+root: by a hash of the columns that are equal.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Met = pl.DataFrame | None
 
 
 def can_be_by_root(logic: Logic, evaluation: Evaluation) -> bool:
-    """Whether the logic is a tree, and all sources but its root, and perhaps one that is joined to it, fit in memory.
+    """Whether the logic is a tree, and all sources fit in memory except the root and perhaps one that is joined to it.
 
-    A source that is joined with itself would be the root and another source.
+    A tree in which a source occurs twice is refused: the source could be the root and one of the others.
     """
     shape = logic.compiled.shape
     if not shape.branches or shape.sources:
