@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from laws.amount import IS_THOROUGH
+from laws.amount import IS_THOROUGH, share
 from oracle import assert_same, folded_at_its_position
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -140,7 +140,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", share(list(KEYS), 2))
 def test_rows_that_meet_by_their_keys_are_folded_in_parts(
     spark, spark_lake, monkeypatch: pytest.MonkeyPatch, parts: list[str], kind: str
 ) -> None:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.spark]
 _OPERATIONS = "tests/contract/catalogs/test_catalog_operations.py"
 
 
-@pytest.mark.parametrize("name", ["local", "REST and S3"])
+@pytest.mark.parametrize("name", [pytest.param("local", marks=pytest.mark.served), "REST and S3"])
 def test_every_operation_is_right_over_a_connect_server(
     name: str, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
