@@ -46,7 +46,7 @@ if GIVEN in os.environ:
 
 _ONE = ("Postgres and S3",)
 _IN_CI: dict[str, tuple[str, ...]] = {
-    "test_catalog_operations": ("Postgres and files", "Postgres and S3", "REST and S3"),
+    "test_catalog_operations": ("Postgres and S3", "REST and S3"),
     "test_catalog_races": _ONE,
     "test_catalogs": _ONE,
     "test_dropped_connections": _ONE,
