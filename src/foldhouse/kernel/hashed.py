@@ -8,13 +8,13 @@ from functools import reduce
 import numpy as np
 import polars as pl
 
-_HASHED = (pl.Boolean, pl.String, pl.Date, pl.Datetime, pl.Decimal)
-"""Types of which equal values have equal hashes, beside whole numbers; decimals are compared with the same scale."""
+_HASHED = (pl.Boolean, pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Decimal)
+"""Types whose equal values have equal hashes, like whole numbers; decimals of one column have one scale."""
 _SEEDS = (0x9E3779B97F4A7C15, 0x5851F42D4C957F2D)
 
 
 def have_hashes(types: Sequence[pl.DataType]) -> bool:
-    """Whether equal values of these types have equal hashes. Of floats, 0.0 and -0.0 are equal."""
+    """Whether equal values of these types have equal hashes. Floats are left out: 0.0 equals -0.0."""
     return all(one.is_integer() or one in _HASHED for one in types)
 
 

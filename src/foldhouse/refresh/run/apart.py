@@ -1,4 +1,4 @@
-"""Fold a large window of direct logic in this process, in parts whose rows never meet in an output row.
+"""Fold a large window of direct logic in this process, in parts: each output row comes of one part alone.
 
 Direct logic is evaluated in memory, so large windows of it went to Spark. This process evaluates them part by part
 instead, and divides the evaluated rows among groups of buckets:

@@ -149,7 +149,7 @@ class _Tree:
             yield evaluated(self.run, self.evaluation, [sources[place] for place in range(len(sources))])
 
     @cached_property
-    def _met_once(self) -> dict[int, pl.DataFrame | None]:
+    def _met_once(self) -> dict[int, Met]:
         """Place of a source in memory -> see `_rows_met`."""
         branches = [one for one in self._shape.branches if one.place in self.held]
         return {one.place: _rows_met(self._shape, one, self.held, {}) for one in branches}

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.hashed import hashes_of, have_hashes, several
+from foldhouse.kernel.plan import polars_type
 from foldhouse.refresh.rows.choices import Choice
 from foldhouse.refresh.rows.evaluate import evaluated_here
 from foldhouse.refresh.rows.logic import Evaluation, Logic
@@ -44,10 +45,15 @@ def repeated_ids(logic: Logic, evaluations: Sequence[Evaluation]) -> Choice | No
 
 
 def can_be_compared(logic: Logic, place: int, evaluation: Evaluation) -> bool:
-    """Whether an evaluation reads all events of a source with an `event_id`, so few that their ids fit in memory."""
-    pieces = list(evaluation.pieces[place])
+    """Whether an evaluation reads all events of a source with an `event_id`, and their ids can be compared in memory.
+
+    Hashes take less memory than ids. Ids of types without hashes are compared themselves.
+    """
+    pieces, arrow = list(evaluation.pieces[place]), logic.layouts[place].arrow
+    types = [polars_type(arrow.field(name).type) for name in event_id_of(logic, place)]
+    most = logic.tuning.identified_rows if have_hashes(types) else logic.tuning.decided_rows
     is_whole = evaluation.weight > 0 and not evaluation.choices[place] and pieces == list(evaluation.deliveries[place])
-    return is_whole and sum(piece.file.rows for piece in pieces) <= logic.tuning.identified_rows
+    return is_whole and sum(piece.file.rows for piece in pieces) <= most
 
 
 def repeated_in(logic: Logic, place: int, evaluation: Evaluation) -> Choice | None:

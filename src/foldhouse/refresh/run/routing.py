@@ -62,8 +62,8 @@ class Route:
 class Part:
     """Signed rows of one subgroup of a group of buckets, with their `__bucket`.
 
-    Or rows of a source, before they are evaluated: then the group is one of cells, and the subgroup the place of the
-    source.
+    Or rows of a source, before they are evaluated: then a group has the rows of some hashes, and the subgroup is the
+    place of the source.
     """
 
     group: int
