@@ -27,7 +27,7 @@ _LIKE = {
     "run": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "id": r"\b\d{15,19}\b",
     "clock": r"(?:\d+ days?, )?\d+:\d\d:\d\d\.\d+",
-    "seconds": r"\b\d+\.\d(?= s\b)",
+    "seconds": r"\b\d+(?:\.\d)?(?= s\b)",
     "mib": r"\b[\d.]+(?= [MG]iB\b)",
     "bytes": r"\b[\d,]+(?= bytes\b)",
     "cut": r"(?<=@)\d+…?",
