@@ -11,6 +11,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.refresh.rows.choices import Choice, chosen, picked
 from foldhouse.refresh.window.changed import pieces_between
+from foldhouse.storage.decoded import DECODED, Label
 from foldhouse.storage.live import Piece, live_slices, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.schema import Layout
@@ -25,6 +26,8 @@ newest = fh.table("c.newest", source=events, fold=fh.latest())
 WORDS = ["a", "b", "c", "", None]
 SHARES = [0.0, -0.0, 1.5, float("nan"), None]
 COLUMNS = ["key", "word", "share", "more"]
+ROOM = 2**24
+"""So much memory for decoded columns."""
 
 
 def a_row(chance: random.Random, at: int) -> dict[str, object]:
@@ -70,8 +73,10 @@ def test_picked_rows_are_those_selected_from_the_whole_piece(lake: fh.Lake, seed
         whole = pl.from_arrow(read_piece(layout, piece, COLUMNS).select(COLUMNS))
         assert isinstance(whole, pl.DataFrame)
         some = np.array(sorted(chance.sample(range(piece.file.rows), chance.randint(0, piece.file.rows))), np.int64)
-        for further in (None, some):
-            found, beside = picked(layout, piece.file, columns, choices, further)
+        for further, keep_bytes in ((None, 0), (some, 0), (None, ROOM), (some, ROOM), (None, ROOM), (some, ROOM)):
+            found, beside = picked(layout, piece.file, columns, choices, further, keep_bytes)
             assert found.of_piece(layout, piece).equals(chosen(whole, choices).select(columns))
             together = pl.from_arrow(read_piece(layout, Piece(piece.file), columns).select(columns))
             assert beside.rows.equals(together[[] if further is None else further])
+    kept = [DECODED.get(Label(piece.file.path, name, False)) for piece in pieces for name in COLUMNS]
+    assert any(column is not None for column in kept)

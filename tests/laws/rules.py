@@ -62,6 +62,7 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
     # By the names of files it would be another history each time.
     forced: dict[str, Any] = {"patience_least_share": 1, "patience_spread_share": 0, **RULES[rule]}
     forced["restored_rows_factor"] = (10, 1_000_000, 0)[seed % 17 % 3]
+    forced["kept_column_bytes"] = (2**29, 0, 10_000)[seed % 19 % 3]
     earlier = [lake.tuning for lake in lakes]
     with pytest.MonkeyPatch.context() as patch:
         if rule == _COPIED:

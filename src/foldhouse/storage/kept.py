@@ -21,6 +21,7 @@ from pyarrow import NativeFile
 from pyarrow.fs import FileSystem
 
 from foldhouse.storage.cache import WeightedCache
+from foldhouse.storage.decoded import DECODED
 from foldhouse.storage.integrity import digest_in
 
 SMALL_BYTES = 1 << 20
@@ -132,7 +133,8 @@ PARTS: WeightedCache[memoryview] = WeightedCache(PARTS_BYTES, len)
 
 
 def forget_files() -> None:
-    """Keep no file of a store in memory, and none open."""
+    """Keep no file of a store in memory, none open, and no decoded column."""
+    DECODED.clear()
     KEPT.clear()
     HANDLES.clear()
     PARTS.clear()

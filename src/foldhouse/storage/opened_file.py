@@ -23,6 +23,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import StringType
 
 from foldhouse.errors import Unsupported
+from foldhouse.storage.decoded import DECODED, Label
 from foldhouse.storage.mapped import has_ids, misled
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import empty_rows, projected
@@ -48,6 +49,7 @@ class OpenedFile:
         columns: Sequence[str],
         row_groups: Sequence[int] | None = None,
         then: Sequence[str] = (),
+        keep_bytes: int = 0,
     ) -> pa.Table:
         """Read some columns of some or all row groups, by field id and with the layout's schema.
 
@@ -58,9 +60,11 @@ class OpenedFile:
             row_groups: numbers of the row groups; all by default.
             then: columns that are read next, with these ones; a store is asked for those of one row group in the same
                 request, unless they are more than twice as many bytes.
+            keep_bytes: how much memory decoded columns may take (`DecodedColumns`). With 0, the file is read, and none
+                are kept.
         """
         groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
-        stored = self._as_stored(layout, columns, groups, then=then)
+        stored = self._as_stored(layout, columns, groups, then=then, keep_bytes=keep_bytes)
         return projected(stored, self.schema, layout.selected(tuple(columns)))
 
     def _names(self, layout: Layout, columns: Sequence[str]) -> list[str]:
@@ -97,17 +101,51 @@ class OpenedFile:
         groups: Sequence[int],
         in_dictionaries: Sequence[str] = (),
         then: Sequence[str] = (),
+        keep_bytes: int = 0,
     ) -> pa.Table:
         """Read some columns of some row groups with the names and types that they have in the file."""
         names = self._names(layout, columns)
         if not groups:  # opening a file of a store costs a request
             return empty_rows(self.footer.schema.to_arrow_schema()).select(names)
+        texts = [name for name in in_dictionaries if name in names]
+        if keep_bytes and names:
+            return self._from_memory(layout, names, groups, texts, keep_bytes)
         with reading(self.path), self._open(layout, columns, groups, then) as source:
-            parquet = opened(source, self.footer, read_dictionary=[one for one in in_dictionaries if one in names])
-            rows = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+            return self._decoded(source, names, groups, texts)
+
+    def _decoded(
+        self, source: InputStream, names: Sequence[str], groups: Sequence[int], texts: Sequence[str]
+    ) -> pa.Table:
+        """Decode columns, by their names in the file, of some row groups; some texts stay in dictionaries."""
+        parquet = opened(source, self.footer, read_dictionary=list(texts))
+        rows = parquet.read_row_groups(list(groups), columns=list(names), use_threads=False)
         if names:
             check_rows(self.path, rows.num_rows, sum(self.footer.row_group(i).num_rows for i in groups))
         return rows
+
+    def _from_memory(
+        self, layout: Layout, names: Sequence[str], groups: Sequence[int], texts: Sequence[str], most_bytes: int
+    ) -> pa.Table:
+        """Return what `_decoded` does, without reading kept columns; those that are read whole may be kept."""
+        labels = {name: Label(self.path, name, name in texts) for name in names}
+        kept = {name: DECODED.get(label) for name, label in labels.items()}
+        found = {name: self._of_groups(column, groups) for name, column in kept.items() if column is not None}
+        if missing := [name for name in names if name not in found]:
+            with reading(self.path), layout.io.new_input(self.path).open() as source:
+                read = self._decoded(source, missing, groups, texts)
+            for name in missing:
+                found[name] = read.select([name])
+                if len(groups) == self.footer.num_row_groups:
+                    DECODED.offer(labels[name], found[name], most_bytes)
+        schema = pa.schema([found[name].schema.field(0) for name in names])
+        return pa.table([found[name].column(0) for name in names], schema=schema)
+
+    def _of_groups(self, column: pa.Table, groups: Sequence[int]) -> pa.Table:
+        """Return the rows of some row groups, ascending, of a column of all rows."""
+        if len(groups) == self.footer.num_row_groups:
+            return column
+        starts = self._starts.tolist()
+        return pa.concat_tables([column.slice(starts[group], starts[group + 1] - starts[group]) for group in groups])
 
     @cached_property
     def _texts_in_dictionaries(self) -> list[str]:
@@ -181,13 +219,16 @@ class OpenedFile:
             self._known_bounds[field_id] = found
         return self._known_bounds[field_id]
 
-    def read_at(self, layout: Layout, columns: Sequence[str], positions: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    def read_at(
+        self, layout: Layout, columns: Sequence[str], positions: np.ndarray, keep_bytes: int = 0
+    ) -> tuple[pa.Table, np.ndarray]:
         """Read some columns of the rows at some positions, from only the row groups that contain them.
 
         Args:
             layout: of the table.
             columns: top-level columns of the layout.
             positions: sorted int64 row positions in the file.
+            keep_bytes: see `read`.
 
         Returns:
             The rows, and `positions` unchanged.
@@ -198,7 +239,7 @@ class OpenedFile:
         sizes = np.diff(starts)
         groups = np.unique(np.searchsorted(starts, positions, side="right") - 1)
         texts = self._texts_in_dictionaries
-        stored = self._as_stored(layout, columns, groups.tolist(), texts)
+        stored = self._as_stored(layout, columns, groups.tolist(), texts, keep_bytes=keep_bytes)
         before = np.concatenate([[0], np.cumsum(sizes[groups])])[:-1]
         within = np.searchsorted(groups, np.searchsorted(starts, positions, side="right") - 1)
         # Taken before they are converted: a dictionary is looked up for the wanted rows only.

@@ -18,7 +18,7 @@ from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 
 
-def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None) -> pa.Table:
+def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None, keep_bytes: int = 0) -> pa.Table:
     """Read the rows of a piece, by field id and with the layout's schema.
 
     Args:
@@ -26,6 +26,8 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
             null.
         piece: which rows of which file.
         columns: top-level columns to read, all by default.
+        keep_bytes: how much memory decoded columns of files may take from which some rows are picked; see
+            `OpenedFile.read`.
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
     file = open_file(layout, piece.file.path, piece.file.size_bytes)
@@ -33,7 +35,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
     if piece.only is not None:
         selected = selected_positions(layout, piece)
         assert selected is not None
-        return file.read_at(layout, names, selected)[0]
+        return file.read_at(layout, names, selected, keep_bytes)[0]
     rows = file.read(layout, names)
     gone = deleted_positions(layout, piece.without, piece.file)
     if not len(gone):
@@ -126,18 +128,21 @@ def read_pieces(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str])
     return [rows for rows in tables if rows.num_rows]
 
 
-def read_together(layout: Layout, groups: Sequence[Sequence[Piece]], columns: Sequence[str]) -> list[list[pa.Table]]:
+def read_together(
+    layout: Layout, groups: Sequence[Sequence[Piece]], columns: Sequence[str], keep_bytes: int = 0
+) -> list[list[pa.Table]]:
     """Read groups of pieces, several at a time; return the tables of each group, whose rows follow the pieces.
 
     Args:
         layout: of the table; see `read_piece`.
         groups: from `group_pieces`.
         columns: top-level columns to read.
+        keep_bytes: see `read_piece`.
     """
     # The largest first, so that none of them is read alone at the end.
     order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
     at_once = 1 if _are_tiny(groups) else None
-    read = in_threads(lambda place: _read_group(layout, groups[place], columns), order, at_once)
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns, keep_bytes), order, at_once)
     found = dict(zip(order, read, strict=True))
     return [found[place] for place in range(len(groups))]
 
@@ -165,9 +170,9 @@ def _is_small(piece: Piece) -> bool:
     return piece.is_whole and piece.file.size_bytes <= _SMALL_BYTES
 
 
-def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str]) -> list[pa.Table]:
+def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str], keep_bytes: int) -> list[pa.Table]:
     if len(pieces) == 1:
-        return [read_piece(layout, pieces[0], columns)]
+        return [read_piece(layout, pieces[0], columns, keep_bytes)]
     wanted = layout.selected(tuple(columns))
     # Neighbours with the same columns are converted once.
     runs: list[_Run] = []

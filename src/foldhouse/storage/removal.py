@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table as IcebergTable
 
+from foldhouse.storage.decoded import DECODED
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.threads import in_threads
 
@@ -35,6 +36,7 @@ def delete(iceberg: IcebergTable, path: str) -> bool:
     """
     if not is_its_own(iceberg, path):
         return False
+    DECODED.forget(path)
     try:
         iceberg.io.delete(path)
     except OSError:

@@ -52,6 +52,10 @@ class Tuning:
     direct_rows: int = 8_000_000
     """Selected rows for which direct logic is evaluated in this process: they are in memory at once. With 0, Spark
     evaluates them."""
+    kept_column_bytes: int = 512 * _MIB
+    """Decoded columns of sources that this process keeps in memory, if it picks rows of the same files by their keys
+    more than once: most of such a refresh is decoding. The bound holds for all lakes of the process. With 0, none are
+    kept."""
     compared_rows: int = 2_000_000
     """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
     cancelled_least_rows: int = 100_000
@@ -201,6 +205,7 @@ _BOUNDS = {
     "spilled_rows_factor": (0, _MOST),
     "restored_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
+    "kept_column_bytes": (0, _MOST),
     "compared_rows": (0, _MOST),
     "cancelled_least_rows": (0, _MOST),
     "full_recompute_share": (0, _MOST),

@@ -67,7 +67,12 @@ class Picked:
 
 
 def picked(
-    layout: Layout, ref: FileRef, columns: Sequence[str], choices: Choices, further: np.ndarray | None = None
+    layout: Layout,
+    ref: FileRef,
+    columns: Sequence[str],
+    choices: Choices,
+    further: np.ndarray | None = None,
+    keep_bytes: int = 0,
 ) -> tuple[Picked, Picked]:
     """Read the rows of a file that choices select, and further rows in the same pass.
 
@@ -79,6 +84,7 @@ def picked(
         columns: the columns to return.
         choices: one or more.
         further: positions of further rows, ascending, each once.
+        keep_bytes: how much memory decoded columns may take (`DecodedColumns`); none are kept with 0.
 
     Returns:
         The selected rows, and the further rows.
@@ -86,14 +92,14 @@ def picked(
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
     file = open_file(layout, ref.path, ref.size_bytes)
     check_rows(file.path, file.footer.num_rows, ref.rows)
-    keys = pl.from_arrow(file.read(layout, compared).select(compared))
+    keys = pl.from_arrow(file.read(layout, compared, keep_bytes=keep_bytes).select(compared))
     assert isinstance(keys, pl.DataFrame)
     positions = _selected(keys, choices)
     further = positions[:0] if further is None else further
     both = together([positions, further]) if len(further) else positions
     found = {name: keys[name][both] for name in compared}
     if others := [name for name in columns if name not in compared]:
-        read = pl.from_arrow(file.read_at(layout, others, both)[0])
+        read = pl.from_arrow(file.read_at(layout, others, both, keep_bytes)[0])
         assert isinstance(read, pl.DataFrame)
         found |= read.to_dict()
     rows = pl.DataFrame([found[name] for name in columns])

@@ -141,7 +141,8 @@ class Logic:
         weightless = [(place, Piece(one.file, 1, one.only, one.without)) for one in pieces]
         groups = group_pieces([one for _, one in weightless if (place, one) not in known])
         found: list[pa.Table] = []
-        for group, tables in zip(groups, read_together(self.layouts[place], groups, columns), strict=True):
+        read = read_together(self.layouts[place], groups, columns, self.tuning.kept_column_bytes)
+        for group, tables in zip(groups, read, strict=True):
             found.append(pa.concat_tables([rows.select(columns) for rows in tables]))
             begin = 0
             for piece in group:  # of several, each is a whole file
@@ -161,7 +162,8 @@ class Logic:
         label = (place, path, choices)
         if label not in self._known:
             further = self._removed.get((place, path))
-            self._known[label], beside = picked(layout, piece.file, columns, choices, further)
+            keep_bytes = self.tuning.kept_column_bytes
+            self._known[label], beside = picked(layout, piece.file, columns, choices, further, keep_bytes)
             if further is not None:
                 self._read_beside[place, path] = beside
         weightless = (place, Piece(piece.file, 1, piece.only, piece.without), choices)

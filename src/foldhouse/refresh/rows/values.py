@@ -10,6 +10,7 @@ from foldhouse.kernel.plan import polars_type
 from foldhouse.refresh.rows.choices import Choices, chosen, picked
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.rows.read import admitted
+from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.threads import in_threads
@@ -44,8 +45,12 @@ def values_in_files(
     layout = logic.layouts[place]
     pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
     files = list({piece.file.path: piece.file for piece in pieces}.values())
-    found = in_threads(lambda file: picked(layout, file, list(columns), choices)[0].rows.unique(), files)
-    return together([_no_values(logic, place, columns), *found])
+
+    def values(file: FileRef) -> pl.DataFrame:
+        chosen_rows, _ = picked(layout, file, list(columns), choices, keep_bytes=logic.tuning.kept_column_bytes)
+        return chosen_rows.rows.unique()
+
+    return together([_no_values(logic, place, columns), *in_threads(values, files)])
 
 
 def together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
