@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 ROOT = Path(__file__).parent.parent
 REMOTE = "FOLDHOUSE_TEST_REMOTE"
 """The environment variable that has the tests run on a Spark Connect server, or on a cluster, by its address."""
+HALF = "FOLDHOUSE_TEST_HALF"
+"""The environment variable that has tests with parameters run on every other of them, on a Spark Connect server."""
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
     sys.path.insert(0, str(folder))
 # Most JVMs of the tests live for seconds, and would spend most of that on optimising code for years of use. Without
@@ -50,8 +53,10 @@ _FIRST = ("integration", "laws", "location", "contract", "lake", "unit")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the folders whose files take minutes: one that begins last keeps the other process waiting."""
     if os.environ.get(REMOTE, "").startswith("sc://"):
-        left_out = [item for item in items if item.get_closest_marker("spark") and not _runs_over_connect(item)]
-        config.hook.pytest_deselected(items=left_out)
+        left_out = {item for item in items if item.get_closest_marker("spark") and not _runs_over_connect(item)}
+        if HALF in os.environ:
+            left_out |= _every_other([item for item in items if item not in left_out])
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
 
@@ -59,6 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _runs_over_connect(item: pytest.Item) -> bool:
     """A test that is run once more on a Connect server: it uses the session of all tests, and any kind of session."""
     return "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("classic")
+
+
+def _every_other(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return every other case of each test with parameters, of half of these tests the first and of half the second."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return {
+        item for name, those in cases.items() for item in those[1 - zlib.crc32(name.encode()) % 2 :: 2] if those[1:]
+    }
 
 
 _ROOMY = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m"}

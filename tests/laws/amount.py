@@ -10,7 +10,7 @@ import pytest
 
 One = TypeVar("One")
 
-HISTORIES = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "24"))
+HISTORIES = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "16"))
 """Histories of the law in memory. The other random tests run a share of them."""
 
 IS_THOROUGH = HISTORIES >= 500

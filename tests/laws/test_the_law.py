@@ -5,7 +5,7 @@ refreshed, backfilled, rebuilt and rolled back; processes die, catalogs lie, oth
 the source as it was at each table's own position, and the two have to agree, value for value, at that snapshot and at
 every earlier one.
 
-A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 24
+A failure names its seed, the declarations and the steps. `FOLDHOUSE_LAW_SEED=17` runs that one seed again. CI runs 16
 histories in memory and 2 in Spark's tasks; `make laws` runs 1,000 and 62, `make laws HISTORIES=5000` more.
 """
 
