@@ -23,7 +23,8 @@ def values_of(
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
 
     def values(piece: Piece) -> pl.DataFrame:
-        rows = pl.from_arrow(read_piece(logic.layouts[place], piece, needed).select(needed))
+        read = read_piece(logic.layouts[place], piece, needed, logic.tuning.kept_column_bytes)
+        rows = pl.from_arrow(read.select(needed))
         assert isinstance(rows, pl.DataFrame)
         return chosen(rows, choices).select(columns).unique()
 
