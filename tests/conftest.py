@@ -19,8 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 ROOT = Path(__file__).parent.parent
 REMOTE = "FOLDHOUSE_TEST_REMOTE"
 """The environment variable that has the tests run on a Spark Connect server, or on a cluster, by its address."""
-HALF = "FOLDHOUSE_TEST_HALF"
-"""The environment variable that has tests with parameters run on every other of them, on a Spark Connect server."""
+EVERY = "FOLDHOUSE_TEST_EVERY"
+"""The environment variable that has tests run on every second, third, ... of their parameters, on a Connect server."""
 for folder in (ROOT, ROOT / "tests", ROOT / "examples"):
     sys.path.insert(0, str(folder))
 # Most JVMs of the tests live for seconds, and would spend most of that on optimising code for years of use. Without
@@ -54,8 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with the folders whose files take minutes: one that begins last keeps the other process waiting."""
     if os.environ.get(REMOTE, "").startswith("sc://"):
         left_out = {item for item in items if item.get_closest_marker("spark") and not _runs_over_connect(item)}
-        if HALF in os.environ:
-            left_out |= _every_other([item for item in items if item not in left_out])
+        left_out |= _all_but_every(int(os.environ.get(EVERY, 1)), [item for item in items if item not in left_out])
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: _FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
@@ -66,14 +65,14 @@ def _runs_over_connect(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("classic")
 
 
-def _every_other(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return every other case of each test with parameters, of half of these tests the first and of half the second."""
+def _all_but_every(count: int, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return all cases of each test but every second, third, ... one; which one comes first differs between tests."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return {
-        item for name, those in cases.items() for item in those[1 - zlib.crc32(name.encode()) % 2 :: 2] if those[1:]
-    }
+    first = {name: zlib.crc32(name.encode()) % min(count, len(those)) for name, those in cases.items()}
+    kept = {item for name, those in cases.items() for item in those[first[name] :: count]}
+    return set(items) - kept
 
 
 _ROOMY = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m"}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from foldhouse.errors import CannotStart
+from foldhouse.spark.class_archive import archive_file, archive_options
 
 pytestmark = pytest.mark.spark
 
@@ -65,18 +66,29 @@ def test_shuffles_logs_and_the_rest_are_in_one_private_folder_that_goes(tmp_path
     assert stat.S_ISLNK((waiting / "spark.log").lstat().st_mode)
 
 
-def test_what_java_said_when_it_did_not_start_is_in_the_error(tmp_path: Path) -> None:
+def test_what_java_said_when_it_did_not_start_is_in_the_error(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path_factory.mktemp("cache")
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho 'no room for the heap' >&2\nexit 1\n")
     java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    archive = archive_file()
+    assert archive is not None
+    archive.parent.mkdir(mode=0o700)
+    archive.touch(mode=0o600)
+    assert archive_options()
     code = "from foldhouse.spark.session import local_session; local_session('local[1]')"
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert CannotStart.__name__ in done.stderr
     assert "Spark's Java process did not start" in done.stderr
     assert "no room for the heap" in done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["bin"]
+    assert archive.exists()  # Java does not start without it either
 
 
 def test_what_spark_refused_to_start_with_is_in_the_error() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from foldhouse.spark.class_archive import archive_file
 from tests.conftest import ROOT
 
 _STARTED = """
@@ -40,9 +42,15 @@ def test_java_maps_the_archive_and_starts_without_a_broken_one(tmp_path: Path) -
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    said = json.loads(run(str(Path(sys.executable).with_name("foldhouse")), "warm", "--json"))
-    (archive,) = cache.glob("foldhouse/*")
-    assert said == {"archive": str(archive), "bytes": archive.stat().st_size}
+    made = archive_file()
+    assert made is not None
+    archive = cache / "foldhouse" / made.name
+    if made.is_file():  # by `foldhouse warm`, as in CI, where making it once more takes most of a minute
+        archive.parent.mkdir(mode=0o700, parents=True)
+        shutil.copy2(made, archive)
+    else:
+        said = json.loads(run(str(Path(sys.executable).with_name("foldhouse")), "warm", "--json"))
+        assert said == {"archive": str(archive), "bytes": archive.stat().st_size}
     assert archive.stat().st_mode & 0o777 == 0o600
     assert run("-c", _STARTED) == "3 True\n"
     with archive.open("r+b") as broken:

@@ -55,14 +55,10 @@ def archive_options() -> list[str]:
     return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-XX:+VerifySharedSpaces", *_QUIET]
 
 
-def drop_archive() -> bool:
-    """Remove the archive, because Java did not start with it; return whether one was in use."""
-    if not archive_options() or _recorded_to:
-        return False
-    file = archive_file()
-    assert file is not None
-    file.unlink(missing_ok=True)
-    return True
+def drop_archive() -> None:
+    """Remove the archive that is in use, because Java does not start with it and starts without; not one being made."""
+    if archive_options() and not _recorded_to and (file := archive_file()) is not None:
+        file.unlink(missing_ok=True)
 
 
 def _is_own(path: Path, kind: int) -> bool:

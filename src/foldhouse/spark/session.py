@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -125,14 +125,43 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
 
 
 def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) -> SparkSession:
-    """Start a session whose driver is this process and writes to its private folder."""
+    """Start a session whose driver is this process and writes to its private folder.
+
+    If Java does not start, it may be for its archive of classes. It is tried again without, and the archive is removed
+    if that helps.
+    """
+    archive = archive_options()
+    failed: Exception | None = None
+    for options in (archive, []) if archive else ([],):
+        try:
+            session = _started_with(options, master, ours, settings)
+        except CannotStart:
+            raise
+        except Exception as failure:
+            failed = failure
+        else:
+            if failed is not None:
+                drop_archive()
+            return session
+    reason = (str(failed).splitlines() or ["no message"])[0]
+    where = "" if master.startswith("local") else f", with the master {master}"
+    raise CannotStart(
+        f"Spark's Java process did not start{where} ({type(failed).__name__}: {reason}). Java 17 or later is "
+        f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {last_of_its_log()}"
+    ) from failed
+
+
+def _started_with(
+    archive: Sequence[str], master: str, ours: Mapping[str, str], settings: Mapping[str, str]
+) -> SparkSession:
+    """Start a session with some options for an archive of classes; an error that is not ours is of Java."""
     builder = SparkSession.builder.master(master).appName("foldhouse")
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     folder = folder_of_spark()
     # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
     java = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={folder}"]
     # PerfDisableSharedMem: else the JVM writes to /tmp/hsperfdata_USER, whatever java.io.tmpdir is.
-    java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem", *archive_options()]
+    java += ["-Djava.net.preferIPv4Stack=true", "-XX:+PerfDisableSharedMem", *archive]
     # A thread that Spark fetches results with ends when the heap is full, and its job would wait for it forever.
     java += ["-XX:+ExitOnOutOfMemoryError", "-XX:+DisplayVMOutputToStderr"]
     driver = {
@@ -152,15 +181,6 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
             f"Spark did not start with the master {master}: {_causes(failure)}. "
             f"{f'Spark logged: {cut(logged)}. ' if logged else ''}Correct the master, or Spark's configuration "
             "(spark-defaults.conf in $SPARK_CONF_DIR)"
-        ) from failure
-    except Exception as failure:
-        if drop_archive():
-            return _started(master, ours, settings)
-        reason = (str(failure).splitlines() or ["no message"])[0]
-        where = "" if master.startswith("local") else f", with the master {master}"
-        raise CannotStart(
-            f"Spark's Java process did not start{where} ({type(failure).__name__}: {reason}). Java 17 or later is "
-            f"needed: check `java -version` and JAVA_HOME. The last lines of its log: {last_of_its_log()}"
         ) from failure
 
 
