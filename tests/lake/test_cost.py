@@ -51,3 +51,27 @@ def test_a_table_that_says_copy_on_write_never_keeps_a_deleted_row(lake: fh.Lake
     found = lake.to_arrow(table).to_pydict()
     expected = dict.fromkeys(range(200), 0) | {0: 2, 1: 2, 4: 1, 2: 7, 3: 7} | {200 + n: n for n in range(3, 8)}
     assert dict(zip(found["k"], found["n"], strict=True)) == expected
+
+
+def test_a_large_file_is_not_written_again_because_small_ones_are_merged(lake: fh.Lake) -> None:
+    lake.tuning = fh.Tuning(small_most_rows=500, always_small_rows=10, deleted_share=0.9)
+    events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
+    table = fh.table("a.table", source=events, buckets=1, fold=fh.latest())
+    lake.append(events, pa.table({"k": range(2_000), "n": [0] * 2_000}))
+    lake.refresh(table)
+    expected = dict.fromkeys(range(2_000), 0)
+    (large,) = live_slices(lake.load(table), lake.history(table)[0].id)
+    chance = random.Random(5)
+    carried = []
+    for number in range(1, 21):
+        keys = chance.sample(range(2_000), 100)
+        lake.append(events, pa.table({"k": keys, "n": [number] * 100}))
+        carried.append(lake.refresh(table).rows_carried)
+        expected |= dict.fromkeys(keys, number)
+        files = live_slices(lake.load(table), lake.history(table)[0].id)
+        assert len(files) <= 8
+        assert large in files
+    assert any(carried)  # small files were merged: 8 times the added rows are 800, and the large file has fewer left
+    assert max(carried) <= 3 * 500
+    found = lake.to_arrow(table).to_pydict()
+    assert dict(zip(found["k"], found["n"], strict=True)) == expected

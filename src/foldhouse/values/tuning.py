@@ -99,6 +99,10 @@ class Tuning:
     small_rows_factor: int = 8
     """A file is small if it has up to so many times the rows that are written anyway: a row is carried a few times on
     its way into a large file, however many refreshes there are."""
+    small_most_rows: int = 500_000
+    """But not if it has more rows than this: writing them again takes longer than opening the file many times."""
+    small_most_share: float = 0.1
+    """Unless that is no more than this share of the bucket: a large bucket has at most some ten files."""
     always_small_rows: int = 1_000
     """A file with no more rows than this is always small: opening it costs readers more than its rows."""
 

@@ -55,9 +55,10 @@ def files_to_rewrite(
     chosen = [place for place, one in enumerate(files) if is_worn_out(one, tuning, leaves_deletes=leaves_deletes)]
     others = sorted(set(range(len(files))).difference(chosen), key=lambda place: files[place].live)
     together = rows_added + sum(files[place].live for place in chosen)
+    most = max(tuning.small_most_rows, tuning.small_most_share * (rows_added + sum(one.live for one in files)))
     small = []
     for place in others:
-        if files[place].live > max(tuning.small_rows_factor * together, tuning.always_small_rows):
+        if files[place].live > min(most, max(tuning.small_rows_factor * together, tuning.always_small_rows)):
             break
         small.append(place)
         together += files[place].live
