@@ -25,6 +25,7 @@ _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
 _SAMPLED = 8  # of so many files, one is looked at first, if there are at least twice as many
 _SAMPLED_ROWS = 50_000
 _COMPARED_ROWS = 50_000
+_TYPICAL = 0.125  # from so large a share of the rows on, the rows that were looked at tell how many of all are selected
 _CLEARLY = (2, 1.25)  # a sample decides if its share makes so many times too many; the second if it has so many rows
 
 
@@ -128,10 +129,12 @@ def _counted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices
     if share * whole > _clearly(sum(piece.file.rows for piece in sample)) * most:
         return int(share * whole), False
     looked = found = 0
-    for some in _at_once(pieces):
+    # The largest first: small files are new, and a window selects most of their rows.
+    for some in _at_once(sorted(pieces, key=lambda piece: -piece.file.rows)):
         frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
         looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
-        if found > most or found * whole > _clearly(looked) * most * looked:
+        are_typical = looked >= _TYPICAL * whole
+        if found > most or (are_typical and found * whole > _clearly(looked) * most * looked):
             logic.forget_picked()
             return found * whole // looked, looked == whole and found <= most
     return found, True
