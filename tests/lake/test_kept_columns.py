@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import foldhouse as fh
-from foldhouse.storage.decoded import DECODED
+from foldhouse.storage.decoded import DECODED, Label
 from foldhouse.storage.live import live_slices
 from foldhouse.storage.opened_file import OpenedFile
+from foldhouse.storage.removal import delete
 
 TYPES = dict.fromkeys(["item", "shop", "price", "version"], "long")
 prices = fh.stream("k.prices", schema=TYPES, keys="item", sequence_by="version")
@@ -58,6 +59,18 @@ def expected(batches: list[pa.Table]) -> list[tuple[Any, ...]]:
         "select shop, max(price), count(*) from newest group by shop order by shop",
     )
     return found.fetchall()
+
+
+def test_a_file_that_this_process_deletes_is_kept_in_memory_no_longer(lake: fh.Lake) -> None:
+    lake.append(prices, a_change(random.Random(1), 0, [1, 2, 3]))
+    iceberg = lake.load(prices)
+    (path,) = live_slices(iceberg, lake.history(prices)[0].id)
+    label = Label(path, "price", False)
+    for _ in range(2):
+        DECODED.offer(label, pa.table({"price": [1, 2, 3]}), 2**20)
+    assert DECODED.get(label) is not None
+    assert delete(iceberg, path)
+    assert DECODED.get(label) is None
 
 
 @pytest.mark.parametrize("room", [0, 20_000, 2**24])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foldhouse.spark import class_archive
+from foldhouse.errors import CannotStart
+from foldhouse.spark import class_archive, session
 from foldhouse.spark.class_archive import archive_file, archive_options, drop_archive
 
 
@@ -72,3 +73,25 @@ def test_one_that_java_did_not_start_with_is_removed(archive: Path) -> None:
     drop_archive()
     assert not archive.exists()
     drop_archive()
+
+
+@pytest.mark.parametrize("starts_without", [True, False])
+def test_it_stays_unless_spark_starts_without_it(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, starts_without: bool
+) -> None:
+    tried = []
+
+    def start(options: list[str], *given: object) -> str:
+        tried.append(bool(options))
+        if options or not starts_without:
+            raise RuntimeError("Java exited")
+        return "a session"
+
+    monkeypatch.setattr(session, "_started_with", start)
+    if starts_without:
+        assert session._started("local", {}, {}) == "a session"  # type: ignore[comparison-overlap]
+    else:
+        with pytest.raises(CannotStart, match=r"did not start \(RuntimeError: Java exited\)"):
+            session._started("local", {}, {})
+    assert tried == [True, False]
+    assert archive.exists() != starts_without
