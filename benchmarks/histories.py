@@ -24,6 +24,8 @@ from typing import Any
 from benchmarks.watch import Watched, watched
 
 ROOT = Path(__file__).parent.parent
+LONGEST = "_longest_seconds"
+"""After the name of a step: the longest time it took. A median hides one round of three that takes ten times it."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +234,8 @@ def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
         sizes: how large.
 
     Returns:
-        The sizes, what the stages tell, `<step>_seconds` and `<step>_peak_bytes` (of all processes) of their steps,
-        and the ratios.
+        The sizes, what the stages tell, `<step>_seconds`, `<step>_longest_seconds` and `<step>_peak_bytes` (of all
+        processes) of their steps, and the ratios.
 
     Raises:
         RuntimeError: a stage failed.
@@ -246,11 +248,16 @@ def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
         for stage in history.stages:
             for figure, value in _stage(history.module, stage, work, Path(folder), sizes).items():
                 found.setdefault(figure, []).append(value)
-    figures = {figure: statistics.median(values) for figure, values in found.items()}
+    figures = {figure: _together(figure, values) for figure, values in found.items()}
     for figure, (one, other) in history.ratios.items():
         if one in figures and other in figures:  # a peer that could not be had has none
             figures[figure] = figures[one] / figures[other]
     return {**sizes, "load_average": round(load_average, 1), **figures}
+
+
+def _together(figure: str, values: list[float]) -> float:
+    """The figure of a stage that was done more than once: the median, and the longest of the longest."""
+    return max(values) if figure.endswith(LONGEST) else statistics.median(values)
 
 
 def staged(module: str, stage: str, work: Path, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,11 +281,14 @@ def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str
 
 
 def _of_steps(taken: list[tuple[str, float, float]], seen: Watched) -> dict[str, float]:
-    """Seconds (the median) and peak of all processes (the greatest) of each step."""
+    """Seconds (the median, and the longest of several) and peak of all processes (the greatest) of each step."""
     found: dict[str, float] = {}
     for name in dict.fromkeys(name for name, _, _ in taken):
         spans = [(started, ended) for one, started, ended in taken if one == name]
-        found[f"{name}_seconds"] = statistics.median(ended - started for started, ended in spans)
+        times = [ended - started for started, ended in spans]
+        found[f"{name}_seconds"] = statistics.median(times)
+        if len(times) > 1:
+            found[f"{name}{LONGEST}"] = max(times)
         found[f"{name}_peak_bytes"] = max(seen.peak_between(*span) for span in spans)
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.histories import HISTORIES
+from benchmarks.histories import HISTORIES, LONGEST
 
 GIB = 2**30
 
@@ -74,6 +74,7 @@ def _columns(figures: Sequence[dict[str, Any]]) -> list[Column]:
     return [
         ("contender", lambda one: one["contender"]),
         ("warm s", lambda one: f"{one['seconds']:.2f}"),
+        ("longest s", lambda one: f"{max(one.get('all_seconds', [one['seconds']])):.2f}"),
         ("x foldhouse", lambda one: f"{one['seconds'] / ours:.2f}" if ours else ""),
         ("cold s", lambda one: f"{one['cold_seconds']:.1f}"),
         ("peak GiB", lambda one: f"{one['peak_bytes'] / GIB:.2f}"),
@@ -148,23 +149,25 @@ def _beside(figures: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def show_history(title: str, figures: dict[str, Any], console: Console) -> None:
-    """The figures of a history, one a line; a step's seconds and peak in one."""
-    table = Table("figure", "value", "peak GiB", title=title, title_justify="left", show_edge=False)
+    """The figures of a history, one a line; a step's seconds, its longest time and its peak in one."""
+    table = Table("figure", "value", "longest", "peak GiB", title=title, title_justify="left", show_edge=False)
     for row in _lines(figures):
         table.add_row(*row)
     console.print(table)
     console.print()
 
 
-def _lines(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Figure, value, peak; what a step took stands beside what it held."""
+def _lines(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Figure, value, longest, peak; what a step took stands beside what it took at most and what it held."""
     lines = []
     for name, value in figures.items():
-        step = name.removesuffix("_peak_bytes")
+        step = name.removesuffix("_peak_bytes").removesuffix(LONGEST)
         if step != name and f"{step}_seconds" in figures:
             continue
-        peak = figures.get(f"{name.removesuffix('_seconds')}_peak_bytes") if name.endswith("_seconds") else None
-        lines.append((name.replace("_", " "), _amount(name, value), _gib(peak)))
+        step = name.removesuffix("_seconds")
+        longest, peak = (figures.get(f"{step}{more}") if step != name else None for more in (LONGEST, "_peak_bytes"))
+        shown = "" if longest is None else _amount(LONGEST, longest)
+        lines.append((name.replace("_", " "), _amount(name, value), shown, _gib(peak)))
     return lines
 
 
@@ -198,7 +201,11 @@ def markdown(path: Path) -> str:
     for name, history in HISTORIES.items():
         for one in held.get(name, []):
             sizes = {size: one[size] for size in history.sizes}
-            lines += [f"\n{history.title.format(**sizes)}\n", "| figure | value | peak GiB |", "|---|---|---|"]
+            lines += [
+                f"\n{history.title.format(**sizes)}\n",
+                "| figure | value | longest | peak GiB |",
+                "|---|---|---|---|",
+            ]
             lines += [f"| {' | '.join(row)} |" for row in _lines(one) if row[0] not in sizes]
     return "\n".join(lines)
 

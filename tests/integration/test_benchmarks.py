@@ -407,7 +407,7 @@ def figure(contender: str, **more: object) -> dict[str, object]:
 def test_a_case_shows_warm_and_cold_reading_the_changelog_and_the_first_load(tmp_path: Path) -> None:
     """On the screen, and in the tables of the documentation."""
     ours = figure("foldhouse", changelog_first_seconds=2.6, changelog_seconds=1.6, changelog_rows=185_372)
-    theirs = figure("deltalake", seconds=1.0)
+    theirs = figure("deltalake", seconds=1.0, all_seconds=[0.9, 1.0, 1.4])
     missing = {**dataclasses.asdict(apply.Case("latest", "uniform", 5_000_000, 1_000)), "contender": "polars"}
     figures = [ours, theirs, missing | {"skipped": "no registry"}]
     screen = io.StringIO()
@@ -420,10 +420,36 @@ def test_a_case_shows_warm_and_cold_reading_the_changelog_and_the_first_load(tmp
     for told in (shown, report.markdown(to)):
         lines = [line.replace("│", "|") for line in told.splitlines()]
         cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
-        assert ["deltalake", "1.00", "2.00", "2.0", "0.50", "3", "1.00", "0.25", "0.35"] in cells
+        assert ["deltalake", "1.00", "1.40", "2.00", "2.0", "0.50", "3", "1.00", "0.25", "0.35"] in cells
         assert ["deltalake", "1.0", "4.00", "1.00", "3.50", "1.00", "16", "5.0", "0.30"] in cells
         assert "changelog of the last batch, foldhouse: 2.60 s the first time, 1.60 s again, 185,372 rows" in told
     assert "polars was left out: no registry" in shown
+
+
+def test_the_longest_of_several_times_stands_beside_the_median(tmp_path: Path) -> None:
+    taken = [("fold", 0.0, 1.0), ("fold", 1.0, 2.0), ("fold", 2.0, 9.0), ("land", 9.0, 9.5)]
+    once = histories._of_steps(taken, Watched(0.0, ()))
+    assert once["fold_seconds"] == 1.0
+    assert once["fold_longest_seconds"] == 7.0
+    assert "land_longest_seconds" not in once
+    assert histories._together("fold_longest_seconds", [7.0, 2.0, 3.0]) == 7.0
+    assert histories._together("fold_seconds", [7.0, 2.0, 3.0]) == 3.0
+    screen = io.StringIO()
+    report.show_history("title", once, Console(width=120, file=screen))
+    lines = [line.replace("│", "|") for line in screen.getvalue().splitlines()]
+    cells = [[cell.strip() for cell in line.strip().split("|")] for line in lines]
+    assert ["fold seconds", "1.000 s", "7.000 s", ""] in cells
+    assert not [line for line in lines if "longest seconds" in line]
+
+
+def test_a_round_of_a_case_that_takes_longer_than_spark_is_named() -> None:
+    """Its median may be below."""
+    case = {"rows": 1_000, "change": "few", "full_recompute": False, "spark_seconds": 1.0, "seconds": 0.2, "ratio": 0.2}
+    figures = [case | {"definition": name, "longest_seconds": one} for name, one in (("even", 0.3), ("uneven", 1.5))]
+    screen = io.StringIO()
+    worst.show(figures, Console(width=120, file=screen))
+    assert "uneven, 1,000 events, few: a round took 1.50 s, Spark 1.00 s" in screen.getvalue()
+    assert "even, 1,000 events, few: a round took 0.30 s" not in screen.getvalue()
 
 
 def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
