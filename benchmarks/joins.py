@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
+from benchmarks.contenders import spark_session
 from benchmarks.histories import Steps
 
 CUSTOMERS_EACH = 20
@@ -122,7 +123,7 @@ def changed(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rou
 
 def spark(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rounds: int) -> dict[str, Any]:
     """Spark: both tables again from all rows, as Parquet."""
-    session = fh.Lake.local(folder / "lake").spark
+    session = spark_session.session()
     for name in ("orders", "payments"):
         whole = session.read.parquet(str(folder / f"{name}.parquet")).repartition(8)
         whole.write.parquet(str(folder / "sides" / name))

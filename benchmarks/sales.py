@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
+from benchmarks.contenders import spark_session
 from benchmarks.histories import Steps
 
 FIRST = date(2023, 1, 1)
@@ -201,7 +202,7 @@ def duckdb(work: Path, folder: Path, steps: Steps, days: int, per_day: int, roun
 def spark(work: Path, folder: Path, steps: Steps, days: int, per_day: int, rounds: int) -> dict[str, Any]:
     """Spark: the corrected day's partition of revenue overwritten, customers again from all files."""
     everything, one_day = _days(work, folder, days, per_day)
-    session = fh.Lake.local(folder / "lake").spark
+    session = spark_session.session()
     for number in range(rounds + 1):
         with steps("spark_overwrite_first" if number == 0 else "spark_overwrite"):
             session.read.parquet(one_day).createOrReplaceTempView("corrected")

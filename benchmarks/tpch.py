@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
+from benchmarks.contenders import spark_session
 from benchmarks.histories import Steps
 
 ORDERS_EACH, SUPPLIERS_OF = 10, 150  # orders of a customer, and orders for each supplier
@@ -266,7 +267,7 @@ def changed(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rou
 
 def spark(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rounds: int) -> dict[str, Any]:
     """Spark: each query again from all rows, as Parquet."""
-    session = fh.Lake.local(folder / "lake").spark
+    session = spark_session.session()
     for name in (*SIDES, *SMALL):
         whole = session.read.parquet(str(folder / f"{name}.parquet"))
         whole.repartition(8 if name in SIDES else 1).write.parquet(str(folder / "sides" / name))

@@ -34,6 +34,7 @@ from benchmarks import (
     stores,
     worst,
 )
+from benchmarks.contenders import spark_session
 from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import DELETED, LATE, Batches, batches
 from benchmarks.peers import Environment, Missing, ready
@@ -248,6 +249,7 @@ def test_a_history_agrees_with_its_peers_and_shows_its_figures(
     monkeypatch.setattr(histories, "_stage", in_this_process)
     monkeypatch.setattr(files, "environment", not_fetched)
     monkeypatch.setattr(reads, "environment", not_fetched)
+    monkeypatch.setattr(spark_session, "session", lambda: spark)
     monkeypatch.setattr(files, "COMMITTED_FILES", 20)
     history = histories.HISTORIES[name]
     found = histories.run(name, work, SIZES[name])
