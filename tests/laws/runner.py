@@ -11,6 +11,7 @@ from laws.definitions import random_definitions
 from laws.history import History
 from laws.quick import quick_lake
 from laws.rules import rule_of
+from laws.two_processes import two_processes
 
 import foldhouse as fh
 
@@ -104,6 +105,15 @@ def run_in_process(seed: int, more: Likely | None = None) -> None:
     """Run one history in a lake of its own that needs no JVM."""
     with quick_lake(_no_spark) as lake:
         run_history(lake, seed, more=more)
+
+
+def run_in_two_processes(seed: int, more: Likely | None = None) -> None:
+    """Run one history whose steps two processes do in turns."""
+    chance = random.Random(f"two processes {seed}")
+    with quick_lake(_no_spark) as lake, two_processes(lake, chance) as (second, by_either):
+        likely = {by_either(step): weight for step, weight in (LIKELY | (more or {})).items()}
+        with rule_of(seed, lake, second, has_spark=False) as rule:
+            _run_history(lake, seed, STEPS, f"{rule}, two processes", likely, has_spark=False)
 
 
 def _no_spark() -> object:

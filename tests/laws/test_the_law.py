@@ -11,13 +11,18 @@ histories in memory and 2 in Spark's tasks; `make laws` runs 1,000 and 62, `make
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 
 import pytest
 from laws import deleting, streams
 from laws.amount import HISTORIES, IS_THOROUGH
 from laws.quick import quick_lake
-from laws.runner import SEED, run_history, run_in_process
+from laws.runner import SEED, run_history, run_in_process, run_in_two_processes
+from laws.two_processes import CACHES
+
+from foldhouse import storage
 
 GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
 QUICK = GIVEN or range(40 if IS_THOROUGH else 28)
@@ -41,6 +46,18 @@ def test_files_that_are_added_count_once_whatever_happens(seed: int) -> None:
 @pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
 def test_events_that_another_tool_deletes_by_position_are_taken_back(seed: int) -> None:
     run_in_process(seed, deleting.STEPS)
+
+
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+def test_two_processes_that_live_long_find_what_the_other_did(seed: int) -> None:
+    run_in_two_processes(seed, (None, {streams.add_files: 6}, deleting.STEPS)[seed % 3])
+
+
+def test_each_process_has_all_caches_of_its_own() -> None:
+    kinds = tuple({type(cache) for cache in CACHES})
+    names = [one.name for one in pkgutil.iter_modules(storage.__path__, "foldhouse.storage.")]
+    found = {id(one): one for name in names for one in vars(importlib.import_module(name)).values()}
+    assert {id(one) for one in found.values() if isinstance(one, kinds)} == {id(cache) for cache in CACHES}
 
 
 @pytest.mark.heavy
