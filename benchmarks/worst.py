@@ -10,6 +10,7 @@ The claim that is measured: no refresh takes more than 1.1 times as long as reco
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import statistics
 import time
@@ -110,37 +111,40 @@ def measured(
 def _measured(
     place: Path, definition: Definition, rows: int, rounds: int, kinds: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Make each change some times, refresh, and recompute with Spark; yield the medians of each kind of change."""
-    lake = fh.Lake.local(place / "lake")
-    case = _Case(lake, definition, rows)
-    for change in CHANGES:
-        if change != "first" and change not in kinds:
-            continue
-        times, runs = [], []
-        for _ in range(1 if change == "first" else rounds):
-            _make(case, change)
-            if change == "first":
+    """Make each change some times, refresh, and recompute with Spark; yield the medians of each kind of change.
+
+    Each first load is into a lake of its own, which compiles the declaration. The last one gets the other changes.
+    """
+    with contextlib.ExitStack() as lakes:
+        for change in CHANGES:
+            if change != "first" and change not in kinds:
+                continue
+            times, runs = [], []
+            for number in range(rounds if change in kinds else 1):
+                if change == "first":
+                    lake = lakes.enter_context(contextlib.closing(fh.Lake.local(place / f"lake-{number}")))
+                    case = _Case(lake, definition, rows)
+                _make(case, change)
+                if change == "first" and number == 0:
+                    _recompute(case, place / "spark")
+                started = time.monotonic()
+                runs.append(case.lake.refresh(definition.table))
+                refreshed = time.monotonic()
                 _recompute(case, place / "spark")
-            started = time.monotonic()
-            runs.append(lake.refresh(definition.table))
-            refreshed = time.monotonic()
-            _recompute(case, place / "spark")
-            times.append((refreshed - started, time.monotonic() - refreshed))
-        ours, theirs = (statistics.median(taken) for taken in zip(*times, strict=True))
-        longest = max(taken for taken, _ in times)
-        if change in kinds:
-            yield {
-                "definition": definition.name,
-                "rows": rows,
-                "change": change,
-                "seconds": ours,
-                "longest_seconds": longest,
-                "spark_seconds": theirs,
-                "ratio": ours / theirs,
-                "full_recompute": all(run.full_recompute for run in runs),
-            }
-    _check(case, place)
-    lake.close()
+                times.append((refreshed - started, time.monotonic() - refreshed))
+            ours, theirs = (statistics.median(taken) for taken in zip(*times, strict=True))
+            if change in kinds:
+                yield {
+                    "definition": definition.name,
+                    "rows": rows,
+                    "change": change,
+                    "seconds": ours,
+                    "longest_seconds": max(taken for taken, _ in times),
+                    "spark_seconds": theirs,
+                    "ratio": ours / theirs,
+                    "full_recompute": all(run.full_recompute for run in runs),
+                }
+        _check(case, place)
 
 
 def _make(case: _Case, change: str) -> None:
