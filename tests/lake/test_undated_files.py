@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table.snapshots import Operation
 
 import foldhouse as fh
+from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.files import write_position_deletes
+from foldhouse.storage.live import Partition
+from foldhouse.storage.schema import Layout
 
 FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
 events = fh.stream("u.events", schema={"key": "string", "day": "date", "n": "long"}, partition_by="day")
@@ -65,9 +71,40 @@ def test_its_day_cannot_be_replaced_and_is_not_proven(undated: fh.Lake) -> None:
     assert undated.days(events) == [FIRST, SECOND]
 
 
-def test_a_file_of_events_without_a_day_stands_in_no_way(lake: fh.Lake) -> None:
-    lake.append(events, [a_row("a", FIRST, 1), a_row("z", None, 5)])
-    add_undated(lake, [a_row("y", None, 6)])
+def delete(lake: fh.Lake, *positions: int) -> None:
+    """Another tool deletes rows of the file that it added."""
+    iceberg = lake.load(events)
+    path = f"{iceberg.location()}/data/theirs.parquet"
+    gone = write_position_deletes(Layout.of(iceberg), Partition((None,)), [(path, np.array(positions, np.int64))])
+    commit(lake.catalog, iceberg, FileChanges([gone], operation=Operation.DELETE), {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "deleted"),
+    [
+        ([a_row("y", None, 6)], ()),
+        ([a_row("x", None, 4), a_row("y", None, 6)], (0,)),
+        ([a_row("y", None, 6), a_row("x", FIRST, 4)], (1,)),
+    ],
+    ids=["as it is", "one deleted", "the one with a day deleted"],
+)
+def test_a_file_of_events_without_a_day_stands_in_no_way(
+    lake: fh.Lake, rows: list[dict[str, object]], deleted: tuple[int, ...]
+) -> None:
+    lake.append(events, [a_row("z", None, 5)])
+    lake.replace(events, [a_row("a", FIRST, 1)], partitions=[FIRST])
+    add_undated(lake, rows)
+    if deleted:
+        delete(lake, *deleted)
+    assert list(lake.landed(events, [FIRST]).states) == [FIRST]
     lake.replace(events, [a_row("a", FIRST, 7)], partitions=[FIRST])
     found = sorted((one["key"], one["n"]) for one in lake.to_arrow(events).to_pylist())
     assert found == [("a", 7), ("y", 6), ("z", 5)]
+
+
+def test_a_file_with_events_of_a_day_beside_deleted_ones_is_refused(lake: fh.Lake) -> None:
+    lake.append(events, [a_row("a", FIRST, 1)])
+    add_undated(lake, [a_row("x", None, 4), a_row("y", FIRST, 6)])
+    delete(lake, 0)
+    with pytest.raises(fh.DefinitionError, match=r"theirs\.parquet in the partition of no day, with events of days"):
+        lake.replace(events, [a_row("a", FIRST, 7)], partitions=[FIRST])

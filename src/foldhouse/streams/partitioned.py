@@ -67,7 +67,10 @@ def undated_with_days(iceberg: IcebergTable, live: Live) -> str | None:
     layout = Layout.of_head(iceberg)
     for piece in pieces_of(live.undated()):
         name = layout.schema.find_column_name(live.day_fields[piece.file.spec_id])
-        if name is not None and read_piece(layout, piece, [name])[name].null_count < piece.file.rows:
+        if name is None:
+            continue
+        days = read_piece(layout, piece, [name])[name]  # without those of deleted rows
+        if days.null_count < len(days):
             return piece.file.path
     return None
 
