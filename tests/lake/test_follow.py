@@ -225,7 +225,10 @@ def start(tmp_path: Path) -> Any:
 
     def begin() -> subprocess.Popen[str]:
         words = ["follow", "--declared-in", "declared_here", "--lake", "lake", "--every", "0.05", "--json"]
-        code = "import sys; from foldhouse.cli import main; sys.argv[0] = 'foldhouse'; main()"
+        code = (
+            "import gc, json, sys\nfrom foldhouse.cli import main\nsys.argv[0] = 'foldhouse'\n"
+            "try:\n    main()\nfinally:\n    print(json.dumps({'set aside': gc.get_freeze_count()}))"
+        )
         process = subprocess.Popen(
             [sys.executable, "-c", code, *words],
             cwd=tmp_path,
@@ -268,7 +271,9 @@ def test_it_folds_while_it_runs_ends_on_request_and_goes_on_after_a_kill(lake: f
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
-    assert {json.loads(line)["table"] for line in out.splitlines()} == {"w.sums", "w.above", "w.daily"}
+    *said, end = map(json.loads, out.splitlines())
+    assert {one["table"] for one in said} == {"w.sums", "w.above", "w.daily"}
+    assert end["set aside"] > 10_000, "each full collection looks through all that was imported"
     assert rows(lake, sums) == [("a", 7)]
 
 

@@ -1,5 +1,6 @@
 """The process that waits for the next run: it executes the run, or is replaced, and ends with its code server."""
 
+import gc
 import os
 import queue
 import signal
@@ -30,8 +31,9 @@ if __name__ == "__main__":
 
 
 def told(said: str, answers: Any, event: Any) -> None:
-    """What a run does here: it says which process it is, what it was given, and waits for the event."""
-    answers.put((os.getpid(), said, os.environ.get("SAID"), "textwrap" in sys.modules))
+    """What a run does here: it says who it is, what it was given, if it was ready, and waits for the event."""
+    is_ready = "textwrap" in sys.modules and gc.get_freeze_count() > 0
+    answers.put((os.getpid(), said, os.environ.get("SAID"), is_ready))
     sys.exit(3 if event.wait(PATIENCE_SECONDS) else 4)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from foldhouse.calls.set_aside import set_aside
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
@@ -249,8 +250,12 @@ def follow(
         if not as_json:  # to standard error, so that what is piped is commits alone
             stderr().print(f"following {', '.join(one.name for one in tables)}; Ctrl-C ends it", soft_wrap=True)
         follower = Follower(lake, tables, say, committed, keep, beside=beside)
+        is_ready = False
         while not stopped.is_set():
             commits = follower.round()
+            if commits and not is_ready:  # the first one imports and compiles what the others need
+                is_ready = True
+                set_aside()
             if maintain and not stopped.is_set():
                 follower.maintain()
             if not commits:  # otherwise more may have come meanwhile

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from foldhouse.calls.set_aside import set_aside
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
@@ -73,8 +75,13 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
     except ModuleNotFoundError as missing:
         raise CannotStart(f"running a job needs Dagster: pip install 'foldhouse[dagster]' ({missing})") from missing
     with terminal() as screen, progress_of(screen) as progress:
+
+        def start(plan: Mapping[str, int]) -> None:
+            set_aside()  # Dagster and the declarations are imported
+            progress.start(plan)
+
         try:
-            run_in_foreground(job, first, last, on_start=progress.start, on_partition=progress.committed)
+            run_in_foreground(job, first, last, on_start=start, on_partition=progress.committed)
         # Returned, so that the caller prints the summary of the other days and tables before it raises.
         except (DaysNotLanded, DaysNotCovered, ChecksFailed) as failure:
             return progress, failure

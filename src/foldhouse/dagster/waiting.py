@@ -27,6 +27,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from typing import Any
 
+from foldhouse.calls.set_aside import set_aside
+
 _IMPORTED = (
     "dagster._grpc.impl",
     "foldhouse.dagster",
@@ -155,6 +157,7 @@ def _wait(imported: Sequence[str], receive: Connection, queue: Any, event: Any) 
     for name in imported:
         with contextlib.suppress(Exception):  # the run itself says what cannot be imported
             importlib.import_module(name)
+    set_aside()
     try:
         environment, target, given = receive.recv()
     except EOFError:
