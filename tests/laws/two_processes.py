@@ -1,6 +1,7 @@
 """Lets two processes that live long do the steps of a history in turns, each with what it keeps in memory.
 
 They are one process with two sets of caches, two catalogs and two lakes on one folder, so that a history stays quick.
+Caches of functions by all that they depend on (`lru_cache`) are shared, apart from that of live files.
 """
 
 from __future__ import annotations
