@@ -53,8 +53,9 @@ def follow(work: Path, folder: Path, steps: Steps, seconds: int, per_second: int
     growth: list[Grown] = []
     memory: list[tuple[float, int]] = []
     look = partial(_look, folder, commits, growth)
-    with _follower(folder, kill_every, memory) as kills, steps("appending"), _every(_LOOK_SECONDS, look):
+    with _follower(folder, kill_every, memory) as (kills, stays), steps("appending"), _every(_LOOK_SECONDS, look):
         due = _appended(folder, batches, rows)
+        stays.set()
         _drain(folder, due.size)
     look()
     _check(folder, batches, rows)
@@ -89,16 +90,21 @@ def _appended(folder: Path, batches: int, rows: int) -> Moments:
 
 
 @contextmanager
-def _follower(folder: Path, kill_every: int, memory: list[tuple[float, int]]) -> Iterator[list[int]]:
-    """Run `foldhouse follow`, killed every so many seconds; stopped by SIGTERM at the end, which must end it well."""
+def _follower(
+    folder: Path, kill_every: int, memory: list[tuple[float, int]]
+) -> Iterator[tuple[list[int], threading.Event]]:
+    """Run `foldhouse follow`, killed every so many seconds until the event is set; SIGTERM must end it well.
+
+    Where a start takes longer than a process may live, none comes to a commit; the last one stays and does all of it.
+    """
     kills: list[int] = []
     running, born = [_started(folder)], [time.monotonic()]
-    done = threading.Event()
+    stays, done = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not done.wait(_SAMPLE_SECONDS):
             memory.append((time.time(), tree_bytes(running[0].pid)))
-            if time.monotonic() - born[0] >= kill_every:
+            if not stays.is_set() and time.monotonic() - born[0] >= kill_every:
                 running[0].send_signal(signal.SIGKILL)
                 kills.append(running[0].wait())
                 running[0], born[0] = _started(folder), time.monotonic()
@@ -106,7 +112,7 @@ def _follower(folder: Path, kill_every: int, memory: list[tuple[float, int]]) ->
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield kills
+        yield kills, stays
     finally:
         done.set()
         thread.join()
