@@ -13,6 +13,7 @@ import http.client
 import importlib.util
 import os
 import pwd
+import random
 import re
 import shutil
 import socket
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent / "servers"
@@ -40,6 +41,8 @@ SUMS = HERE / "jars.sha256"
 ACCESS_KEY, SECRET_KEY = "foldhouse-tests", "a-secret-that-no-text-may-contain"
 BUCKET = "warehouse"
 _PATIENCE_SECONDS = 60
+_NEVER_GIVEN = (15_000, 32_768)
+"""Ports of which neither Linux nor macOS takes one for an outgoing connection, unless they are told to."""
 
 
 class Missing(Exception):
@@ -47,10 +50,12 @@ class Missing(Exception):
 
 
 def free_port() -> int:
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-    return port
+    """Return a port that no process has, and that no system gives to a connection while its server starts again."""
+    while True:
+        port = random.SystemRandom().randrange(*_NEVER_GIVEN)
+        with closing(socket.socket()) as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

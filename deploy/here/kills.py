@@ -112,4 +112,14 @@ def _patiently(setup: Setup, look: Callable[[], Found | None], what: str) -> Fou
         except OSError as failure:
             said = f" ({failure})"
         time.sleep(_LOOK_SECONDS)
-    raise CannotRun(f"not within {_PATIENCE_SECONDS} s: {what}{said}")
+    raise CannotRun(f"not within {_PATIENCE_SECONDS} s: {what}{said}\n{_seen(setup)}")
+
+
+def _seen(setup: Setup) -> str:
+    """Return what the page shows of all runs, and the last words of the processes that a run needs."""
+    try:
+        runs = "\n".join(setup.page.told())
+    except OSError as failure:
+        runs = f"the page does not answer: {failure}"
+    logs = [f"{name}:\n{setup.parts[name].last_words()}" for name in ("web server", "daemon", "code server")]
+    return "\n".join([runs, *logs])

@@ -19,7 +19,7 @@ _RUNS = """query($tags: [ExecutionTag!]) { runsOrError(filter: {tags: $tags}) { 
 _RUN = "query($id: ID!) { runOrError(runId: $id) { ... on Run { runId status tags { key value } } } }"
 _LOGS = """query($id: ID!) { logsForRun(runId: $id, limit: 1000) { ... on EventConnection { events {
   __typename ... on MessageEvent { message } } } } }"""
-_STATUSES = "{ runsOrError { ... on Runs { results { status } } } }"
+_STATUSES = "{ runsOrError { ... on Runs { results { runId status } } } }"
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
@@ -102,6 +102,16 @@ class Page:
     def statuses(self) -> list[str]:
         """Return the statuses of all runs."""
         return [one["status"] for one in self.ask(_STATUSES)["runsOrError"]["results"]]
+
+    def told(self) -> list[str]:
+        """Return a line for each run: its id, its status, its tags of being started again, and its last event."""
+        lines = []
+        for one in self.ask(_STATUSES)["runsOrError"]["results"]:
+            run = _run(self.ask(_RUN, id=one["runId"])["runOrError"])
+            tags = {key: value for key, value in run.tags.items() if "retr" in key or "root" in key}
+            last = self.events(run.id)[-1:]
+            lines.append(f"{run.id} {run.status} {tags} {last[0].get('message', '') if last else ''}")
+        return lines
 
     def events(self, run_id: str) -> Sequence[dict[str, str]]:
         """Return the first events of a run."""

@@ -4,13 +4,14 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.catalog_servers import free_port
 
 STARTS_WITHIN_SECONDS = 600
 LOCATIONS = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError {
@@ -41,12 +42,6 @@ class Page:
         status, said = self.ask("POST", "/graphql", headers, json.dumps({"query": query}))
         assert status == 200, said
         return json.loads(said)["data"]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @contextmanager
