@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
@@ -103,23 +104,32 @@ def _settled(setup: Setup, root: str) -> list[Run] | None:
 
 def _patiently(setup: Setup, look: Callable[[], Found | None], what: str) -> Found:
     """Look again and again until something is found; the web server may be away meanwhile."""
-    until, said = time.monotonic() + _PATIENCE_SECONDS, ""
+    until, away = time.monotonic() + _PATIENCE_SECONDS, (0.0, "")
     while time.monotonic() < until:
         setup.keep_up()
         try:
             if (found := look()) is not None:
                 return found
         except OSError as failure:
-            said = f" ({failure})"
+            away = time.monotonic(), str(failure)
         time.sleep(_LOOK_SECONDS)
+    said = f" ({time.monotonic() - away[0]:.0f} s before: {away[1]})" if away[1] else ""
     raise CannotRun(f"not within {_PATIENCE_SECONDS} s: {what}{said}\n{_seen(setup)}")
 
 
 def _seen(setup: Setup) -> str:
-    """Return what the page shows of all runs, and the last words of the processes that a run needs."""
+    """End what a run needs, and return what the page showed of all runs and what these processes were doing."""
+    lines = []
     try:
-        runs = "\n".join(setup.page.told())
+        for run in setup.page.runs():
+            tags = {key: value for key, value in run.tags.items() if "retr" in key or "root" in key}
+            events = [one.get("message", "") for one in setup.page.events(run.id)]
+            lines.append(f"{run.id} {run.status} {tags} {events[-1:]}")
+            worker = setup.page.worker(run.id)
+            if run.status not in ENDED and worker is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGABRT)  # its stacks are in the log of its code server
     except OSError as failure:
-        runs = f"the page does not answer: {failure}"
-    logs = [f"{name}:\n{setup.parts[name].last_words()}" for name in ("web server", "daemon", "code server")]
-    return "\n".join([runs, *logs])
+        lines.append(f"the page does not answer: {failure}")
+    parts = [setup.parts[name] for name in ("web server", "daemon", "code server")]
+    return "\n".join([*lines, *(f"{part.name}:\n{part.abort()}" for part in parts)])

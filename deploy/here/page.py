@@ -103,15 +103,10 @@ class Page:
         """Return the statuses of all runs."""
         return [one["status"] for one in self.ask(_STATUSES)["runsOrError"]["results"]]
 
-    def told(self) -> list[str]:
-        """Return a line for each run: its id, its status, its tags of being started again, and its last event."""
-        lines = []
-        for one in self.ask(_STATUSES)["runsOrError"]["results"]:
-            run = _run(self.ask(_RUN, id=one["runId"])["runOrError"])
-            tags = {key: value for key, value in run.tags.items() if "retr" in key or "root" in key}
-            last = self.events(run.id)[-1:]
-            lines.append(f"{run.id} {run.status} {tags} {last[0].get('message', '') if last else ''}")
-        return lines
+    def runs(self) -> list[Run]:
+        """Return all runs, the newest first."""
+        ids = [one["runId"] for one in self.ask(_STATUSES)["runsOrError"]["results"]]
+        return [_run(self.ask(_RUN, id=one)["runOrError"]) for one in ids]
 
     def events(self, run_id: str) -> Sequence[dict[str, str]]:
         """Return the first events of a run."""

@@ -129,9 +129,17 @@ class Part:
         _signal(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def last_words(self) -> str:
-        """Return the end of its log."""
-        return self.log.read_text(errors="replace")[-_SHOWN_BYTES:] if self.log.exists() else "(no log)"
+    def abort(self) -> str:
+        """Abort it, and return the end of its log; with PYTHONFAULTHANDLER, the stacks of its threads are there."""
+        if self.process is not None and self.runs:
+            self.process.send_signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_ENDS_WITHIN_SECONDS)
+        return self.last_words(4 * _SHOWN_BYTES)
+
+    def last_words(self, most: int = _SHOWN_BYTES) -> str:
+        """Return the end of its log, at most so many characters."""
+        return self.log.read_text(errors="replace")[-most:] if self.log.exists() else "(no log)"
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -78,6 +78,7 @@ class Setup:
             "DAGSTER_HOME": str(self.folder / "home"),
             "DAGSTER_PG_URL": f"{database}/dagster",
             "PYTHONPATH": str(ROOT),
+            "PYTHONFAULTHANDLER": "1",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

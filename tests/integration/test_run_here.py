@@ -54,7 +54,7 @@ def test_a_month_through_the_page_equals_duckdb_while_every_part_is_killed_once(
     )
     if done.returncode == MISSING:
         pytest.skip(done.stdout.splitlines()[-1])
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-40_000:] + done.stderr[-3000:]
     assert done.stdout.count("rows equal DuckDB's") == 7
     assert done.stdout.count(" 1 launches") == 3, done.stdout  # nobody had to launch days again
     assert (list(scratch.iterdir()), processes_in(scratch)) == ([], [])
