@@ -321,7 +321,10 @@ def _is_due(line: str, operator: Operator) -> bool:
 
 
 def _wrong_commits(lake: fh.Lake) -> dict[tuple[str, int], list[Any]]:
-    """Return the commits left in the tables that are not the fold of their source at the commit's own position."""
+    """Return the commits left in the tables that are not the fold of their source at the commit's own position.
+
+    Of a table with days, the fold of the days that the commit says it covers: `follow` takes in new days a step later.
+    """
     found = {}
     for table in TABLES:
         for info in lake.history(table):
@@ -330,9 +333,18 @@ def _wrong_commits(lake: fh.Lake) -> dict[tuple[str, int], list[Any]]:
                 given = lake.to_arrow(table.source, as_of=position)
             except fh.UnknownSnapshot:  # expired: a table that was rolled back held it no longer
                 continue
+            given = _covered(given, info.summary.get("foldhouse.coverage"))
             found[table.name, info.id] = differs(table.name, given, lake.to_arrow(table, as_of=info.id))
     assert found, "no commit was compared"
     return {commit: rows for commit, rows in found.items() if rows}
+
+
+def _covered(given: pa.Table, coverage: str | None) -> pa.Table:
+    if coverage in (None, "*"):
+        return given
+    ranges = [one.split("..") for one in str(coverage).split(",")]
+    days = [str(day) for day in given["day"].to_pylist()]
+    return given.filter(pa.array([any(one[0] <= day <= one[-1] for one in ranges) for day in days], pa.bool_()))
 
 
 def _no_spark() -> Any:
