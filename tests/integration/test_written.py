@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from laws.rules import WRITTEN
@@ -133,7 +135,7 @@ def test_extreme_values_are_added_up_while_they_are_read(spark_lake: OpenLake, m
     found = lake.to_arrow(MOST).select(list(COLUMNS)).sort_by("key")
     assert found.to_pylist() == given.to_pylist()
     lake.refresh(BY_WORD)  # one key is null, so the rows are read before
-    assert scanned == [6, 6, None]
+    assert scanned == [6, 6]
     expected = [(row["word"], row["day"], 2 * row["n"], 2) for row in given.to_pylist() if row["word"] is not None]
     rows = lake.to_arrow(BY_WORD).select(["word", "day", "n", "events"]).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
@@ -241,3 +243,131 @@ def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed
     counts = [sum(row["n"] % 40 == key for row in kept) for key in range(40)]
     assert found == sorted(zip(expected, counts, strict=True))
     assert max(parts) > 2
+
+
+payments = fh.stream(
+    "t.payments",
+    schema={
+        "word": "string",
+        "ratio": "double",
+        "day": "date",
+        "cents": "long",
+        "price": "decimal(20,2)",
+        "note": "string",
+    },
+)
+BY_WORD_AND_RATIO = fh.table(
+    "t.by_word_and_ratio",
+    source=payments,
+    rows=lambda payments: payments.withColumn("note", F.regexp_replace("note", "[0-4]", "x")),
+    keys=["word", "ratio", "day"],
+    buckets=4,
+    fold=fh.fold(
+        cents=fh.total("cents"),
+        price=fh.total("price"),
+        mean=fh.average("cents"),
+        least=fh.minimum("price"),
+        note=fh.maximum("note"),
+        events=fh.count(),
+    ),
+)
+RATIOS = [0.0, -0.0, float("nan"), 1.5, float("-inf")]
+
+
+def made_payments(first: int, count: int) -> pa.Table:
+    """3,448 keys, each of which comes again after all the others; -0.0 and 0.0 are one."""
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "word": [f"word {number % 431}" for number in numbers],
+            "ratio": [RATIOS[number % 5] for number in numbers],
+            "day": pa.array([number % 2 for number in numbers], pa.int32()).cast(pa.date32()),
+            # The first three are more than a long holds; all five together are nothing.
+            "cents": [(2**62, 2**62, 2**62, -(2**62), -(2**63))[number // 4_310 % 5] + number for number in numbers],
+            "price": pa.array([Decimal(number) / 100 for number in numbers], pa.decimal128(20, 2)),
+            "note": [f"note {number}" for number in numbers],
+        }
+    )
+
+
+@pytest.mark.classic  # Spark writes no files for this process over Connect
+@pytest.mark.parametrize("unspilled_bytes", [80_000, 160_000])
+def test_sums_that_do_not_fit_into_memory_are_made_for_a_part_of_the_keys_at_a_time(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, unspilled_bytes: int
+) -> None:
+    passes: list[int] = []
+    fold = written._folded_in_passes
+    monkeypatch.setattr(
+        written,
+        "_folded_in_passes",
+        lambda *given: passes.append(given[3] if (folded := fold(*given)) is not None else 0) or folded,
+    )
+    tuning = replace(BY_FILES, unspilled_bytes=unspilled_bytes, spilled_piece_rows=300, chunk_rows=100)
+    lake = spark_lake(tuning=tuning)
+    whole = made_payments(0, 2 * 21_550)
+    for first in (0, 21_550):  # the second window meets stored rows
+        lake.append(payments, whole.slice(first, 21_550))
+        lake.refresh(BY_WORD_AND_RATIO)
+    assert len(passes) == 2
+    assert all(2 <= one <= 8 for one in passes)
+    found = lake.to_arrow(BY_WORD_AND_RATIO)
+    expected = duckdb.sql(
+        """
+        SELECT word, if(ratio = 0, 0, ratio) AS ratio, day, sum(cents)::BIGINT AS cents,
+          sum(price)::DECIMAL(38, 2) AS price, sum(cents)::DOUBLE / count(*) AS mean, min(price) AS least,
+          max(regexp_replace(note, '[0-4]', 'x', 'g')) AS note, count(*) AS events
+        FROM whole GROUP BY ALL
+        """
+    ).to_arrow_table()
+    in_any_order = lambda rows: sorted(map(repr, rows.select(expected.column_names).to_pylist()))  # noqa: E731
+    assert in_any_order(found) == in_any_order(expected)
+
+
+@pytest.mark.classic  # Spark writes no files for this process over Connect
+def test_a_text_that_is_no_utf_8_is_told_in_whatever_pass_it_is(
+    spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written, "_passes", lambda keys, window, tuning: 3)
+    for key in range(6):
+        broken = f"if(key = {key}, CAST(X'FF' AS STRING), word)"
+        table = fh.table(
+            f"t.broken{key}",
+            source=typed,
+            rows=lambda typed, broken=broken: typed.select("key", F.expr(broken).alias("word")),
+            keys="key",
+            fold=fh.fold(word=fh.maximum("word")),
+        )
+        lake = spark_lake(f"lake{key}", tuning=BY_FILES)
+        lake.append(typed, extreme_rows())
+        with pytest.raises(fh.errors.InvalidData, match=rf"t\.broken{key}.*'word'.*UTF-8"):
+            lake.refresh(table)
+        assert lake.head(table) is None
+
+
+def test_many_keys_are_divided_and_few_are_added_up_at_once() -> None:
+    part = rows_written.WrittenPart(Path("none"), 0, 1_000_000, 40_000_000, (), 1, frozenset(), texts=None)
+    window = [part] * 10
+    in_passes = lambda keys, most=384 * 2**20: written._passes(keys, window, fh.Tuning(unspilled_bytes=most))  # noqa: E731
+    assert [in_passes(keys) for keys in (0, 1_000_000, 3_800_000, 4_500_000, 5_500_000, 10_000_000)] == [
+        1,
+        1,
+        1,
+        2,
+        0,
+        0,
+    ]
+    assert [in_passes(4_500_000, most) for most in (2**26, 2**25, 0)] == [7, 0, 0]
+
+
+def test_files_are_compressed_if_they_are_large_or_the_disk_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = shutil.disk_usage(tmp_path)
+    for left, size, expected in (
+        (2**40, 2**31, True),
+        (2**40, 2**31 + 1, False),
+        (2**30, 2**26, True),
+        (2**30, 2**27, False),
+    ):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, left=left: free._replace(free=left))
+        assert rows_written._is_plain(size, tmp_path) is expected

@@ -13,7 +13,7 @@ import foldhouse as fh
 from foldhouse.kernel import grouped, ordered
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
-from foldhouse.refresh.run import apart, by_root, deciding, in_process, runner, spilled
+from foldhouse.refresh.run import apart, by_root, deciding, in_process, runner, spilled, written
 from foldhouse.refresh.run.in_process import Run, fold_in_process
 from foldhouse.storage.schema import TABLE_PROPERTIES
 
@@ -87,6 +87,9 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
             if seed % 5 == 3 and has_spark:
                 forced |= WRITTEN
                 name += " into files"
+                if seed % 2:
+                    patch.setattr(written, "_passes", lambda keys, window, tuning: 3)
+                    name += " that are added up in passes"
         forced |= {"one_task_rows": 0} if seed % 3 else {"one_task_least_rows": 1}
         if seed % 3 == 1:
             forced["read_alone_rows"] = 0

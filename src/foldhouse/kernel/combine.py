@@ -123,9 +123,23 @@ def partial_sums(plan: FoldPlan, rows: pl.DataFrame, also: Sequence[str] = ()) -
     """
     with _without_appended_text():
         whole = _canonical(plan, rows).with_columns(pl.lit(1, pl.Int64).alias(SIGNED))
-        sums = parts_of(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)])
+        return carried(parts_of(plan, whole, [pl.col(SIGNED).sum(), *(pl.col(name).first() for name in also)]))
+
+
+def carried(sums: pl.DataFrame) -> pl.DataFrame:
+    """Return sums, partial or not, as Arrow takes them."""
     wide = [name for name, kind in sums.schema.items() if kind == pl.Int128]
     return sums.with_columns(pl.col(wide).cast(_INT128_ELSEWHERE))
+
+
+def as_summed(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
+    """Return what `summed` returned, after it was `carried`: a sum of longs has 128 bits until it is checked."""
+    integers = [
+        f"{DELTA}{unit.name}_sum"
+        for unit in plan.units
+        if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
+    ]
+    return sums.with_columns(pl.col(integers).cast(pl.Int128))
 
 
 def sums_together(plan: FoldPlan, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -142,15 +156,8 @@ def added_up(plan: FoldPlan, sums: pl.DataFrame) -> pl.DataFrame:
         InvalidData: a total of decimals does not fit.
     """
     names = [name for name in sums.columns if name == SUMMED or name.startswith((SIZE, DELTA))]
-    integers = [
-        f"{DELTA}{unit.name}_sum"
-        for unit in plan.units
-        if unit.algebra.is_additive and pa.types.is_integer(plan.argument_types[unit.arguments[0]])
-    ]
     with _without_appended_text():
-        whole = grouped(sums, plan.key_names, [pl.col(names).sum()])
-        # Decimals carried them here, and a sum of longs needs more than 64 bits before it is checked.
-        return checked(plan, whole.with_columns(pl.col(integers).cast(pl.Int128)))
+        return checked(plan, as_summed(plan, grouped(sums, plan.key_names, [pl.col(names).sum()])))
 
 
 def combine_summed(

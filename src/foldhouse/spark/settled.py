@@ -16,12 +16,13 @@ from pyspark.sql import types as spark
 
 from foldhouse.spark.session import BY_ID, all_settings
 
-_COPIES: WeakKeyDictionary[SparkSession, tuple[dict[str, str], Any]] = WeakKeyDictionary()
-"""A session -> its settings when it was copied last, and that copy."""
+_COPIES: WeakKeyDictionary[SparkSession, tuple[dict[str, str], dict[int, Any]]] = WeakKeyDictionary()
+"""A session -> its settings when it was copied last, and its copies by their `growth`."""
+_GROWTH = "spark.sql.sources.fileCompressionFactor"
 
 
 def parquet_files(
-    session: SparkSession, schema: spark.StructType, options: Mapping[str, str], paths: Sequence[str]
+    session: SparkSession, schema: spark.StructType, options: Mapping[str, str], paths: Sequence[str], growth: int = 1
 ) -> DataFrame:
     """Return the rows of Parquet files, whose columns are found by their ids.
 
@@ -33,25 +34,31 @@ def parquet_files(
         schema: the columns, with their ids.
         options: of Spark's reader.
         paths: of the files, at least one.
+        growth: Spark plans as if the files had so many times their bytes; not in a Connect session.
     """
     if not hasattr(session, "_jsparkSession"):
         if session.conf.get(BY_ID, "false") != "true":
             session.conf.set(BY_ID, "true")
         return session.read.schema(schema).options(**options).parquet(*paths)
     jvm: Any = session._jvm
-    copy = _copy(session)
+    copy = _copy(session, growth)
     reader = copy.read().schema(copy.parseDataType(schema.json())).options(dict(options))
     opened = reader.parquet(jvm.PythonUtils.toSeq(list(paths))).queryExecution().analyzed()
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, opened), session)
 
 
-def _copy(session: SparkSession) -> Any:
-    """Return a copy of a session that reads by id, as a JVM's object; the last one, if no setting changed since."""
+def _copy(session: SparkSession, growth: int) -> Any:
+    """Return a copy of a session that reads by id, as a JVM's object; an earlier one, if no setting changed since."""
     settings = all_settings(session)
-    of_before, copy = _COPIES.get(session, (None, None))
+    of_before, copies = _COPIES.get(session, (None, {}))
     if settings != of_before:
+        copies = {}
+        _COPIES[session] = settings, copies
+    if growth not in copies:
         java: Any = session._jsparkSession
         copy = java.cloneSession()
         copy.conf().set(BY_ID, "true")
-        _COPIES[session] = settings, copy
-    return copy
+        if growth > 1:
+            copy.conf().set(_GROWTH, str(float(growth)))
+        copies[growth] = copy
+    return copies[growth]

@@ -40,6 +40,12 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Characters that make Spark treat a path as a pattern, which may match no file or other files."""
+_BROADCAST_FACTOR = 4
+"""Rows that take so many times Spark's limit of a broadcast (10 MB) in memory are still broadcast, if their files are
+smaller than the limit: that is faster than sorting both sides, and fits into any driver."""
+_ROW_BYTES, _TEXT_BYTES = 8, 20
+_VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
+_VALUE_BYTES |= {"long": 8, "double": 8, "timestamp": 8, "timestamp_ntz": 8}
 _AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreMissingFiles": "false",
@@ -118,10 +124,23 @@ def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Pie
     """
     unnamed = _unnamed(schema)
     pairs = list(zip(unnamed, schema, strict=True))
-    rows = parquet_files(session, unnamed, _AS_WRITTEN, [piece.file.path for piece in pieces])
+    paths = [piece.file.path for piece in pieces]
+    rows = parquet_files(session, unnamed, _AS_WRITTEN, paths, _growth(schema, pieces))
     if all(one.dataType == field.dataType for one, field in pairs):  # as texts: a column function is a call of the JVM
         return rows.selectExpr(*[_renamed(one, field) for one, field in pairs], *further)
     return rows.select(*[_named(one, field) for one, field in pairs], *map(F.expr, further))
+
+
+def _growth(schema: spark.StructType, pieces: Sequence[Piece]) -> int:
+    """Return how many times the bytes of files Spark has to plan with: a power of 2.
+
+    It takes the bytes of files for those of their rows. A sequence of integers takes a byte a row or less in a file, so
+    Spark would broadcast millions of rows, for which its process has no memory.
+    """
+    row = _ROW_BYTES + sum(_VALUE_BYTES.get(one.dataType.typeName(), _TEXT_BYTES) for one in schema)
+    in_memory = row * sum(piece.file.rows for piece in pieces)
+    in_files = _BROADCAST_FACTOR * max(1, sum(piece.file.size_bytes for piece in pieces))
+    return 1 << max(0, (in_memory // in_files).bit_length() - 1)
 
 
 def _unnamed(schema: spark.StructType) -> spark.StructType:

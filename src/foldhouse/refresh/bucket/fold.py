@@ -23,6 +23,7 @@ from foldhouse.kernel.combine import (
     SIGNED,
     Combined,
     added_up,
+    as_summed,
     combine_summed,
     compare_summed,
     lacking,
@@ -269,7 +270,9 @@ def _sums(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the deltas of signed rows, of partial sums of them, or deltas as they are; see `read_sums`."""
     if SIGNED in rows.columns:
         return added_up(plan, rows)
-    return summed(plan, rows.select(plan.delta_schema.names)) if WEIGHT in rows.columns else rows.drop(BUCKET)
+    if WEIGHT in rows.columns:
+        return summed(plan, rows.select(plan.delta_schema.names))
+    return as_summed(plan, rows.drop(BUCKET))
 
 
 def _by_name(places: pl.DataFrame) -> dict[str, pl.DataFrame]:

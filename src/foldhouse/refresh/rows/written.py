@@ -9,6 +9,7 @@ microseconds, because Spark's settings can shift these in Parquet: `datetimeReba
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,9 @@ _WRITTEN_AS = {"parquet.enable.dictionary": "false", "parquet.block.size": str(_
 _TEXT_BYTES = 32
 _SOURCE_BYTES_FACTOR = 2
 """Rows may carry along what takes about so many bytes for each byte of a compressed file of a source."""
+_PLAIN_MOST_BYTES = 2 * 1024 * 1024 * 1024
+_PLAIN_SHARE = 0.1
+"""Up to this size, and this share of the free space, files are not compressed: that takes Spark half as long again."""
 _DAYS, _MICROSECONDS = pl.Date(), pl.Datetime("us", "UTC")
 _FLAT = (
     pa.types.is_boolean,
@@ -128,8 +132,7 @@ def written_by_spark(
         return []
     frames = with_keys(logic, evaluated_on_spark(logic, known), wanted)
     rows = functools.reduce(DataFrame.unionByName, frames)
-    # Files that fit into memory are hardly on the disk before they are removed; compressing them takes a tenth longer.
-    compression = "uncompressed" if _bytes_expected(logic, known) <= logic.tuning.unspilled_bytes else "snappy"
+    compression = "uncompressed" if _is_plain(_bytes_expected(logic, known), folder.parent) else "snappy"
     with translating_spark_errors(logic.compiled.table.name):
         weights = {one.weight for one in known}
         weight = weights.pop() if len(weights) == 1 else None  # writing a column of one value takes time, too
@@ -140,6 +143,11 @@ def written_by_spark(
     columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
     texts = texts_of(logic.plan, logic.compiled.table.name)
     return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, weight, texts)]
+
+
+def _is_plain(size: int, folder: Path) -> bool:
+    """Whether files of about so many bytes are not compressed: most of them are removed before they are on the disk."""
+    return size <= _PLAIN_MOST_BYTES and size <= _PLAIN_SHARE * shutil.disk_usage(folder).free
 
 
 def _bytes_expected(logic: Logic, evaluations: Sequence[Evaluation]) -> int:

@@ -46,12 +46,16 @@ class Placement:
         return self.tasks[self.group(bucket)]
 
     def subgroup(self, plan: FoldPlan) -> pl.Expr:
-        """Return the subgroup of a row's key as an expression; 0.0 and -0.0 are one key, and so are all NaN."""
+        """Return the subgroup of a row's key as an expression."""
         if self.subgroups == 1:
             return pl.lit(0, pl.Int32)
-        keys = pl.struct([canonical(pl.col(name), kind).alias(name) for name, kind in plan.keys])
         # Not Iceberg's hash of the bucket: all keys of a bucket have equal remainders of it.
-        return (keys.hash() % self.subgroups).cast(pl.Int32)
+        return (hash_of_keys(plan) % self.subgroups).cast(pl.Int32)
+
+
+def hash_of_keys(plan: FoldPlan) -> pl.Expr:
+    """Return a hash of a row's key as an expression; 0.0 and -0.0 are one key, and so are all NaN."""
+    return pl.struct([canonical(pl.col(name), kind).alias(name) for name, kind in plan.keys]).hash()
 
 
 def placed(job: BucketJob, rows: int, most_tasks: int, piece_rows: int) -> Placement:

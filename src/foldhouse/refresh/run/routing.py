@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from foldhouse.kernel.combine import SIGNED, partial_sums, sums_together
+from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, buckets_of
 from foldhouse.refresh.rows.choices import Choice, not_chosen
@@ -155,11 +156,12 @@ def divided_frames(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[lis
 
 
 def divided(route: Route, rows: pl.DataFrame) -> Iterator[list[Part]]:
-    """Divide signed rows in any order, or partial sums of them, among groups, a chunk of rows at a time."""
+    """Divide signed rows in any order, or sums of them, among groups, a chunk of rows at a time."""
     most_bytes = route.tuning.chunk_bytes
     size = max(1, math.ceil(rows.height * most_bytes / max(rows.estimated_size(), most_bytes)))
     for chunk in rows.iter_slices(size):
-        typed = chunk if SIGNED in chunk.columns else typed_rows(route.plan, chunk, recomputed=route.recomputed)
+        is_added_up = SIGNED in chunk.columns or SUMMED in chunk.columns
+        typed = chunk if is_added_up else typed_rows(route.plan, chunk, recomputed=route.recomputed)
         if parts := _parts(route, typed):
             yield parts
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 
 from foldhouse.errors import FoldhouseError
-from foldhouse.kernel.combine import summed_scan
+from foldhouse.kernel.combine import carried, summed_scan
 from foldhouse.kernel.decisive import has_many_a_key
 from foldhouse.kernel.deltas import can_be_scanned
 from foldhouse.kernel.keyed import by_keys
@@ -29,13 +31,20 @@ from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
 from foldhouse.refresh.run.in_process import Recompute, Run, folded_rows, folded_sums, folded_sums_of_spark
-from foldhouse.refresh.run.placement import placed
+from foldhouse.refresh.run.placement import hash_of_keys, placed
 from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
 from foldhouse.storage.threads import in_threads
+from foldhouse.values.tuning import Tuning
 
 _LOG = logging.getLogger("foldhouse")
+_KEY_SAMPLE = 64
+"""Of the keys with one of so many remainders of their hash, it is counted how many there are."""
+_SUM_BYTES = 64
+"""The sums of a key take about so many bytes more than a row, and some three times as much again to fold them."""
+_MOST_PASSES = 8
+"""More passes decode the rows more often than dividing them would cost."""
 
 
 def fold_written(run: Run) -> list[BucketResult]:
@@ -54,11 +63,8 @@ def fold_written(run: Run) -> list[BucketResult]:
     threads_count, tuning = os.cpu_count() or 1, run.job.tuning
     with private_folder() as folder:
         window = written_by_spark(run.logic, run.evaluations, folder / "window")
-        if run.recompute is None and _bytes_in(window) <= tuning.unspilled_bytes:
-            if (sums := _scanned_sums(run, window)) is not None:
-                return folded_rows(run.job, sums)
-            if can_be_summed(run.plan):
-                return folded_sums(run.job, pl.concat([empty_rows(run.plan), *in_threads(_typed(run.plan), window)]))
+        if run.recompute is None and (folded := _folded_sums(run, window, folder / "sums")) is not None:
+            return folded
         again = window
         if run.recompute is not None and run.recompute.evaluation is not None:
             again = written_by_spark(run.logic, [run.recompute.evaluation], folder / "again", run.recompute.keys)
@@ -80,19 +86,97 @@ def fold_written(run: Run) -> list[BucketResult]:
             return spill.folded(run.job, threads)
 
 
-def _scanned_sums(run: Run, window: Sequence[WrittenPart]) -> pl.DataFrame | None:
-    """Add up rows while they are read; `None` if some are taken back, have a null key, or are no rows as expected.
+def _folded_sums(run: Run, window: Sequence[WrittenPart], folder: Path) -> list[BucketResult] | None:
+    """Fold rows that are added up before they are divided; `None` if they cannot be, or if that does not pay.
+
+    Args:
+        run: of the rows; no key is computed again.
+        window: the rows.
+        folder: for sums that do not fit into memory; it must not exist.
+    """
+    plan, tuning = run.plan, run.job.tuning
+    fits = _bytes_in(window) + _SUM_BYTES * _rows_in(window) <= tuning.unspilled_bytes
+    if _can_be_scanned(run, window):
+        keys = 0 if fits else _keys_in(plan, window)
+        passes = _passes(keys, window, tuning)
+        if passes == 1 and (sums := _scanned_sums(run, window)) is not None:
+            return folded_rows(run.job, sums)
+        if passes > 1 and (folded := _folded_in_passes(run, window, keys, passes, folder)) is not None:
+            return folded
+    if fits and can_be_summed(plan):
+        return folded_sums(run.job, pl.concat([empty_rows(plan), *in_threads(_typed(plan), window)]))
+    return None
+
+
+def _can_be_scanned(run: Run, window: Sequence[WrittenPart]) -> bool:
+    """Whether no row is taken back, no key is null, and the folds are computed alike in any order of the rows."""
+    has_null_key = any(not part.has_null.isdisjoint(run.plan.key_names) for part in window)
+    is_addition = all(one.weight > 0 for one in run.evaluations)
+    return bool(window) and is_addition and can_be_scanned(run.plan) and not has_null_key
+
+
+def _keys_in(plan: FoldPlan, window: Sequence[WrittenPart]) -> int:
+    """Estimate how many keys rows have, from those whose hash has a certain remainder.
+
+    A sample of the rows would not tell, if each key comes once a day.
+    """
+    found = WrittenPart.scanned(window).filter(_of_part(plan, _KEY_SAMPLE, 0)).select(hash_of_keys(plan).n_unique())
+    try:
+        return _KEY_SAMPLE * int(found.collect(engine="streaming").item())
+    except pl.exceptions.PolarsError:  # what is wrong is said where rows are read one part at a time
+        return _rows_in(window)
+
+
+def _of_part(plan: FoldPlan, parts: int, number: int) -> pl.Expr:
+    return hash_of_keys(plan) % parts == number
+
+
+def _passes(keys: int, window: Sequence[WrittenPart], tuning: Tuning) -> int:
+    """Return in how many passes, each over a part of the keys, the sums fit into memory; 0 if dividing costs less.
+
+    A pass decodes all rows, but divides none of them.
+    """
+    rows = _rows_in(window)
+    size = keys * (_bytes_in(window) / rows + _SUM_BYTES)
+    passes = max(1, math.ceil(size / max(1, tuning.unspilled_bytes)))
+    pays = passes == 1 or (passes <= _MOST_PASSES and keys <= tuning.summed_keys_share * rows)
+    return passes if pays else 0
+
+
+def _folded_in_passes(
+    run: Run, window: Sequence[WrittenPart], keys: int, passes: int, folder: Path
+) -> list[BucketResult] | None:
+    """Add up rows for one part of the keys after another, divide the sums, and fold them group by group."""
+    threads_count, tuning = os.cpu_count() or 1, run.job.tuning
+    placement = placed(run.job, keys, threads_count, tuning.spilled_piece_rows)
+    route = Route(run.plan, run.job.layout, placement, tuning)
+    folder.mkdir()
+    with (
+        ThreadPoolExecutor(threads_count) as threads,
+        contextlib.closing(Spill(folder, tuning.unspilled_bytes)) as spill,
+    ):
+        for number in range(passes):
+            if (sums := _scanned_sums(run, window, _of_part(run.plan, passes, number))) is None:
+                return None
+            slices = carried(sums).iter_slices(tuning.chunk_rows)
+            list(threads.map(lambda rows: spill.take_all(divided(route, rows)), slices))
+        return spill.folded(run.job, threads)
+
+
+def _scanned_sums(run: Run, window: Sequence[WrittenPart], wanted: pl.Expr | None = None) -> pl.DataFrame | None:
+    """Add up rows while they are read; `None` if they are no rows as expected.
 
     Reading them first takes new memory for all of them, which the kernel clears.
+
+    Args:
+        run: of rows that `_can_be_scanned`.
+        window: the rows.
+        wanted: selects some of them by their keys.
     """
-    plan = run.plan
-    has_null_key = any(not part.has_null.isdisjoint(plan.key_names) for part in window)
-    is_addition = all(one.weight > 0 for one in run.evaluations)
-    if not (window and is_addition and can_be_scanned(plan)) or has_null_key:
-        return None
-    types = {column.name: polars_type(column.type) for column in plan.delta_schema}
+    types = {column.name: polars_type(column.type) for column in run.plan.delta_schema}
     try:
-        return summed_scan(plan, WrittenPart.scanned(window).select(*types).cast(types))
+        rows = WrittenPart.scanned(window).select(*types).cast(types)
+        return summed_scan(run.plan, rows if wanted is None else rows.filter(wanted))
     except (pl.exceptions.PolarsError, FoldhouseError) as failure:
         # What is wrong with which row is said where rows are read one part at a time.
         _LOG.debug("%s: rows are read before they are added up, because: %s", run.name, failure)
