@@ -46,6 +46,7 @@ smaller than the limit: that is faster than sorting both sides, and fits into an
 _ROW_BYTES, _TEXT_BYTES = 8, 20
 _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _VALUE_BYTES |= {"long": 8, "double": 8, "timestamp": 8, "timestamp_ntz": 8}
+"""What Spark itself assumes that values take in memory, in bytes; others count as texts."""
 _AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreMissingFiles": "false",
