@@ -2,8 +2,9 @@
 
 A case is a table of `DEFINITIONS`, a number of events and one of `CHANGES`. foldhouse refreshes the table after the
 change. Then Spark computes the same table from the same streams, in the same session, and writes it as Parquet. It has
-done so once before the first load: else the one that comes first would wait for the compiler for both. Events have a
-key of about four events, and are stored in a file for each of ten days.
+done so once before the first load: else the one that comes first would wait for the compiler for both. What a new
+process costs is measured apart (`process`): each side loads the table in a process and a session of its own. Events
+have a key of about four events, and are stored in a file for each of ten days.
 
 The claim that is measured: no refresh takes more than 1.1 times as long as recomputing the table with Spark.
 """
@@ -30,13 +31,14 @@ from rich.table import Table as Shown
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
-from benchmarks.histories import Steps
-from benchmarks.worst_definitions import DEFINITIONS, Definition, item_events, items, readings, versions
+from benchmarks.histories import Steps, staged
+from benchmarks.worst_definitions import DEFINITIONS, Definition, holders, item_events, items, readings, versions
 
 FIRST, DAYS, PER_KEY = date(2024, 1, 1), 10, 4
-CHANGES = ("first", "few", "all", "delete", "rollback")
-"""The first load; 100 more events; an event for each key; the events of a day removed; as many events as there were
-appended, refreshed and rolled back."""
+PROCESS = "process"
+CHANGES = (PROCESS, "first", "few", "all", "delete", "rollback")
+"""The first load in a new process; in one that is warm; 100 more events; an event for each key; the events of a day
+removed; as many events as there were appended, refreshed and rolled back."""
 SIZES, QUICK_SIZES = (100, 10_000, 300_000, 2_000_000), (100, 300_000)
 _FEW = 100
 
@@ -67,6 +69,20 @@ class _Case:
         columns = {"item": keys, "version": np.full(len(keys), self.batch), "category": (keys * 7 + self.batch) % 50}
         self.lake.append(item_events, pa.table(columns))
         self.lake.refresh(items)
+
+    def append_holders(self, keys: np.ndarray) -> None:
+        """Append a new version of some keys, and refresh the table of holders."""
+        self.batch += 1
+        self.lake.append(versions, _events(keys, np.zeros(len(keys), dtype=int), self.batch))
+        self.lake.refresh(holders)
+
+    def append_dimensions(self) -> None:
+        """Append a new version of each key to the other sources of a join."""
+        every = np.arange(self.keys)
+        if self.definition.is_joined:
+            self.append_items(every)
+        if self.definition.is_star:
+            self.append_holders(every)
 
     @property
     def keys(self) -> int:
@@ -103,6 +119,8 @@ def measured(
     for number, name in enumerate([definitions[0], *definitions]):
         place = folder / f"{rows}-{number}"
         found = list(_measured(place, DEFINITIONS[name], rows, rounds, kinds))
+        if number and PROCESS in kinds:
+            found.append(_of_processes(work, place / PROCESS, DEFINITIONS[name], rows, rounds))
         cases += found if number else []
         shutil.rmtree(place)
     return {"cases": cases}
@@ -116,7 +134,7 @@ def _measured(
     Each first load is into a lake of its own, which compiles the declaration. The last one gets the other changes.
     """
     with contextlib.ExitStack() as lakes:
-        for change in CHANGES:
+        for change in (one for one in CHANGES if one != PROCESS):
             if change != "first" and change not in kinds:
                 continue
             times, runs = [], []
@@ -132,35 +150,68 @@ def _measured(
                 refreshed = time.monotonic()
                 _recompute(case, place / "spark")
                 times.append((refreshed - started, time.monotonic() - refreshed))
-            ours, theirs = (statistics.median(taken) for taken in zip(*times, strict=True))
             if change in kinds:
-                yield {
-                    "definition": definition.name,
-                    "rows": rows,
-                    "change": change,
-                    "seconds": ours,
-                    "longest_seconds": max(taken for taken, _ in times),
-                    "spark_seconds": theirs,
-                    "ratio": ours / theirs,
-                    "full_recompute": all(run.full_recompute for run in runs),
-                }
+                yield _figures(definition, rows, change, times, all(run.full_recompute for run in runs))
         _check(case, place)
 
 
+def _figures(
+    definition: Definition, rows: int, change: str, times: list[tuple[float, float]], full_recompute: bool
+) -> dict[str, Any]:
+    ours, theirs = (statistics.median(taken) for taken in zip(*times, strict=True))
+    return {
+        "definition": definition.name,
+        "rows": rows,
+        "change": change,
+        "seconds": ours,
+        "longest_seconds": max(taken for taken, _ in times),
+        "spark_seconds": theirs,
+        "ratio": ours / theirs,
+        "full_recompute": full_recompute,
+    }
+
+
+def _of_processes(work: Path, place: Path, definition: Definition, rows: int, rounds: int) -> dict[str, Any]:
+    """Load a table some times in new processes, one after another of foldhouse and of Spark, and compare the rows."""
+    times = []
+    for number in range(rounds):
+        lake = place / f"lake-{number}"
+        with contextlib.closing(fh.Lake.local(lake)) as opened:
+            _make(_Case(opened, definition, rows), "first")
+        sizes = {"lake": str(lake), "definition": definition.name, "rows": rows}
+        ours, theirs = (staged("worst", stage, work, sizes)["load_seconds"] for stage in ("refreshed", "recomputed"))
+        times.append((ours, theirs))
+        with contextlib.closing(fh.Lake.local(lake)) as opened:
+            _check(_Case(opened, definition, rows), place)
+    return _figures(definition, rows, PROCESS, times, full_recompute=False)
+
+
+def refreshed(work: Path, folder: Path, steps: Steps, lake: str, definition: str, rows: int) -> dict[str, Any]:
+    """Load a table in this process."""
+    with contextlib.closing(fh.Lake.local(lake)) as opened, steps("load"):
+        opened.refresh(DEFINITIONS[definition].table)
+    return {}
+
+
+def recomputed(work: Path, folder: Path, steps: Steps, lake: str, definition: str, rows: int) -> dict[str, Any]:
+    """Have Spark compute a table in this process."""
+    with contextlib.closing(fh.Lake.local(lake)) as opened, steps("load"):
+        _recompute(_Case(opened, DEFINITIONS[definition], rows), Path(lake).parent / "spark")
+    return {}
+
+
 def _make(case: _Case, change: str) -> None:
-    """Change the stream; both sides of a join change with each key."""
+    """Change the stream; all sides of a join change with each key."""
     every = np.arange(case.keys)
     if change == "first":
-        if case.definition.is_joined:
-            case.append_items(every)
+        case.append_dimensions()
         for day in range(DAYS):
             share = np.arange(day * case.rows // DAYS, (day + 1) * case.rows // DAYS)
             case.append(share * 7_919 % case.keys, day)
     elif change == "few":
         case.append(every[:: max(1, case.keys // _FEW)][:_FEW], DAYS - 1)
     elif change == "all":
-        if case.definition.is_joined:
-            case.append_items(every)
+        case.append_dimensions()
         case.append(every)
     elif change == "delete":
         day = FIRST + timedelta(days=case.batch % DAYS)
@@ -202,7 +253,7 @@ def show(figures: list[dict[str, Any]], console: Console) -> None:
         table.add_column(change, justify="right")
     lines: dict[tuple[str, int], dict[str, str]] = {}
     for one in figures:
-        cell = f"{one['seconds']:.2f}/{one['spark_seconds']:.2f}={one['ratio']:.2f}{'*' * one['full_recompute']}"
+        cell = f"{one['seconds']:.2f}/{one['spark_seconds']:.2f}\n= {one['ratio']:.2f}{'*' * one['full_recompute']}"
         lines.setdefault((one["definition"], one["rows"]), {})[one["change"]] = cell
     for (name, rows), cells in lines.items():
         table.add_row(name, f"{rows:,}", *(cells.get(change, "") for change in CHANGES))

@@ -31,6 +31,7 @@ item_events = fh.stream(
     sequence_by="version",
 )
 items = fh.table("bench.items", source=item_events, fold=fh.latest())
+holders = fh.table("bench.holders", source=versions, buckets=2, fold=fh.fold(held=fh.latest("units")))
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,18 @@ class Definition:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the events have a sequence."""
+        """Whether the events of the table have a sequence."""
         return versions in self.table.sources
 
     @property
     def is_joined(self) -> bool:
         """Whether the table of items is a source."""
         return items in self.table.sources
+
+    @property
+    def is_star(self) -> bool:
+        """Whether the table of holders is a source."""
+        return holders in self.table.sources
 
     def recomputed(self, sources: list[DataFrame]) -> DataFrame:
         """Return the table as a Spark job over all its rows."""
@@ -104,6 +110,15 @@ def _anti(readings: DataFrame, items: DataFrame) -> DataFrame:
     return readings.join(items.where("category < 25"), "item", "left_anti")
 
 
+def _star(readings: DataFrame, items: DataFrame, holders: DataFrame) -> DataFrame:
+    joined = readings.join(items, "item", "left").join(holders, "key", "left")
+    return joined.select("key", "category", "units", "held", "label")
+
+
+def _star_words(readings: DataFrame, items: DataFrame, holders: DataFrame) -> DataFrame:
+    return _star(readings, items, holders).withColumn("word", _word())
+
+
 def _hashed(readings: DataFrame) -> DataFrame:
     return readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units")
 
@@ -132,6 +147,11 @@ def _beside_the_greatest(readings: DataFrame) -> DataFrame:
 
 
 _BOTH: list[fh.Stream | fh.Table] = [readings, items]
+_STAR: dict[str, tuple[fh.ColumnFold, str]] = {
+    **_TOTALS,
+    "most": (fh.maximum("category"), "max(category)"),
+    "held": (fh.maximum("held"), "max(held)"),
+}
 _ALL = [
     _definition("totals", _TOTALS),
     _definition(
@@ -209,5 +229,12 @@ _ALL = [
     _definition("left", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_left, source=_BOTH),
     _definition("semi", _TOTALS, rows=_semi, source=_BOTH),
     _definition("anti", _TOTALS, rows=_anti, source=_BOTH),
+    _definition("star", _STAR, rows=_star, source=[*_BOTH, holders]),
+    _definition(
+        "star_words",
+        {**_STAR, "word": (fh.maximum("word"), "max(word)")},
+        rows=_star_words,
+        source=[*_BOTH, holders],
+    ),
 ]
 DEFINITIONS = {one.name: one for one in _ALL}

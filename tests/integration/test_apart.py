@@ -347,28 +347,38 @@ def _rows_of_tree(chance: random.Random, name: str, kind: str, day: date | None)
 
 @pytest.mark.classic
 @pytest.mark.parametrize(
-    ("kind", "is_divided", "event_id"),
-    [("long", False, ()), ("string", True, ()), ("string", False, "id"), ("long", True, "id")],
+    ("kind", "ways", "event_id"),
+    [
+        ("long", "in memory", ()),
+        ("string", "divided", ()),
+        ("string", "in memory", "id"),
+        ("long", "divided", "id"),
+        ("string", "divided and looked up", "id"),
+        ("decimal(12,2)", "looked up", ()),
+    ],
 )
 def test_trees_of_joins_are_folded_in_parts_of_their_root(
     spark_lake,
     monkeypatch: pytest.MonkeyPatch,
     parts: list[str],
     kind: str,
-    is_divided: bool,
+    ways: str,
     event_id: str | tuple[str, ...],
 ) -> None:
     monkeypatch.setattr("foldhouse.refresh.run.runner.fold_in_process", _apart_or_here)
     fold = fh.fold(n=fh.count(), v=fh.total("fv"), w=fh.total("ow"), most=fh.maximum("tw"))
-    divided: list[bool] = []
-    if is_divided:  # whether the sources other than the root fit in memory, is asked without a divided one first
-        monkeypatch.setattr(by_root, "_fits", lambda logic, evaluation, branch: branch is not None)
-    divide = by_root.divide
-    monkeypatch.setattr(by_root, "divide", lambda *given: (divided.append(True), divide(*given)))
+    most_held = {"in memory": 2, "divided": 1}.get(ways, 0)
+    monkeypatch.setattr(by_root, "_fits", lambda logic, evaluation, held: len(held) <= most_held)
+    if ways == "looked up":
+        monkeypatch.setattr(by_root, "_can_be_divided", lambda logic, branch: False)
+    found: set[str] = set()
+    divide, looked_up = by_root.divide, by_root.LookedUp.met_by
+    monkeypatch.setattr(by_root, "divide", lambda *given: (found.add("divided"), divide(*given)))
+    monkeypatch.setattr(by_root.LookedUp, "met_by", lambda *given: (found.add("looked up"), looked_up(*given))[1])
     for seed in range(6 if IS_THOROUGH else 1):
-        unspilled_bytes = 0 if is_divided and seed % 2 == 0 else 2**20  # what is not divided has to fit in memory
+        unspilled_bytes = 0 if ways != "in memory" and seed % 2 == 0 else 2**20
         lake = spark_lake(f"lake{seed}", tuning=_in_parts(unspilled_bytes=unspilled_bytes, direct_rows=4_000))
-        chance, sources = random.Random(f"{kind} {is_divided} {event_id} {seed}"), _tree_sources(kind, event_id)
+        chance, sources = random.Random(f"{kind} {ways} {event_id} {seed}"), _tree_sources(kind, event_id)
         tables = {
             name: fh.table(
                 f"tree.{name.replace(' ', '_')}",
@@ -387,9 +397,10 @@ def test_trees_of_joins_are_folded_in_parts_of_their_root(
                     lake.replace(stream, rows, partitions=[DAYS[0]])
             for name, table in tables.items():
                 parts.clear()
-                divided.clear()
+                found.clear()
                 lake.refresh(table)
-                assert (parts, bool(divided)) == ([table.name.partition(".")[2]], is_divided), (name, step)
+                assert parts == [table.name.partition(".")[2]], (name, step)
+                assert (" and ".join(sorted(found)) or "in memory") == ways, (name, step)
                 facts = "facts"
                 if event_id:
                     facts = (

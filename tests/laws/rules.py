@@ -73,8 +73,9 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
         if seed // len(RULES) // 2 % 2:
             patch.setattr(runner, "fold_in_process", _spilled)
             patch.setattr(deciding, "has_many_a_key", lambda keys, rows: seed % 3 < 2)
-            if seed % 5 < 3:  # a source of a tree is divided as the root is
-                patch.setattr(by_root, "_fits", lambda logic, evaluation, divided: divided is not None)
+            if seed % 5 < 3:  # a source of a tree is divided as the root is, and two more are looked up for some seeds
+                most_held = seed % 5
+                patch.setattr(by_root, "_fits", lambda logic, evaluation, held: len(held) <= most_held)
             forced |= {"spilled_piece_rows": 3, "task_piece_rows": 3, "decided_rows": 20, "identified_rows": 20}
             forced["decisive_bytes"] = 400 if seed % 7 < 3 else 10**6
             forced["chunk_rows"] = (2, 262_144)[seed % 7 % 2]

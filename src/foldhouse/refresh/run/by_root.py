@@ -1,13 +1,14 @@
 """Parts of a tree of joins: each has some rows of the root, because every output row contains one row of the root.
 
 Memory holds the other sources. If these are too large, one that is joined to the root is divided in the same way as the
-root: by a hash of the columns that are equal.
+root: by a hash of the columns that are equal. Further large ones are in files, in which the rows are looked up that the
+rows of a part meet.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -16,10 +17,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from foldhouse.kernel.hashed import hashes_of
 from foldhouse.logic.shape import Branch, Shape
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import with_all_columns
 from foldhouse.refresh.run.in_process import Run
+from foldhouse.refresh.run.looked_up import Hashes, LookedUp
 from foldhouse.refresh.run.parts import (
     Evaluated,
     NotHere,
@@ -39,43 +42,73 @@ Met = pl.DataFrame | None
 """Values of the columns of a join, and how many rows a row with them meets; `None` if that is one row at most."""
 
 
+@dataclass(frozen=True)
+class _Ways:
+    """How the sources other than the root are read.
+
+    Args:
+        divided: the join of a source that is divided as the root is; `None` if the root is not divided.
+        looked_up: the joins of sources in which rows are looked up.
+        held: the places of sources that are in memory.
+    """
+
+    divided: Branch | None
+    looked_up: tuple[Branch, ...]
+    held: frozenset[int]
+
+
 def can_be_by_root(logic: Logic, evaluation: Evaluation) -> bool:
-    """Whether the logic is a tree, and all sources fit in memory except the root and perhaps one that is joined to it.
+    """Whether the logic is a tree, and all sources can be in memory, divided, or looked up.
 
     A tree in which a source occurs twice is refused: the source could be the root and one of the others.
     """
     shape = logic.compiled.shape
-    if not shape.branches or shape.sources:
-        return False
-    return _fits(logic, evaluation, None) or any(_fits(logic, evaluation, one) for one in _divisible(logic))
+    return bool(shape.branches) and not shape.sources and _ways(logic, evaluation) is not None
 
 
-def _divisible(logic: Logic) -> list[Branch]:
-    """Return the joins to the root whose equal values have equal hashes."""
+def _ways(logic: Logic, evaluation: Evaluation) -> _Ways | None:
+    """Return how the sources are read, so that as few as possible are divided or looked up; `None` if they cannot be.
+
+    Without a divided source, nothing but the rows to fold is written to files, or the rows that are looked up.
+    """
     shape = logic.compiled.shape
-    return [
-        one
-        for one in shape.branches
-        if one.parent == shape.root and are_hashed(logic, [(shape.root, one.parent_columns), (one.place, one.columns)])
-    ]
+    largest = sorted(shape.branches, key=lambda one: -_rows_in(evaluation, one.place))
+    movable = [one for one in largest if _is_hashed(logic, one)]
+    every = frozenset(one.place for one in shape.branches)
+    if _fits(logic, evaluation, every):
+        return _Ways(None, (), every)
+    divisible = [one for one in movable if _can_be_divided(logic, one)]
+    for one in divisible:
+        if _fits(logic, evaluation, held := every - {one.place}):
+            return _Ways(one, (), held)
+    divided = divisible[0] if divisible else None
+    further = [one for one in movable if one is not divided]
+    held = every if divided is None else every - {divided.place}
+    for count, one in enumerate(further, start=1):
+        held -= {one.place}
+        if _fits(logic, evaluation, held):
+            return _Ways(divided, tuple(further[:count]), held)
+    return None
+
+
+def _can_be_divided(logic: Logic, branch: Branch) -> bool:
+    return branch.parent == logic.compiled.shape.root
+
+
+def _is_hashed(logic: Logic, branch: Branch) -> bool:
+    """Whether rows that are joined have equal hashes of the columns that are equal."""
+    return are_hashed(logic, [(branch.parent, branch.parent_columns), (branch.place, branch.columns)])
 
 
 def _rows_in(evaluation: Evaluation, place: int) -> int:
     return sum(piece.file.rows for piece in evaluation.pieces[place])
 
 
-def _fits(logic: Logic, evaluation: Evaluation, divided: Branch | None) -> bool:
-    """Whether the sources that are not divided fit in memory, beside a part of the others."""
-    held = _held(logic, divided)
+def _fits(logic: Logic, evaluation: Evaluation, held: Collection[int]) -> bool:
+    """Whether some sources fit in memory, beside a part of the others."""
     size = sum(piece.file.size_bytes for place in held for piece in evaluation.pieces[place])
     rows = sum(_rows_in(evaluation, place) for place in held)
     return rows <= logic.tuning.direct_rows // 4 and size <= logic.tuning.unspilled_bytes
-
-
-def _held(logic: Logic, divided: Branch | None) -> list[int]:
-    shape = logic.compiled.shape
-    read_in_parts = {shape.root, *([] if divided is None else [divided.place])}
-    return [place for place in range(len(logic.layouts)) if place not in read_in_parts]
 
 
 def parts_by_root(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -> list[Evaluated]:
@@ -85,16 +118,19 @@ def parts_by_root(run: Run, folder: Path, threads: ThreadPoolExecutor, count: in
         NotHere: see `readers`.
     """
     (evaluation,), logic = run.evaluations, run.logic
-    root = logic.compiled.shape.root
-    # Without a divided source, nothing but the rows to fold is written to files.
-    divided = None
-    if not _fits(logic, evaluation, None):
-        largest = sorted(_divisible(logic), key=lambda one: -_rows_in(evaluation, one.place))
-        divided = next(one for one in largest if _fits(logic, evaluation, one))
-    held = {place: _all_rows(logic, place, evaluation, threads, count) for place in _held(logic, divided)}
-    tree = _Tree(run, evaluation, held)
-    # Each join looks at all rows in memory, so that a part should not have many fewer.
-    least = sum(rows.height for rows in held.values()) // 2
+    root, ways = logic.compiled.shape.root, _ways(logic, evaluation)
+    assert ways is not None
+    held = {place: _all_rows(logic, place, evaluation, threads, count) for place in sorted(ways.held)}
+    looked_up = {
+        one.place: LookedUp.written(one, readers(logic, one.place, evaluation, 4 * count), folder, threads)
+        for one in ways.looked_up
+    }
+    tree = _Tree(run, evaluation, held, looked_up)
+    # Each join looks at all rows in memory, and at the hashes of all others, so that a part should not have many fewer.
+    all_held = sum(rows.height for rows in held.values())
+    all_looked_up = sum(_rows_in(evaluation, place) for place in looked_up)
+    least = min(all_held // 2 + all_looked_up // 8, max(1, run.job.tuning.direct_rows // 4))
+    divided = ways.divided
     if divided is None:
         return [partial(tree.of_reader, read) for read in readers(logic, root, evaluation, 4 * count, least)]
     piece_rows = max(run.job.tuning.spilled_piece_rows, least)
@@ -120,11 +156,13 @@ class _Tree:
         run: the run.
         evaluation: its only evaluation.
         held: place of a source -> all its rows.
+        looked_up: place of a source -> where its rows are looked up.
     """
 
     run: Run
     evaluation: Evaluation
     held: Mapping[int, pl.DataFrame] = field(repr=False)
+    looked_up: Mapping[int, LookedUp]
 
     def of_reader(self, read: Reader) -> Iterator[pl.DataFrame]:
         """Yield the signed rows of the root's rows that are read."""
@@ -133,8 +171,9 @@ class _Tree:
 
     def of_group(self, spill: Spill, group: int) -> Iterator[pl.DataFrame]:
         """Yield the signed rows of the root's rows in a group, with those of the other divided source."""
+        known = self.held.keys() | self.looked_up.keys()
         sources = enumerate(rows_of_group(self.run.logic, spill, group))
-        yield from self._rows_of({place: rows for place, rows in sources if place not in self.held})
+        yield from self._rows_of({place: rows for place, rows in sources if place not in known})
 
     @property
     def _shape(self) -> Shape:
@@ -142,16 +181,41 @@ class _Tree:
 
     def _rows_of(self, divided: dict[int, pl.DataFrame]) -> Iterator[pl.DataFrame]:
         sources = {**self.held, **divided}
+        self._look_up(sources)
         root, most = self._shape.root, max(1, self.run.job.tuning.direct_rows // 4)
         made = _rows_made(self._shape, root, sources, self._met_once)
         for rows in _slices(sources[root], made, most):
             sources[root] = rows
             yield evaluated(self.run, self.evaluation, [sources[place] for place in range(len(sources))])
 
+    def _look_up(self, sources: dict[int, pl.DataFrame]) -> None:
+        """Add the rows of further sources that the rows of the root may meet, with those between them."""
+        for branch in (one for one in self._shape.branches if one.place in self._leads_to_looked_up):
+            parents, place = sources[branch.parent], branch.place
+            if place in self.looked_up:
+                sources[place] = with_all_columns(self.run.logic, place, self.looked_up[place].met_by(parents))
+            else:
+                wanted = Hashes(hashes_of(parents, branch.parent_columns))
+                sources[place] = sources[place].filter(wanted.may_have(hashes_of(sources[place], branch.columns)))
+
+    @cached_property
+    def _leads_to_looked_up(self) -> frozenset[int]:
+        """The places of sources in which rows are looked up, and of those between them and the root."""
+        parents = {one.place: one.parent for one in self._shape.branches}
+        found = set[int]()
+        for place in self.looked_up:
+            while place in parents and place not in found:
+                found.add(place)
+                place = parents[place]
+        return frozenset(
+            one.place for one in self._shape.branches if one.place in found and _is_hashed(self.run.logic, one)
+        )
+
     @cached_property
     def _met_once(self) -> dict[int, Met]:
-        """Place of a source in memory -> see `_rows_met`."""
-        branches = [one for one in self._shape.branches if one.place in self.held]
+        """Place of a source, of which all rows are known once, as of those below it -> see `_rows_met`."""
+        held = self.held.keys() - self._leads_to_looked_up
+        branches = [one for one in self._shape.branches if one.place in held]
         return {one.place: _rows_met(self._shape, one, self.held, {}) for one in branches}
 
 
