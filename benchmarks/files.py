@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
@@ -27,7 +24,8 @@ import pyarrow.parquet as pq
 
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
-from benchmarks.histories import ROOT, Steps
+from benchmarks.histories import Steps
+from benchmarks.peer_steps import steps_of
 from benchmarks.peers import Missing, environment
 from foldhouse.storage.live import live_of
 
@@ -188,36 +186,6 @@ def _peer(name: str, work: Path, folder: Path, steps: Steps, days: int, rounds: 
         "rounds": min(rounds, PEER_ROUNDS),
     }
     command = [peer.python, "-m", "benchmarks.contenders.days", json.dumps(job)]
-    told, has_ended = _said_by(name, command, {**os.environ, **peer.variables})
-    steps.taken += [(f"{name}_{step}", began, ended) for step, began, ended in map(json.loads, told)]
+    told, has_ended = steps_of(name, command, peer.variables, PEER_SECONDS)
+    steps.taken += [(f"{name}_{step}", began, ended) for step, began, ended in told]
     return {} if has_ended else {f"{name}_given_up_after_seconds": PEER_SECONDS}
-
-
-def _said_by(name: str, command: list[str], variables: dict[str, str]) -> tuple[list[str], bool]:
-    """Run a peer until it ends, or its time is over; return the steps that it printed, and whether it ended."""
-    with (
-        tempfile.TemporaryFile("w+") as said,
-        tempfile.TemporaryFile("w+") as errors,
-        # A session of its own: the JVM of a peer that is given up must end with it.
-        subprocess.Popen(
-            command, cwd=ROOT, env=variables, stdout=said, stderr=errors, start_new_session=True
-        ) as running,
-    ):
-        try:
-            status = running.wait(timeout=PEER_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)
-            status = None
-        said.seek(0)
-        lines = [line for line in said.read().splitlines(keepends=True) if line.endswith("\n") and line.startswith("[")]
-        errors.seek(0)
-        printed = errors.read()
-    if status:
-        raise RuntimeError(f"{name} failed: {_first_of(printed)}")
-    return lines, status is not None
-
-
-def _first_of(said: str) -> str:
-    """The lines of an error that say what it is: Java's stack traces have hundreds of others."""
-    told = [line for line in said.splitlines() if not line.lstrip().startswith(("at ", "File ", "..."))]
-    return "\n".join(told[-40:])[:4_000]

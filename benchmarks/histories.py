@@ -111,7 +111,7 @@ HISTORIES = {
     "joins": History(
         "joins",
         "{changes:,} payments and half as many orders change under joins of {rows:,} orders and payments",
-        ("load", "changed", "spark", "duckdb"),
+        ("load", "changed", "spark", "duckdb", "flink"),
         {"rows": 2_000_000, "changes": 1_000, "rounds": 5},
         {"rows": 200_000, "changes": 1_000, "rounds": 3},
         {
@@ -119,6 +119,8 @@ HISTORIES = {
             "by_order_vs_duckdb": ("by_order_seconds", "duckdb_by_order_seconds"),
             "by_customer_vs_spark": ("by_customer_seconds", "spark_by_customer_seconds"),
             "by_customer_vs_duckdb": ("by_customer_seconds", "duckdb_by_customer_seconds"),
+            "by_order_vs_flink": ("by_order_seconds", "flink_by_order_seconds"),
+            "by_customer_vs_flink": ("by_customer_seconds", "flink_by_customer_seconds"),
         },
         also={"changes": 100_000},
     ),

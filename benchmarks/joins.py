@@ -4,17 +4,21 @@
 to the left and folds by order, with a maximum that cannot subtract; `by_customer` is an inner join, folded by another
 key than the join's. In a round half as many orders change as payments come.
 
-Peers: Spark and DuckDB, which compute both tables again from the Parquet files of both sides.
+Peers: Spark and DuckDB, which compute both tables again from the Parquet files of both sides; and Flink SQL's regular
+joins, in jobs that run on, if its packages and jars can be had.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import duckdb as engine
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
@@ -22,8 +26,12 @@ import foldhouse as fh
 from benchmarks.agreement import check_same_rows
 from benchmarks.contenders import spark_session
 from benchmarks.histories import Steps
+from benchmarks.peer_steps import steps_of
+from benchmarks.peers import Missing, environment
 
 CUSTOMERS_EACH = 20
+PEER_SECONDS = 2_400
+"""Flink is given up after this time; its figures are those of the steps that it ended."""
 order_events = fh.stream(
     "bench.order_events",
     schema={"order_id": "long", "sequence": "long", "customer": "long", "amount": "long", "status": "string"},
@@ -85,13 +93,21 @@ def _payments(rows: int, first: int, count: int) -> pa.Table:
     return pa.table({"payment_id": ids, "order_id": orders_of, "paid": ids % 9_973})
 
 
+def _batch(rows: int, changes: int, number: int) -> tuple[pa.Table, pa.Table]:
+    """The events of orders and the payments of a batch; the first one has all rows."""
+    if number == 0:
+        return _orders(rows, np.random.default_rng([3, rows]).permutation(rows), 0), _payments(rows, 0, rows)
+    some = np.random.default_rng([5, number]).choice(rows, changes // 2, replace=False)
+    return _orders(rows, some, number), _payments(rows, rows + number * changes, changes)
+
+
 def load(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rounds: int) -> dict[str, Any]:
     """Both sides landed, and both tables folded for the first time."""
     lake = fh.Lake.local(folder / "lake")
-    shuffled = np.random.default_rng([3, rows]).permutation(rows)
+    of_orders, of_payments = _batch(rows, changes, 0)
     with steps("land"):
-        lake.append(order_events, _orders(rows, shuffled, 0))
-        lake.append(payments, _payments(rows, 0, rows))
+        lake.append(order_events, of_orders)
+        lake.append(payments, of_payments)
         lake.refresh(orders)
     with steps("first_by_order"):
         lake.refresh(BY_ORDER)
@@ -106,9 +122,9 @@ def changed(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rou
     lake = fh.Lake.local(folder / "lake")
     found: dict[str, Any] = {}
     for number in range(1, rounds + 2):
-        some = np.random.default_rng([5, number]).choice(rows, changes // 2, replace=False)
-        lake.append(order_events, _orders(rows, some, number))
-        lake.append(payments, _payments(rows, rows + number * changes, changes))
+        of_orders, of_payments = _batch(rows, changes, number)
+        lake.append(order_events, of_orders)
+        lake.append(payments, of_payments)
         lake.refresh(orders)
         for table in (BY_ORDER, BY_CUSTOMER):
             name = table.name.partition(".")[2]
@@ -152,3 +168,39 @@ def duckdb(work: Path, folder: Path, steps: Steps, rows: int, changes: int, roun
         folder / "by_customer.parquet", folder / "theirs_by_customer.parquet", ["customer", "paid", "payments"]
     )
     return {}
+
+
+def flink(work: Path, folder: Path, steps: Steps, rows: int, changes: int, rounds: int) -> dict[str, Any]:
+    """Flink SQL: both tables kept by jobs that run on, over the same batches. They have to hold what ours do."""
+    try:
+        peer = environment("flink", work)
+    except Missing as missing:
+        print(f"flink was left out: {missing}")
+        return {}
+    given, batches = folder / "flink", rounds + 2
+    for number in range(batches):
+        (given / str(number)).mkdir(parents=True)
+        for side, events in zip(("orders", "payments"), _batch(rows, changes, number), strict=True):
+            _write_csv(events, given / str(number), side)
+    job = json.dumps({"folder": str(given), "batches": batches})
+    command = [peer.python, "-m", "benchmarks.contenders.flink_joins", job]
+    told, has_ended = steps_of("flink", command, peer.variables, PEER_SECONDS)
+    steps.taken += [(f"flink_{step}", began, ended) for step, began, ended in told]
+    if not has_ended:
+        return {"flink_given_up_after_seconds": PEER_SECONDS}
+    for name, sums in json.loads((given / "sums.json").read_text()).items():
+        columns = ", ".join(f"sum({column})::BIGINT AS {column}" for column in sums if column != "rows")
+        with engine.connect() as connection:
+            ours = connection.sql(f"SELECT count(*) AS rows, {columns} FROM '{folder}/{name}.parquet'").to_arrow_table()
+        if (found := ours.to_pylist()[0]) != sums:
+            raise AssertionError(f"{name}: the sums of Flink's rows are {sums}, of ours {found}")
+    return {}
+
+
+def _write_csv(events: pa.Table, folder: Path, side: str) -> None:
+    """A file for each core, as a topic would have partitions; its name ends with its number of rows."""
+    share = max(1, -(-events.num_rows // (os.cpu_count() or 1)))
+    for place in range(0, events.num_rows, share):
+        part = events.slice(place, share)
+        path = folder / f"{side}-{place}-{part.num_rows}.csv"
+        pyarrow.csv.write_csv(part, path, pyarrow.csv.WriteOptions(include_header=False))

@@ -27,6 +27,7 @@ import sys
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", sys.argv[1])
 builder = builder.config("spark.jars.ivy", sys.argv[2]).config("spark.ui.enabled", "false")
+builder = builder.config("spark.jars.excludes", "org.slf4j:slf4j-api")  # Spark and Flink have their own
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
 builder.getOrCreate().stop()
 """
@@ -123,7 +124,8 @@ def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        found = [line for line in said if "not found" in line.lower() or "error" in line.lower()]
+        failed = [line for line in said if "download failed" in line.lower()]  # before Spark's own error for it
+        found = failed or [line for line in said if "not found" in line.lower() or "error" in line.lower()]
         raise Missing(f"{what} could not be had: {(found or said or ['no message'])[-1][:200]}")
 
 

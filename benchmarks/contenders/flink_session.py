@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 CORES = os.cpu_count() or 1
 HEAP, MANAGED, NETWORK = "4g", "1g", f"{min(64 * CORES, 1024)}m"
+_PATIENCE_SECONDS = 1800
 
 
 class Cluster:
@@ -70,6 +73,31 @@ class Cluster:
             configuration.set_string(name, value)
         return TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(configuration).build())
 
+    def lasting(self, checkpoints: Path, **settings: str) -> Any:
+        """A table environment for jobs that run on: their state in RocksDB, a checkpoint where one is asked for."""
+        return self.tables(
+            "streaming",
+            state__backend__type="rocksdb",
+            execution__checkpointing__incremental="true",
+            execution__checkpointing__dir=checkpoints.as_uri(),
+            execution__checkpointing__interval="24 h",  # none by the clock
+            execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+            execution__state_recovery__claim_mode="CLAIM",
+            restart_strategy__type="disable",
+            **settings,
+        )
+
+    def started(self, tables: Any, statement: str) -> str:
+        """Start a job that runs on, and wait until all its tasks do; its id."""
+        job = str(tables.execute_sql(statement).get_job_client().get_job_id())
+        wait("all tasks run", lambda: self.runs(job))
+        return job
+
+    def read_by(self, job: str) -> int:
+        """How many rows the sources of a job have handed on, since it was started."""
+        sources = [task for task in self.told(job)["vertices"] if task["name"].startswith("Source:")]
+        return sum(int(task["metrics"]["write-records"]) for task in sources)
+
     def told(self, job: str) -> dict[str, Any]:
         """What the cluster's REST interface tells of a job: its state, what each of its tasks has read and written.
 
@@ -105,6 +133,41 @@ class Cluster:
     def close(self) -> None:
         self._cluster.close()
         self._temporary.cleanup()
+
+
+def name_catalog(tables: Any, warehouse: Path) -> None:
+    """Give a table environment the Iceberg tables of a folder, as `lake`."""
+    tables.execute_sql(
+        "CREATE CATALOG lake WITH ('type' = 'iceberg', 'catalog-type' = 'hadoop', "
+        f"'warehouse' = '{warehouse.as_uri()}', 'cache-enabled' = 'false')"
+    )
+
+
+def folder_source(columns: str, folder: Path) -> str:
+    """The rest of a statement that creates a table of all CSV files that a folder has or will have."""
+    return (
+        f"({columns}) WITH ('connector' = 'filesystem', 'path' = '{folder.as_uri()}', 'format' = 'csv', "
+        "'source.monitor-interval' = '50 ms')"
+    )
+
+
+def last_committed(table: Path) -> int:
+    """The last checkpoint that Iceberg's sink committed, as the newest metadata of a table say; -1 without one."""
+    versions = (table / "metadata").glob("v*.metadata.json")  # renamed to that name when whole
+    newest = max(versions, key=lambda path: int(path.name[1:].partition(".")[0]))
+    told = json.loads(newest.read_text())
+    now = [one for one in told["snapshots"] if one["snapshot-id"] == told["current-snapshot-id"]]
+    return int(now[0]["summary"]["flink.max-committed-checkpoint-id"]) if now else -1
+
+
+def wait(what: str, come: Callable[[], bool]) -> None:
+    """Ask until it has come: often at first, then after each twentieth of the time waited, as asking costs too."""
+    began = time.monotonic()
+    while not come():
+        waited = time.monotonic() - began
+        if waited > _PATIENCE_SECONDS:
+            raise RuntimeError(f"waited {_PATIENCE_SECONDS} s in vain: {what}")
+        time.sleep(min(0.5, max(0.02, waited / 20)))
 
 
 def _jvm(scratch: Path) -> Any:

@@ -20,17 +20,14 @@ What it is not:
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.contenders.flink_session import CORES, Cluster
+from benchmarks.contenders.flink_session import CORES, Cluster, folder_source, last_committed, name_catalog, wait
 from benchmarks.contenders.protocol import Sums, files_of
 from benchmarks.contenders.sql import COLUMNS, MODULUS
 
@@ -56,7 +53,6 @@ _SUMMED = {
     "happened": f"SUM(MOD({_MICROSECONDS}, CAST({MODULUS} AS BIGINT)))",
     "units": "SUM(CAST(units AS BIGINT))",
 }
-_PATIENCE_SECONDS = 1800
 
 
 class NewestOfEachKey:
@@ -70,41 +66,19 @@ class NewestOfEachKey:
         self.landing = self.cluster.scratch / "landing"
         self.landing.mkdir()
         self.reader = self.cluster.tables("batch")
-        self._name_catalog(self.reader)
+        name_catalog(self.reader, folder / "warehouse")
         self.parts: dict[str, float] = {}
         self.batches = self.sent = 0
         self.job = self._started() if (folder / "warehouse").is_dir() else ""
-
-    def _name_catalog(self, tables: Any) -> None:
-        warehouse = (self.folder / "warehouse").as_uri()
-        tables.execute_sql(
-            "CREATE CATALOG lake WITH ('type' = 'iceberg', 'catalog-type' = 'hadoop', "
-            f"'warehouse' = '{warehouse}', 'cache-enabled' = 'false')"
-        )
 
     def _started(self) -> str:
         """The job's id; from the newest checkpoint, where there is one."""
         held = sorted((self.folder / "checkpoints").glob("*/chk-*/_metadata"), key=lambda path: path.stat().st_mtime)
         going_on = {"execution__state_recovery__path": held[-1].parent.as_uri()} if held else {}
-        tables = self.cluster.tables(
-            "streaming",
-            state__backend__type="rocksdb",
-            execution__checkpointing__incremental="true",
-            execution__checkpointing__dir=(self.folder / "checkpoints").as_uri(),
-            execution__checkpointing__interval="24 h",  # none by the clock
-            execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
-            execution__state_recovery__claim_mode="CLAIM",
-            restart_strategy__type="disable",
-            **going_on,
-        )
-        self._name_catalog(tables)
-        tables.execute_sql(
-            f"CREATE TEMPORARY TABLE events ({EVENTS}) WITH ('connector' = 'filesystem', "
-            f"'path' = '{self.landing.as_uri()}', 'format' = 'csv', 'source.monitor-interval' = '50 ms')"
-        )
-        job = str(tables.execute_sql(_NEWEST).get_job_client().get_job_id())
-        _wait("all tasks run", lambda: self.cluster.runs(job))
-        return job
+        tables = self.cluster.lasting(self.folder / "checkpoints", **going_on)
+        name_catalog(tables, self.folder / "warehouse")
+        tables.execute_sql(f"CREATE TEMPORARY TABLE events {folder_source(EVENTS, self.landing)}")
+        return self.cluster.started(tables, _NEWEST)
 
     def load(self, base: Path) -> None:
         """Part by part: what the job writes between two checkpoints it also keeps in memory, by key."""
@@ -122,11 +96,11 @@ class NewestOfEachKey:
         state = files_of(self.folder / "checkpoints")
         self._land(pq.read_table(changes))
         landed = time.monotonic()
-        _wait("its source has read the batch", lambda: self._read() >= self.sent)
+        wait("its source has read the batch", lambda: self.cluster.read_by(self.job) >= self.sent)
         read = time.monotonic()
         checkpoint = self.cluster.checkpoint(self.job)
         taken = time.monotonic()
-        _wait("the commit", lambda: self._committed(checkpoint))
+        wait("the commit", lambda: self._committed(checkpoint))
         committed = time.monotonic()
         for read_already in self.landing.glob("*.csv"):
             read_already.unlink()
@@ -150,14 +124,9 @@ class NewestOfEachKey:
             hidden.rename(hidden.with_name(hidden.name[1:]))
         self.batches, self.sent = self.batches + 1, self.sent + events.num_rows
 
-    def _read(self) -> int:
-        """How many events the source has handed on, since the job was started."""
-        source, *_ = self.cluster.told(self.job)["vertices"]
-        return int(source["metrics"]["write-records"])
-
     def _committed(self, checkpoint: int) -> bool:
         self.cluster.told(self.job)  # fails where the job has
-        return _last_committed(self.folder / "warehouse") >= checkpoint
+        return last_committed(self.folder / "warehouse" / "bench" / "latest") >= checkpoint
 
     def read(self) -> Sums:
         columns = COLUMNS["latest"]
@@ -178,22 +147,3 @@ class NewestOfEachKey:
         if self.job:
             self.cluster.cancel(self.job)
         self.cluster.close()
-
-
-def _last_committed(warehouse: Path) -> int:
-    """The last checkpoint that Iceberg's sink committed, as the table's newest metadata say."""
-    versions = (warehouse / "bench" / "latest" / "metadata").glob("v*.metadata.json")  # renamed to that name when whole
-    newest = max(versions, key=lambda path: int(path.name[1:].partition(".")[0]))
-    table = json.loads(newest.read_text())
-    now = [one for one in table["snapshots"] if one["snapshot-id"] == table["current-snapshot-id"]]
-    return int(now[0]["summary"]["flink.max-committed-checkpoint-id"]) if now else -1
-
-
-def _wait(what: str, come: Callable[[], bool]) -> None:
-    """Ask until it has come: often at first, then after each twentieth of the time waited, as asking costs too."""
-    began = time.monotonic()
-    while not come():
-        waited = time.monotonic() - began
-        if waited > _PATIENCE_SECONDS:
-            raise RuntimeError(f"waited {_PATIENCE_SECONDS} s in vain: {what}")
-        time.sleep(min(0.5, max(0.02, waited / 20)))

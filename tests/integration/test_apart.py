@@ -354,7 +354,7 @@ def _rows_of_tree(chance: random.Random, name: str, kind: str, day: date | None)
         ("string", "in memory", "id"),
         ("long", "divided", "id"),
         ("string", "divided and looked up", "id"),
-        ("decimal(12,2)", "looked up", ()),
+        ("decimal(12,2)", "divided and looked up", ()),
     ],
 )
 def test_trees_of_joins_are_folded_in_parts_of_their_root(
@@ -369,8 +369,6 @@ def test_trees_of_joins_are_folded_in_parts_of_their_root(
     fold = fh.fold(n=fh.count(), v=fh.total("fv"), w=fh.total("ow"), most=fh.maximum("tw"))
     most_held = {"in memory": 2, "divided": 1}.get(ways, 0)
     monkeypatch.setattr(by_root, "_fits", lambda logic, evaluation, held: len(held) <= most_held)
-    if ways == "looked up":
-        monkeypatch.setattr(by_root, "_can_be_divided", lambda logic, branch: False)
     found: set[str] = set()
     divide, looked_up = by_root.divide, by_root.LookedUp.met_by
     monkeypatch.setattr(by_root, "divide", lambda *given: (found.add("divided"), divide(*given)))
@@ -432,4 +430,45 @@ def test_rows_of_a_root_that_meet_many_are_evaluated_few_at_once_and_by_spark_if
     assert parts == [by]
     folded = "count(*) AS n, sum(fv)::BIGINT AS v, sum(ow)::BIGINT AS w, max(tw) AS most"
     expected = f"SELECT fg, {folded} FROM {sql} GROUP BY fg"
+    assert_same(lake.to_arrow(table), folded_at_its_position(lake, table, expected), ["fg"])
+
+
+@pytest.mark.classic
+@pytest.mark.parametrize(
+    ("fj", "tk", "how", "by"),
+    [
+        (lambda n: n % 2_000 if n % 2 else None, lambda n: n if n % 10 == 0 else None, "left", "a_star"),
+        (lambda n: n % 2_000, lambda n: n // 4, "left", "a_star"),
+        (lambda n: n % 2_000, lambda n: n if n % 10 == 0 else 7, "left_semi", "Spark"),
+    ],
+    ids=["most are null", "each meets four", "most are one"],
+)
+def test_rows_that_are_looked_up_are_few_or_spark_joins_them(
+    spark_lake, parts: list[str], fj: Callable[[int], Any], tk: Callable[[int], Any], how: str, by: str
+) -> None:
+    lake, sources = spark_lake(tuning=fh.Tuning(direct_rows=4_000, spilled_piece_rows=400)), _tree_sources("long", ())
+    fold = fh.fold(n=fh.count(), v=fh.total("fv"), w=fh.total("ow"))
+    table = fh.table(
+        "tree.a_star",
+        source=list(sources.values()),
+        rows=lambda facts, one, two: (
+            facts.join(one, F.expr("fk = ok"), "left").join(two, F.expr("fj = tk"), how).select("fg", "fv", "ow")
+        ),
+        keys="fg",
+        fold=fold,
+    )
+    count = 8_000
+    lake.append(
+        sources["facts"],
+        [{"fk": n, "fj": fj(n), "fg": f"g{n % 3}", "fv": n, "id": n, "day": DAYS[0]} for n in range(count)],
+    )
+    lake.append(sources["one"], [{"ok": n, "oj": 1, "ow": n, "day": DAYS[0]} for n in range(count)])
+    lake.append(sources["two"], [{"tk": tk(n), "tw": n, "day": DAYS[0]} for n in range(count)])
+    lake.refresh(table)
+    assert parts == [by]
+    join = "SEMI" if how == "left_semi" else "LEFT"
+    expected = (
+        "SELECT fg, count(*) AS n, sum(fv)::BIGINT AS v, sum(ow)::BIGINT AS w "
+        f"FROM facts LEFT JOIN one ON fk = ok {join} JOIN two ON fj = tk GROUP BY fg"
+    )
     assert_same(lake.to_arrow(table), folded_at_its_position(lake, table, expected), ["fg"])

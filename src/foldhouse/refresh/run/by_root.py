@@ -22,7 +22,7 @@ from foldhouse.logic.shape import Branch, Shape
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import with_all_columns
 from foldhouse.refresh.run.in_process import Run
-from foldhouse.refresh.run.looked_up import Hashes, LookedUp
+from foldhouse.refresh.run.looked_up import Hashes, LookedUp, TooManyMet
 from foldhouse.refresh.run.parts import (
     Evaluated,
     NotHere,
@@ -37,6 +37,8 @@ from foldhouse.refresh.run.parts import (
 from foldhouse.refresh.run.spill import Spill
 
 _MADE = "made"
+_HALVINGS = 4
+"""If the rows of a part meet too many, they are halved, up to so often; else few values have most rows."""
 
 Met = pl.DataFrame | None
 """Values of the columns of a join, and how many rows a row with them meets; `None` if that is one row at most."""
@@ -48,7 +50,7 @@ class _Ways:
 
     Args:
         divided: the join of a source that is divided as the root is; `None` if the root is not divided.
-        looked_up: the joins of sources in which rows are looked up.
+        looked_up: the joins of sources in which rows are looked up; none if the root is not divided.
         held: the places of sources that are in memory.
     """
 
@@ -69,30 +71,23 @@ def can_be_by_root(logic: Logic, evaluation: Evaluation) -> bool:
 def _ways(logic: Logic, evaluation: Evaluation) -> _Ways | None:
     """Return how the sources are read, so that as few as possible are divided or looked up; `None` if they cannot be.
 
-    Without a divided source, nothing but the rows to fold is written to files, or the rows that are looked up.
+    Without a divided source, nothing but the rows to fold is written to files.
     """
     shape = logic.compiled.shape
-    largest = sorted(shape.branches, key=lambda one: -_rows_in(evaluation, one.place))
-    movable = [one for one in largest if _is_hashed(logic, one)]
     every = frozenset(one.place for one in shape.branches)
     if _fits(logic, evaluation, every):
         return _Ways(None, (), every)
-    divisible = [one for one in movable if _can_be_divided(logic, one)]
+    largest = sorted(shape.branches, key=lambda one: -_rows_in(evaluation, one.place))
+    divisible = [one for one in largest if one.parent == shape.root and _is_hashed(logic, one)]
     for one in divisible:
         if _fits(logic, evaluation, held := every - {one.place}):
             return _Ways(one, (), held)
-    divided = divisible[0] if divisible else None
-    further = [one for one in movable if one is not divided]
-    held = every if divided is None else every - {divided.place}
-    for count, one in enumerate(further, start=1):
-        held -= {one.place}
-        if _fits(logic, evaluation, held):
-            return _Ways(divided, tuple(further[:count]), held)
-    return None
-
-
-def _can_be_divided(logic: Logic, branch: Branch) -> bool:
-    return branch.parent == logic.compiled.shape.root
+    # Rows of the sources between the root and one that is looked up are selected by their hashes, too.
+    if not all(_is_hashed(logic, one) for one in shape.branches):
+        return None
+    further = [one for one in largest if one is not divisible[0]]
+    fewest = next(n for n in range(len(further) + 1) if _fits(logic, evaluation, {one.place for one in further[n:]}))
+    return _Ways(divisible[0], tuple(further[:fewest]), frozenset(one.place for one in further[fewest:]))
 
 
 def _is_hashed(logic: Logic, branch: Branch) -> bool:
@@ -129,16 +124,23 @@ def parts_by_root(run: Run, folder: Path, threads: ThreadPoolExecutor, count: in
     # Each join looks at all rows in memory, and at the hashes of all others, so that a part should not have many fewer.
     all_held = sum(rows.height for rows in held.values())
     all_looked_up = sum(_rows_in(evaluation, place) for place in looked_up)
-    least = min(all_held // 2 + all_looked_up // 8, max(1, run.job.tuning.direct_rows // 4))
+    least = min(all_held // 2 + all_looked_up // 8, run.job.tuning.direct_rows // 4)
     divided = ways.divided
     if divided is None:
         return [partial(tree.of_reader, read) for read in readers(logic, root, evaluation, 4 * count, least)]
-    piece_rows = max(run.job.tuning.spilled_piece_rows, least)
-    groups = divided_among(run, [root, divided.place], 4 * count, piece_rows)
+    groups = divided_among(run, [root, divided.place], 4 * count, max(run.job.tuning.spilled_piece_rows, least))
     with contextlib.closing(Spill(folder, run.job.tuning.unspilled_bytes)) as spill:
-        for place, columns in ((root, divided.parent_columns), (divided.place, divided.columns)):
-            divide(readers(logic, place, evaluation, 4 * count), columns, place, groups, spill, threads)
+        given = readers(logic, divided.place, evaluation, 4 * count)
+        met = [partial(_without_nulls, read, divided.columns) for read in given]
+        divide(met, divided.columns, divided.place, groups, spill, threads)
+        divide(readers(logic, root, evaluation, 4 * count), divided.parent_columns, root, groups, spill, threads)
     return [partial(tree.of_group, spill, group) for group in spill.groups]
+
+
+def _without_nulls(read: Reader, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield the rows that meet any: a null equals nothing, and all of them would be in one group."""
+    for rows in read():
+        yield rows.drop_nulls(columns)
 
 
 def _all_rows(
@@ -179,23 +181,36 @@ class _Tree:
     def _shape(self) -> Shape:
         return self.run.logic.compiled.shape
 
-    def _rows_of(self, divided: dict[int, pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        sources = {**self.held, **divided}
-        self._look_up(sources)
-        root, most = self._shape.root, max(1, self.run.job.tuning.direct_rows // 4)
+    def _rows_of(self, divided: dict[int, pl.DataFrame], halvings: int = _HALVINGS) -> Iterator[pl.DataFrame]:
+        sources, root = {**self.held, **divided}, self._shape.root
+        try:
+            self._look_up(sources)
+        except TooManyMet:
+            middle = divided[root].height // 2
+            if not middle or not halvings:
+                raise NotHere from None
+            for half in (divided[root][:middle], divided[root][middle:]):
+                yield from self._rows_of({**divided, root: half}, halvings - 1)
+            return
+        most = max(1, self.run.job.tuning.direct_rows // 4)
         made = _rows_made(self._shape, root, sources, self._met_once)
         for rows in _slices(sources[root], made, most):
             sources[root] = rows
             yield evaluated(self.run, self.evaluation, [sources[place] for place in range(len(sources))])
 
     def _look_up(self, sources: dict[int, pl.DataFrame]) -> None:
-        """Add the rows of further sources that the rows of the root may meet, with those between them."""
+        """Add the rows of further sources that the rows of the root may meet, with those between them.
+
+        Raises:
+            TooManyMet: they do not fit in memory beside those of the other threads.
+        """
         for branch in (one for one in self._shape.branches if one.place in self._leads_to_looked_up):
             parents, place = sources[branch.parent], branch.place
             if place in self.looked_up:
-                sources[place] = with_all_columns(self.run.logic, place, self.looked_up[place].met_by(parents))
+                found = self.looked_up[place].met_by(parents, self.run.job.tuning.direct_rows // 2)
+                sources[place] = with_all_columns(self.run.logic, place, found)
             else:
-                wanted = Hashes(hashes_of(parents, branch.parent_columns))
+                wanted = Hashes.of(parents, branch.parent_columns)
                 sources[place] = sources[place].filter(wanted.may_have(hashes_of(sources[place], branch.columns)))
 
     @cached_property

@@ -1,6 +1,7 @@
 """Rows of a source in files, of which those that meet some rows of another source are found as often as is needed.
 
-Rows meet if some of their columns are equal. A row whose hash of these may be equal is found as well.
+Rows meet if some of their columns are equal, and none of these is null. A row whose hash of these may be equal is found
+as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _BITS = (10, 26)
 """The least and the most places of a set of hashes, as powers of two: a place takes a byte."""
 
 
+class TooManyMet(Exception):
+    """Some rows meet more rows than memory should hold."""
+
+
 @dataclass(frozen=True, eq=False)
 class LookedUp:
     """The rows of one source.
@@ -43,7 +48,8 @@ class LookedUp:
 
         def write(number: int, read: Reader) -> list[Path]:
             found = []
-            for chunk, rows in enumerate(read()):
+            for chunk, read_rows in enumerate(read()):
+                rows = read_rows.drop_nulls(branch.columns)
                 path = folder / f"looked-up-{branch.place}-{number}-{chunk}.arrow"
                 hashes = pl.Series(_HASH, hashes_of(rows, branch.columns))
                 table = rows.with_columns(hashes).to_arrow()
@@ -55,15 +61,20 @@ class LookedUp:
         paths = threads.map(write, range(len(given)), given)
         return LookedUp(branch, [path for each in paths for path in each])
 
-    def met_by(self, parents: pl.DataFrame) -> list[pl.DataFrame]:
-        """Return the rows that rows of the parent may meet."""
-        wanted = Hashes(hashes_of(parents, self.branch.parent_columns))
-        found = []
+    def met_by(self, parents: pl.DataFrame, most: int) -> list[pl.DataFrame]:
+        """Return the rows that rows of the parent may meet.
+
+        Raises:
+            TooManyMet: there are more than `most`.
+        """
+        wanted, found = Hashes.of(parents, self.branch.parent_columns), list[pl.DataFrame]()
         for path in self.paths:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
                     hashes = batch.column(_HASH).to_numpy(zero_copy_only=False)
                     chosen = batch.filter(pa.array(wanted.may_have(hashes)))
+                    if (most := most - chosen.num_rows) < 0:
+                        raise TooManyMet
                     if chosen.num_rows:
                         rows = pl.from_arrow(chosen)
                         assert isinstance(rows, pl.DataFrame)
@@ -84,6 +95,11 @@ class Hashes:
         self._shift = np.uint64(64 - bits)
         self._places = np.zeros(1 << bits, dtype=bool)
         self._places[hashes >> self._shift] = True
+
+    @staticmethod
+    def of(rows: pl.DataFrame, columns: Sequence[str]) -> Hashes:
+        """Return the hashes of rows that have no null in some columns."""
+        return Hashes(hashes_of(rows.drop_nulls(columns), columns))
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
         """Return whether each hash is in the set; always true for those that are."""
