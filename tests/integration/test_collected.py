@@ -36,7 +36,7 @@ HASHED = fh.table(
     buckets=2,
     fold=fh.fold(most=fh.maximum("n"), total=fh.total("n"), rows=fh.count()),
 )
-READ_BY_SPARK = fh.Tuning(passed_rows=0, passed_share=0)
+READ_BY_SPARK = fh.Tuning(passed_rows=0, passed_share=0, picked_by_spark_factor=0)
 OpenLake = Callable[..., fh.Lake]
 
 
@@ -213,7 +213,7 @@ def test_rows_that_become_too_many_are_not_handed_over(
 ) -> None:
     """They are not counted before either: that would be a second job, which evaluates everything."""
     monkeypatch.setattr(type(spark_lake("other").spark.range(1)), "count", lambda rows: pytest.fail("rows are counted"))
-    lake = spark_lake(tuning=fh.Tuning(passed_rows=0, passed_share=0, collected_rows=most))
+    lake = spark_lake(tuning=fh.Tuning(passed_rows=0, passed_share=0, picked_by_spark_factor=0, collected_rows=most))
     caplog.set_level("INFO")
     batches = [some(day, 0) for day in DAYS[:2]]
     parts = Counter[tuple[int, int]]()
@@ -361,3 +361,30 @@ def test_rows_of_which_no_column_is_used_are_counted(spark_lake: OpenLake, tunin
     lake.replace(events, some(DAYS[0], 0, 7), partitions=[DAYS[0]])
     lake.refresh(EVERYBODY)
     assert lake.to_arrow(EVERYBODY).to_pylist() == [{"who": "all", "rows": 127}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "factor", "is_full"),
+    [(6, 8, False), (12, 8, True), (12, 0, False)],
+    ids=["rows are passed", "Spark would pick them", "that counts no more"],
+)
+def test_many_rows_that_spark_would_pick_for_a_join_are_computed_again(
+    spark_lake: OpenLake, changed: int, factor: int, is_full: bool
+) -> None:
+    tuning = fh.Tuning(direct_rows=0, passed_rows=0, picked_by_spark_factor=factor, restored_rows_factor=0)
+    lake = spark_lake(tuning=tuning)
+    one = fh.stream("t.one", schema={"key": "long", "n": "long"}, keys="key")
+    two = fh.stream("t.two", schema={"key": "long", "label": "string"}, keys="key")
+    table = fh.table(
+        "t.joined",
+        source=[one, two],
+        rows=lambda one, two: one.join(two, "key").withColumn("label", F.regexp_replace("label", "a", "b")),
+        fold=fh.fold(n=fh.total("n"), label=fh.maximum("label")),
+    )
+    lake.append(one, pa.table({"key": range(100), "n": range(100)}))
+    lake.append(two, pa.table({"key": range(100), "label": ["a"] * 100}))
+    lake.refresh(table)
+    lake.append(one, pa.table({"key": range(changed), "n": [1000] * changed}))
+    assert lake.refresh(table).full_recompute is is_full
+    found = lake.to_arrow(table).sort_by("key").to_pylist()
+    assert found == [{"key": n, "n": n + 1000 * (n < changed), "label": "b"} for n in range(100)]

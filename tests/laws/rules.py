@@ -83,7 +83,12 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
             forced["kept_alone_bytes"] = (0, 2**26)[seed % 13 % 2]
             name += ", as a large window"
         if seed // len(RULES) // 4 % 2:
-            forced |= {"direct_rows": 0, "passed_rows": (0, 20_000)[seed % 5 % 2], "passed_share": 0}
+            forced |= {
+                "direct_rows": 0,
+                "passed_rows": (0, 20_000)[seed % 5 % 2],
+                "passed_share": 0,
+                "picked_by_spark_factor": 0,
+            }
             name += ", evaluated by Spark"
             if seed % 5 == 3 and has_spark:
                 forced |= WRITTEN

@@ -30,7 +30,9 @@ MANY = range(1000, 1000 + max(1, (HISTORIES - 240) // 12))
 MODES = {
     "in this process": fh.Tuning(cancelled_least_rows=0),
     "evaluated by Spark": fh.Tuning(direct_rows=0),
-    "evaluated by Spark, which reads the files": fh.Tuning(direct_rows=0, passed_rows=0, passed_share=0),
+    "evaluated by Spark, which reads the files": fh.Tuning(
+        direct_rows=0, passed_rows=0, passed_share=0, picked_by_spark_factor=0
+    ),
     "computed again in full by Spark, which reads the files": fh.Tuning(
         direct_rows=0, passed_rows=0, passed_share=0, **FULLY
     ),

@@ -12,7 +12,7 @@ from foldhouse.heads.row_count import row_count
 from foldhouse.logic.compiled import Compiled
 from foldhouse.refresh.again import rows_lost, rows_read_again, rows_taken_back
 from foldhouse.refresh.restored import Restoring, restoring
-from foldhouse.refresh.rows.evaluate import needs_spark
+from foldhouse.refresh.rows.evaluate import are_picked_by_spark, needs_spark
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import rows_to_evaluate
 from foldhouse.refresh.run.on_spark import fold_on_spark
@@ -133,8 +133,12 @@ def _costs_less(workshop: Workshop, work: Work, whole: Evaluation, least: int) -
     if rows <= least:
         return False
     if rows <= most and is_chosen:
-        is_in_tasks = runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark
-        rows *= max(1, tuning.chosen_in_tasks_factor // each) if is_in_tasks else 1
+        factor = each
+        if runner_of(workshop, logic, needed, cost_of(work.evaluations, tuning)) is fold_on_spark:
+            factor = tuning.chosen_in_tasks_factor
+        elif needs_spark(logic) and are_picked_by_spark(logic, needed, rows):
+            factor = tuning.picked_by_spark_factor
+        rows = rows * max(factor, each) // each
     return rows > most
 
 

@@ -68,6 +68,8 @@ class Tuning:
     present state are joined with the chosen keys, evaluated and subtracted."""
     chosen_by_spark_factor: int = 3
     """If this process folds, but Spark evaluates: it joins two states with the chosen keys, and evaluates both."""
+    picked_by_spark_factor: int = 8
+    """So many times if Spark also picks the rows, because they are many: it reads all files for each of the states."""
     full_recompute_lost_share: float = 0.1
     """If a window takes back a larger share of the rows of its source, the rows that are probably read again count too,
     for folds that cannot subtract. With less, finding out by folding costs at most this share of a full recompute."""
@@ -205,6 +207,7 @@ _BOUNDS = {
     "plain_rows_factor": (0, _MOST),
     "collected_rows": (0, _MOST),
     "passed_rows": (0, _MOST),
+    "picked_by_spark_factor": (0, _MOST),
     "summed_key_rows": (0, _MOST),
     "spilled_rows_factor": (0, _MOST),
     "restored_rows_factor": (0, _MOST),

@@ -97,8 +97,12 @@ def _is_picked_by_spark(logic: Logic, evaluations: Sequence[Evaluation]) -> bool
     if not needs_spark(logic) or not evaluations or not all(map(has_choices, evaluations)):
         return False
     rows = rows_to_evaluate(logic, evaluations, logic.tuning.evaluated_rows)
-    files = sum(piece.file.rows for one in evaluations for pieces in one.pieces for piece in pieces)
-    return rows > max(logic.tuning.passed_rows, logic.tuning.passed_share * files)
+    return are_picked_by_spark(logic, evaluations, rows)
+
+
+def are_picked_by_spark(logic: Logic, evaluations: Sequence[Evaluation], rows: int) -> bool:
+    """Whether so many rows, selected by choices, are picked by Spark, if it evaluates the logic."""
+    return rows > max(logic.tuning.passed_rows, logic.tuning.passed_share * rows_given(evaluations))
 
 
 def sums_here(logic: Logic, evaluations: Sequence[Evaluation]) -> pl.DataFrame | None:
