@@ -222,9 +222,7 @@ class _Tree:
             while place in parents and place not in found:
                 found.add(place)
                 place = parents[place]
-        return frozenset(
-            one.place for one in self._shape.branches if one.place in found and _is_hashed(self.run.logic, one)
-        )
+        return frozenset(found)
 
     @cached_property
     def _met_once(self) -> dict[int, Met]:
