@@ -24,6 +24,7 @@ from benchmarks import (
     connectors,
     files,
     histories,
+    joins,
     measure,
     memory,
     peers,
@@ -37,6 +38,7 @@ from benchmarks import (
 from benchmarks.contenders import spark_session
 from benchmarks.contenders.sql import COLUMNS
 from benchmarks.events import DELETED, LATE, Batches, batches
+from benchmarks.peer_steps import steps_of
 from benchmarks.peers import Environment, Missing, ready
 from benchmarks.plot import plot
 from benchmarks.watch import Watched
@@ -247,8 +249,8 @@ def test_a_history_agrees_with_its_peers_and_shows_its_figures(
     if needs is not None and (needed := needs()):
         pytest.skip(needed)
     monkeypatch.setattr(histories, "_stage", in_this_process)
-    monkeypatch.setattr(files, "environment", not_fetched)
-    monkeypatch.setattr(reads, "environment", not_fetched)
+    for module in (files, joins, reads):
+        monkeypatch.setattr(module, "environment", not_fetched)
     monkeypatch.setattr(spark_session, "session", lambda: spark)
     monkeypatch.setattr(files, "COMMITTED_FILES", 20)
     history = histories.HISTORIES[name]
@@ -281,6 +283,13 @@ def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) 
     pq.write_table(kept.slice(1), tmp_path / "ours.parquet")
     with pytest.raises(AssertionError, match="differ in 1 rows"):
         recompute.duckdb(tmp_path, tmp_path, histories.Steps(), **sizes)
+
+
+def test_a_peer_that_takes_too_long_is_given_up_and_one_that_fails_says_why() -> None:
+    said = "import json, time; print('not a step'); print(json.dumps(['one', 1.0, 2.0]), flush=True); time.sleep(600)"
+    assert steps_of("peer", [sys.executable, "-c", said], {}, 10) == ([("one", 1.0, 2.0)], False)
+    with pytest.raises(RuntimeError, match="peer failed: no luck"):
+        steps_of("peer", [sys.executable, "-c", "raise SystemExit('no luck')"], {}, 60)
 
 
 def test_a_stage_that_fails_says_what_it_printed(tmp_path: Path) -> None:
