@@ -311,13 +311,12 @@ def _run(followed: Followed, operator: Operator) -> None:
 def _is_due(line: str, operator: Operator) -> bool:
     """Whether a refresh may fail so.
 
-    It lost ten races, a forget deleted the files that it was reading, or the table was rolled back to before an expiry.
+    It lost ten races, or the table was rolled back to before an expiry.
     """
     if not line.startswith("{"):
         return False
     error = json.loads(line)["error"]
-    is_forgotten = bool(operator.forgotten) and "expired while it was read" in error
-    return is_forgotten or "it was tried 10 times" in error or _ROLLED_BACK in error
+    return "it was tried 10 times" in error or _ROLLED_BACK in error
 
 
 def _wrong_commits(lake: fh.Lake) -> dict[tuple[str, int], list[Any]]:

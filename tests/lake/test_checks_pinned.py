@@ -17,7 +17,9 @@ import pytest
 import foldhouse as fh
 from foldhouse.refresh import checked as checking
 from foldhouse.refresh import refresh as refreshing
+from foldhouse.refresh import sources as reading_sources
 from foldhouse.storage.catalog import open_local_catalog
+from foldhouse.storage.kept import forget_files
 
 BRANCH = "foldhouse-audit"
 AGAINST = "foldhouse.checked-against"
@@ -203,6 +205,88 @@ def test_a_snapshot_that_expires_before_it_is_read_is_pinned_anew(lake: fh.Lake,
     head = lake.head(customers)
     assert head is not None
     assert pins(lake) == {"p.customers": head.id}
+
+
+def test_a_file_that_expires_after_its_snapshot_was_found_is_no_lost_file(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greet(lake, "bob")
+    greet(lake, "ada")
+    order(lake, "ada")
+    real, tried = checking.audited, []
+
+    def audited(*given: Any) -> Any:
+        tried.append(1)
+        if len(tried) == 1:
+            lake.compact(customers, min_files=2)
+            lake.expire(customers, **NOW)
+            forget_files()
+        return real(*given)
+
+    monkeypatch.setattr(checking, "audited", audited)
+    assert lake.refresh(sums).committed
+    assert len(tried) == 2
+    head = lake.head(customers)
+    assert head is not None
+    assert pins(lake) == {"p.customers": head.id}
+
+
+@pytest.mark.parametrize("missing", ["data files", "manifests"])
+def test_a_source_that_expires_while_it_is_folded_is_folded_from_its_next_head(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    order(lake, "ada")
+    order(lake, "bob")
+    module, name = (refreshing, "_folded") if missing == "data files" else (reading_sources, "live_of")
+    real, tried = getattr(module, name), []
+
+    def later(*given: Any) -> Any:
+        tried.append(1)
+        if len(tried) == 1:
+            lake.compact(orders, min_files=2)
+            lake.expire(orders, **NOW)
+            forget_files()
+        return real(*given)
+
+    plain = fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n")))
+    monkeypatch.setattr(module, name, later)
+    done = lake.refresh(plain)
+    head = lake.head(orders)
+    assert head is not None
+    assert (done.rows, done.position, len(tried)) == (2, {"p.orders": head.id}, 2)
+
+
+def test_a_source_that_is_dropped_while_it_is_folded_is_named(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(lake, "ada")
+    real = refreshing._folded
+
+    def folded(*given: Any) -> Any:
+        files = lake.load(orders).inspect.files()["file_path"].to_pylist()
+        lake.catalog.drop_table("p.orders")
+        for path in files:
+            Path(path.removeprefix("file://")).unlink()
+        return real(*given)
+
+    monkeypatch.setattr(refreshing, "_folded", folded)
+    with pytest.raises(fh.UnknownTable, match=r"p\.orders"):
+        lake.refresh(fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n"))))
+
+
+def test_a_file_of_a_kept_snapshot_that_is_missing_is_lost(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(lake, "ada")
+    for path in lake.load(orders).inspect.files()["file_path"].to_pylist():
+        Path(path.removeprefix("file://")).unlink()
+    forget_files()
+    real, tried = refreshing._folded, []
+
+    def folded(*given: Any) -> Any:
+        tried.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(refreshing, "_folded", folded)
+    with pytest.raises(fh.CorruptFile, match="is missing"):
+        lake.refresh(fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n"))))
+    assert tried == [1]
 
 
 def test_an_expired_pin_of_a_published_commit_harms_nothing(lake: fh.Lake) -> None:

@@ -12,9 +12,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
 
-from foldhouse.errors import CommitConflict, UnknownTable
-from foldhouse.storage.history import snapshot_of
+from foldhouse.errors import UnknownTable
 from foldhouse.storage.live import Piece, live_slices, pieces_of
+from foldhouse.storage.pins import is_kept
 from foldhouse.storage.schema import Layout
 from foldhouse.values.checks import Check
 from foldhouse.values.definition import Table
@@ -64,26 +64,6 @@ def pins_of(others: Mapping[str, IcebergTable], positions: Mapping[str, Position
         position = positions.get(name)
         pins[name] = position if position is not None and is_kept(iceberg, position) else head
     return pins
-
-
-def is_kept(iceberg: IcebergTable, pin: Position) -> bool:
-    """Whether a table still has the pinned snapshot."""
-    is_there = pin.snapshot_id is None or snapshot_of(iceberg, pin.snapshot_id) is not None
-    return is_there and pin.uuid == str(iceberg.metadata.table_uuid)
-
-
-def check_kept(table: str, others: Mapping[str, IcebergTable], pins: Mapping[str, Position]) -> None:
-    """Refuse pins that cannot be read any more.
-
-    Raises:
-        CommitConflict: another table was replaced, or its snapshot was expired, since it was pinned.
-    """
-    for name, iceberg in others.items():
-        if not is_kept(iceberg, pins[name]):
-            raise CommitConflict(
-                f"{table} was not published: its checks read {name} at snapshot {pins[name].snapshot_id}, which "
-                "another process removed at the same time; run it again"
-            )
 
 
 def rows_at(iceberg: IcebergTable, pin: Position) -> tuple[Layout, list[Piece]]:

@@ -16,12 +16,13 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from foldhouse.audit.audit import Auditor, Candidate, audited, refused, warn
-from foldhouse.audit.others import check_kept, is_kept, load_others, pins_of
+from foldhouse.audit.others import load_others, pins_of
 from foldhouse.errors import ChecksFailed, CommitConflict
 from foldhouse.heads.head import is_ours, read_head
 from foldhouse.refresh.window.changed import pieces_between
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.branch import fast_forward, rename
+from foldhouse.storage.pins import check_kept, is_kept, starting_over_if_expired
 from foldhouse.values.checks import RowCheck
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import (
@@ -172,7 +173,8 @@ def _passed(workshop: Workshop, table: Table, snapshot_id: int) -> tuple[Checked
     candidate = Candidate(
         table, iceberg, snapshot_id, snapshot.parent_snapshot_id, known, is_ours=True, others=others, pins=pins
     )
-    results = audited(auditor(workshop), candidate)
+    with starting_over_if_expired(workshop.catalog, table.name, pins):
+        results = audited(auditor(workshop), candidate)
     if any(one.blocks and not one.passed for one in results):
         where = f"`foldhouse show {table.name} --as-of {AUDIT_BRANCH}` shows the rows"
         raise ChecksFailed(refused(table.name, results, where), results, snapshot_id)

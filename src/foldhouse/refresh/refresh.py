@@ -42,6 +42,7 @@ from foldhouse.storage.commit import FileChanges, commit
 from foldhouse.storage.compares_heads import check_compares_heads
 from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import ByPartition, Live, live_of
+from foldhouse.storage.pins import starting_over_if_expired
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.restore import restore_columns
 from foldhouse.values import metadata_names as names
@@ -50,7 +51,7 @@ from foldhouse.values.deliveries import deliveries_of
 from foldhouse.values.metadata_names import AUDIT_BRANCH, REBUILD_BRANCH, REBUILT_IN_SPEC
 from foldhouse.values.results import Refreshed
 from foldhouse.values.stored import number
-from foldhouse.values.window import Coverage, after_to_json, positions_to_json
+from foldhouse.values.window import Coverage, Position, after_to_json, positions_to_json
 
 
 @dataclass(frozen=True)
@@ -193,9 +194,17 @@ def folded_and_committed(workshop: Workshop, work: Work, started: float) -> Refr
 
 def _committed(workshop: Workshop, work: Work, started: float, branch: str) -> tuple[_Folded, int]:
     """Fold and commit; return what was folded, and the snapshot id."""
-    folded = _folded(workshop, work)
+    with starting_over_if_expired(workshop.catalog, work.table.name, _heads_read(work)):
+        folded = _folded(workshop, work)
     summary = _summary(workshop, work, folded, started)
     return folded, commit(workshop.catalog, work.target.iceberg, _changes(work, folded), summary, branch=branch)
+
+
+def _heads_read(work: Work) -> dict[str, Position]:
+    """Return the heads of the sources, and of the table itself."""
+    own = work.target.iceberg.metadata
+    heads = {source.name: source.position for source in work.sources}
+    return heads | {work.table.name: Position(str(own.table_uuid), own.current_snapshot_id)}
 
 
 def _folded_before(snapshot: Snapshot) -> _Folded:

@@ -22,8 +22,9 @@ from foldhouse.heads.kinds import check_source
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.source_columns import check_definition, check_names, columns_since, explained
 from foldhouse.refresh.workshop import Workshop
-from foldhouse.storage.history import lineage, snapshot_of
+from foldhouse.storage.history import lineage
 from foldhouse.storage.live import Live, live_of
+from foldhouse.storage.pins import is_kept, starting_over_if_expired
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.values import metadata_names as names
 from foldhouse.values.definition import Source, Table
@@ -71,7 +72,9 @@ def _pinned_source(catalog: Catalog, table: Table, source: Source) -> PinnedSour
     layout = Layout.of_head(iceberg)
     _check_keys(table, source, layout)
     position = Position(str(iceberg.metadata.table_uuid), head, layout.schema.schema_id)
-    return PinnedSource(name, iceberg, layout, live_of(iceberg, head), position)
+    with starting_over_if_expired(catalog, table.name, {name: position}):
+        live = live_of(iceberg, head)
+    return PinnedSource(name, iceberg, layout, live, position)
 
 
 def _check_keys(table: Table, source: Source, layout: Layout) -> None:
@@ -157,7 +160,7 @@ def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], foun
     """
     for source in sources:
         position = found.positions.get(source.name)
-        if position is None or _is_kept(source, position):
+        if position is None or is_kept(source.iceberg, position):
             continue
         name = ".".join(iceberg.name())
         kept = (one for one in lineage(iceberg, iceberg.current_snapshot()) if _has_kept_positions(one, sources))
@@ -176,18 +179,9 @@ def check_positions(iceberg: IcebergTable, sources: Sequence[PinnedSource], foun
         )
 
 
-def _is_kept(source: PinnedSource, position: Position) -> bool:
-    return position.snapshot_id is None or snapshot_of(source.iceberg, position.snapshot_id) is not None
-
-
 def _has_kept_positions(snapshot: Snapshot, sources: Sequence[PinnedSource]) -> bool:
     """Whether every position in a commit's summary is still in the history of its source."""
     if not is_ours(snapshot) or snapshot.summary is None:
         return False
     positions = positions_from_json(snapshot.summary.additional_properties[names.POSITION])
-    return all(
-        source.name in positions
-        and positions[source.name].uuid == source.position.uuid
-        and _is_kept(source, positions[source.name])
-        for source in sources
-    )
+    return all(source.name in positions and is_kept(source.iceberg, positions[source.name]) for source in sources)
