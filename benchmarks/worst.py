@@ -15,7 +15,7 @@ import contextlib
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -32,7 +32,7 @@ from rich.table import Table as Shown
 import foldhouse as fh
 from benchmarks.agreement import check_same_rows
 from benchmarks.histories import Steps, staged
-from benchmarks.worst_definitions import DEFINITIONS, Definition, holders, item_events, items, readings, versions
+from benchmarks.worst_definitions import DEFINITIONS, Definition, item_events, items, readings, versions
 
 FIRST, DAYS, PER_KEY = date(2024, 1, 1), 10, 4
 PROCESS = "process"
@@ -70,19 +70,20 @@ class _Case:
         self.lake.append(item_events, pa.table(columns))
         self.lake.refresh(items)
 
-    def append_holders(self, keys: np.ndarray) -> None:
-        """Append a new version of some keys, and refresh the table of holders."""
+    def append_versions(self, keys: np.ndarray, tables: Sequence[fh.Table]) -> None:
+        """Append a new version of some keys, and refresh the tables that are folds of them."""
         self.batch += 1
         self.lake.append(versions, _events(keys, np.zeros(len(keys), dtype=int), self.batch))
-        self.lake.refresh(holders)
+        for table in tables:
+            self.lake.refresh(table)
 
     def append_dimensions(self) -> None:
         """Append a new version of each key to the other sources of a join."""
         every = np.arange(self.keys)
         if self.definition.is_joined:
             self.append_items(every)
-        if self.definition.is_star:
-            self.append_holders(every)
+        if tables := self.definition.tables_of_versions:
+            self.append_versions(every, tables)
 
     @property
     def keys(self) -> int:

@@ -32,6 +32,7 @@ item_events = fh.stream(
 )
 items = fh.table("bench.items", source=item_events, fold=fh.latest())
 holders = fh.table("bench.holders", source=versions, buckets=2, fold=fh.fold(held=fh.latest("units")))
+rates = fh.table("bench.rates", source=versions, keys="amount", buckets=2, fold=fh.fold(rate=fh.latest("units")))
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Definition:
         return items in self.table.sources
 
     @property
-    def is_star(self) -> bool:
-        """Whether the table of holders is a source."""
-        return holders in self.table.sources
+    def tables_of_versions(self) -> list[fh.Table]:
+        """The sources that are folds of `versions`."""
+        return [one for one in (holders, rates) if one in self.table.sources]
 
     def recomputed(self, sources: list[DataFrame]) -> DataFrame:
         """Return the table as a Spark job over all its rows."""
@@ -121,6 +122,18 @@ def _star_words(readings: DataFrame, items: DataFrame, holders: DataFrame) -> Da
 
 def _hashed(readings: DataFrame) -> DataFrame:
     return readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units")
+
+
+def _by_amount(readings: DataFrame, rates: DataFrame) -> DataFrame:
+    return readings.join(rates, "amount", "left").select("key", "rate", "units")
+
+
+def _everyday(readings: DataFrame) -> DataFrame:
+    """Calculations with floats, and functions of texts and times."""
+    word = F.concat(F.upper("label"), F.lit("-"), F.year("moment").cast("string"))
+    gross = (F.col("amount") * 1.19).alias("gross")
+    hour = F.date_trunc("hour", "moment").alias("hour")
+    return readings.where("amount >= 0.5D").select("key", gross, word.alias("word"), hour)
 
 
 def _grouped(readings: DataFrame) -> DataFrame:
@@ -229,6 +242,14 @@ _ALL = [
     _definition("left", {**_TOTALS, "most": (fh.maximum("category"), "max(category)")}, rows=_left, source=_BOTH),
     _definition("semi", _TOTALS, rows=_semi, source=_BOTH),
     _definition("anti", _TOTALS, rows=_anti, source=_BOTH),
+    _definition(
+        "by_amount", {**_TOTALS, "rate": (fh.maximum("rate"), "max(rate)")}, rows=_by_amount, source=[readings, rates]
+    ),
+    _definition(
+        "everyday",
+        {name: (fh.maximum(name), f"max({name})") for name in ("gross", "word", "hour")},
+        rows=_everyday,
+    ),
     _definition("star", _STAR, rows=_star, source=[*_BOTH, holders]),
     _definition(
         "star_words",

@@ -5,6 +5,7 @@ It uses no code of foldhouse: the files, the rules for bad lines and the folds a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -183,6 +184,7 @@ def assert_same(
     """Assert that two tables hold the same rows, whatever their order and the order of their columns.
 
     Types are compared by what they hold: an `int` equals a `bigint`, `1.50` equals `1.5000`, a large string a string.
+    NaN equals NaN.
 
     Args:
         actual: what was folded.
@@ -252,6 +254,8 @@ def _kind(type: pa.DataType) -> str:
 def _same_column(have: pa.ChunkedArray, want: pa.ChunkedArray, share: float | None) -> bool:
     if pa.types.is_decimal(have.type):
         want = want.cast(have.type)
+    if share is None and pa.types.is_floating(have.type):
+        return all(_same_value(*pair, None) for pair in zip(have.to_pylist(), want.to_pylist(), strict=True))
     if share is None:
         return bool(have.equals(want))
     return all(_near(one, other, share) for one, other in zip(have.to_pylist(), want.to_pylist(), strict=True))
@@ -310,4 +314,7 @@ def _some(what: str, found: list[tuple[Any, ...]], rows: Any) -> list[str]:
 
 
 def _same_value(have: Any, want: Any, share: float | None) -> bool:
-    return bool(have == want) if share is None else _near(have, want, share)
+    if share is not None:
+        return _near(have, want, share)
+    are_nan = isinstance(have, float) and isinstance(want, float) and math.isnan(have) and math.isnan(want)
+    return are_nan or bool(have == want)

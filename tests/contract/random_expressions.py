@@ -22,7 +22,8 @@ _SHORTEST = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _MOST_DIGITS, _MOST_NEGATED_DIGITS = 38, 34
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _SUFFIXES = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
-_FAMILIES = ("integer", "decimal", "text", "day", "time", "local", "bool")
+FLOATS = ("float", "double")
+_FAMILIES = ("integer", "decimal", "text", "day", "time", "local", "bool", "floating")
 _COMPARED = (*_FAMILIES, "integer", "decimal", "text", "number", "number")
 _TYPES = {"text": "string", "day": "date", "time": "timestamp", "local": "timestamp_ntz", "bool": "boolean"}
 _COLUMNS = {
@@ -33,6 +34,7 @@ _COLUMNS = {
     "time": ("t",),
     "local": ("u",),
     "bool": tuple("bc"),
+    "floating": tuple("xy"),
     "passed": tuple("xyhafg"),
 }
 _WIDEST = 10**38 - 1
@@ -48,20 +50,26 @@ _LITERALS = {
     "timestamp'2024-03-31·02:30:00·Europe/Berlin' timestamp'2024-11-03·01:30:00·America/New_York' "
     "timestamp'2024-02-29'",
     "bool": "true false",
+    "floating": "0.0D -0.0D 1.5D -1.5D 1e300D 5e-324D 1.1D 0.1D 9007199254740993D",
 }
 _BEYOND = {
-    "integer": "length({text}) cast({text}·as·int) {integer}·%·3 {integer}·div·2 try_add({integer},·{integer}) size(a) "
-    "year({day}) a[0] f.g unix_date({day}) datediff({day},·{day}) bit_count({integer}) {integer}·&·3 +·{integer}",
+    "integer": "cast({text}·as·int) {integer}·div·2 try_add({integer},·{integer}) size(a) "
+    "length(h) a[0] f.g unix_date({day}) locate('a',·{text}) bit_count({integer}) {integer}·&·3 +·{integer}",
     "decimal": "{decimal}·/·{decimal} round({decimal},·1) cast({text}·as·decimal(10,2)) {decimal}·%·{decimal} +·m",
-    "text": "upper({text}) concat({text},·{text}) cast({integer}·as·string) {text}·collate·UTF8_LCASE to_json(f)",
-    "day": "date_add({day},·1) cast({text}·as·date) last_day({day}) trunc({day},·'MONTH') try_cast({text}·as·date) "
+    "text": "initcap({text}) concat_ws('-',·{text},·{text}) cast({decimal}·as·string) trim(both·'a'·from·{text}) "
+    "substring({text},·-2,·1) substring({text},·{integer},·1) cast({day}·as·string) to_json(f) "
+    "{text}·collate·UTF8_LCASE",
+    "day": "cast({text}·as·date) last_day({day}) trunc({day},·{text}) try_cast({text}·as·date) "
     "date'0000-01-01' date'+10000-01-01' date'-0001-06-01'",
-    "time": "cast({day}·as·timestamp) date_trunc('day',·{time}) cast({local}·as·timestamp) {time}·+·interval·1·day "
+    "time": "cast({day}·as·timestamp) date_trunc({text},·{time}) cast({local}·as·timestamp) {time}·+·interval·1·day "
     "timestamp'0000-01-01·00:00:00' timestamp'+10000-01-01·00:00:00'",
     "local": "cast({time}·as·timestamp_ntz) cast({day}·as·timestamp_ntz) timestamp_ntz'2024-03-31·02:30:00'",
+    "floating": "sqrt({floating}) round({floating},·1) cast({text}·as·double) cast({bool}·as·double) "
+    "cast({decimal}·as·float) {floating}·%·{floating} nanvl({floating},·{floating}) float('NaN') 1.5F·+·{floating} "
+    "try_divide({floating},·{floating})",
     "bool": "{text}·like·'a%' equal_null({integer},·1) nullif({bool},·b) "
-    "x·>·1 isnan(x) a·=·a f·<=>·f h·=·h y·<=>·y x·in·(1.5D,·null) {day}·<·{time} "
-    "{text}·=·{integer} startswith({text},·'a') array_contains(a,·1) {time}·=·{local} f·in·(f) {integer}·=·{text}",
+    "a·=·a f·<=>·f h·=·h {day}·<·{time} "
+    "{text}·=·{integer} startswith({text},·{text}) array_contains(a,·1) {time}·=·{local} f·in·(f) {integer}·=·{text}",
 }
 
 
@@ -96,6 +104,8 @@ def common(one: str, other: str) -> str | None:
     """Return the type to which Spark casts operands of two types; `None` if the casts may round."""
     if one == other:
         return one
+    if one in FLOATS or other in FLOATS:
+        return "double"
     if one in INTEGERS and other in INTEGERS:
         return max(one, other, key=list(INTEGERS).index)
     (p1, s1), (p2, s2) = _size(one), _size(other)
@@ -104,6 +114,8 @@ def common(one: str, other: str) -> str | None:
 
 
 def _literal_type(text: str) -> str:
+    if text.endswith("D") and not text.endswith("BD"):
+        return "double"
     number = text.rstrip("YSLBD")
     if text[-1] in "YSL" or ("." not in text and "BD" not in text):
         return {"Y": "tinyint", "S": "smallint", "L": "bigint"}.get(text[-1], "int")
@@ -145,15 +157,26 @@ class Maker:
     def part(self, family: str, depth: int) -> Part:
         """Return an expression of a family that foldhouse translates."""
         if family == "number":
-            family = self._chance.choice(("integer", "decimal"))
+            family = self._chance.choice(("integer", "decimal", "floating"))
         if depth <= 0 or self._chance.random() < 0.08:
             return self._leaf(family)
         shapes: list[Callable[[str, int], Part]] = [self._chosen, self._chosen]
         own: dict[str, list[Callable[[str, int], Part]]] = {
-            "bool": [self._compared, self._compared, self._compared, self._logical, self._logical, self._listed],
-            "integer": [self._calculated, self._calculated, self._cast],
+            "bool": [
+                self._compared,
+                self._compared,
+                self._compared,
+                self._logical,
+                self._logical,
+                self._listed,
+                self._found,
+            ],
+            "integer": [self._calculated, self._calculated, self._cast, self._number_of, self._number_of],
             "decimal": [self._calculated, self._calculated, self._cast],
-            "day": [self._day_of, self._day_of],
+            "day": [self._day_of, self._day_of, self._moved],
+            "text": [self._of_text, self._of_text],
+            "time": [self._truncated],
+            "floating": [self._calculated, self._calculated, self._cast],
         }
         return self._chance.choice(shapes + own.get(family, []))(family, depth - 1)
 
@@ -162,7 +185,8 @@ class Maker:
         if choice < 0.8 and self._columns[family]:
             return self._column(family)
         if choice < 0.83 or family not in _LITERALS:
-            kind = _TYPES.get(family) or self._chance.choice([*INTEGERS] if family == "integer" else ["decimal(9,3)"])
+            of_family = {"integer": list(INTEGERS), "decimal": ["decimal(9,3)"], "floating": list(FLOATS)}
+            kind = _TYPES.get(family) or self._chance.choice(of_family[family])
             return Part(f"cast(null as {kind})", kind, is_constant=True)
         text = self._chance.choice(_words(_LITERALS[family]))
         return Part(text, _TYPES[family] if family in _TYPES else _literal_type(text), is_constant=True)
@@ -225,8 +249,12 @@ class Maker:
         return Part(text, made, any(part.is_shared for part in used))
 
     def _cast(self, family: str, depth: int) -> Part:
-        given = self.part(self._chance.choice([family, "integer"]) if family == "decimal" else family, depth)
+        others = {"decimal": ["integer"], "floating": ["integer", "decimal"]}
+        given = self.part(self._chance.choice([family, *others.get(family, [])]), depth)
         kinds = [given.type]
+        if family == "floating":
+            kind = "double" if "(" in given.type else self._chance.choice(FLOATS)
+            return Part(f"cast({given.text} as {kind})", kind, given.is_shared, given.is_constant)
         if given.type in INTEGERS and family == "integer":
             kinds += [one for one in INTEGERS if INTEGERS[one] > INTEGERS[given.type]]
         else:
@@ -244,11 +272,11 @@ class Maker:
             return one if zero is None else Part(f"zeroifnull({one.text})", zero, one.is_shared)
         for other_family in (self._chance.choice((family, "integer")), family, "integer"):
             one, other = self.varying(family, depth), self.part(other_family, depth)
-            sign = self._chance.choice("++--**")
+            sign = self._chance.choice({"floating": "+-*/", "integer": "++--**%"}.get(family, "++--**"))
             kind = self._result(sign, one.type, other.type)
             if kind is not None and self._chance.random() < 0.8:
                 return Part(f"({one.text} {sign} {other.text})", kind, one.is_shared or other.is_shared)
-            if one.type in INTEGERS or _size(one.type)[0] <= _MOST_NEGATED_DIGITS:
+            if one.type in (*INTEGERS, *FLOATS) or _size(one.type)[0] <= _MOST_NEGATED_DIGITS:
                 made = self._chance.choice(["(- {})", "abs({})", "negative({})"])
                 return Part(made.format(one.text), one.type, one.is_shared)
         return self._column(family)
@@ -260,8 +288,10 @@ class Maker:
 
     def _result(self, sign: str, one: str, other: str) -> str | None:
         """Return the type of a calculation; `None` if Spark might round it."""
-        if one in INTEGERS and other in INTEGERS:
+        if {one, other} <= INTEGERS.keys() or {one, other} & set(FLOATS):
             return common(one, other)
+        if sign == "%":
+            return None
         (p1, s1), (p2, s2) = _size(one), _size(other)
         scale = s1 + s2 if sign == "*" else max(s1, s2)
         digits = p1 + p2 + 1 if sign == "*" else max(p1 - s1, p2 - s2) + scale + 1
@@ -281,12 +311,14 @@ class Maker:
     def _logical(self, family: str, depth: int) -> Part:
         one, other = self.part("bool", depth), self.part("bool", depth)
         known = self._chance.choice([self.part(self._chance.choice(_FAMILIES), depth), Part(self.of("passed", 0), "")])
+        number = self.part("floating", depth)
         picks = [
             (f"({one.text} and {other.text})", (one, other)),
             (f"({one.text} or {other.text})", (one, other)),
             (f"(not {one.text})", (one,)),
             *[(f"({known.text} is null)", (known,))] * 2,
             (f"({known.text} is not null)", (known,)),
+            (f"isnan({number.text})", (number,)),
             (f"(({one.text}) is true)", (one,)),
             (f"(({one.text}) is not false)", (one,)),
         ]
@@ -299,6 +331,59 @@ class Maker:
         texts = [value.text for value in values] + ["null"] * (self._chance.random() < 0.3)
         text = f"({one.text} {self._chance.choice(['', 'not '])}in ({', '.join(texts)}))"
         return Part(text, "boolean", any(part.is_shared for part in (one, *values)))
+
+    def _of_text(self, family: str, depth: int) -> Part:
+        one, other, number = self.part("text", depth), self.part("text", depth), self.part("integer", depth)
+        test = self.part("bool", depth)
+        first, length = self._chance.randint(1, 3), self._chance.randint(-1, 3)
+        picks = [
+            (f"concat({one.text}, {other.text})", (one, other)),
+            (f"({one.text} || '-' || {other.text})", (one, other)),
+            (f"upper({one.text})", (one,)),
+            (f"lower({one.text})", (one,)),
+            (f"trim({one.text})", (one,)),
+            (f"ltrim({one.text})", (one,)),
+            (f"rtrim({one.text})", (one,)),
+            (f"substring({one.text}, {first}, {length})", (one,)),
+            (f"substring({one.text}, {first})", (one,)),
+            (f"cast({number.text} as string)", (number,)),
+            (f"cast({test.text} as string)", (test,)),
+        ]
+        text, used = self._chance.choice(picks)
+        return Part(text, "string", any(part.is_shared for part in used))
+
+    def _number_of(self, family: str, depth: int) -> Part:
+        text, day, other = self.part("text", depth), self.part("day", depth), self.part("day", depth - 1)
+        time = self.part(self._chance.choice(("time", "local")), depth)
+        of_day = self._chance.choice(("year", "quarter", "month", "day", "dayofyear", "dayofyear"))
+        of_time = self._chance.choice(("hour", "minute", "second"))
+        picks = [
+            (f"length({text.text})", (text,)),
+            (f"char_length({text.text})", (text,)),
+            (f"{of_day}({day.text})", (day,)),
+            (f"{of_day}({time.text})", (time,)),
+            (f"{of_time}({time.text})", (time,)),
+            (f"datediff({day.text}, {other.text})", (day, other)),
+        ]
+        made, used = self._chance.choice(picks)
+        return Part(made, "int", any(part.is_shared for part in used))
+
+    def _found(self, family: str, depth: int) -> Part:
+        text, part = self.part("text", depth), self._chance.choice(_words(_LITERALS["text"]))
+        name = self._chance.choice(("startswith", "endswith", "contains"))
+        return Part(f"{name}({text.text}, {part})", "boolean", text.is_shared)
+
+    def _moved(self, family: str, depth: int) -> Part:
+        day, days = self.part("day", depth), self.part("integer", 0)
+        number = days.text if days.type == "int" else str(self._chance.randint(-400, 400))
+        unit = self._chance.choice(("year", "YY", "quarter", "MONTH", "mon", "week"))
+        picks = [f"date_add({day.text}, {number})", f"date_sub({day.text}, {number})", f"trunc({day.text}, '{unit}')"]
+        return Part(self._chance.choice(picks), "date", day.is_shared or days.is_shared)
+
+    def _truncated(self, family: str, depth: int) -> Part:
+        units = ("year", "yyyy", "quarter", "month", "MM", "week", "day", "DD", "hour", "minute", "second")
+        time = self.part("time", depth)
+        return Part(f"date_trunc('{self._chance.choice(units)}', {time.text})", "timestamp", time.is_shared)
 
     def _day_of(self, family: str, depth: int) -> Part:
         given = self.part(self._chance.choice(("time", "local", "day")), depth)

@@ -18,7 +18,7 @@ events = fh.stream("s.events", schema={"k": "string", "n": "long"})
 doubled = fh.table(
     "s.doubled",
     source=events,
-    rows=lambda events: events.selectExpr("upper(k) AS k", "n * 2 AS n"),
+    rows=lambda events: events.selectExpr("upper(reverse(reverse(k))) AS k", "n * 2 AS n"),
     keys="k",
     fold=fh.fold(n=fh.total("n"), most=fh.maximum("n")),
 )

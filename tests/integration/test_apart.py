@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ KEYS: dict[str, list[Any]] = {
     "timestamp": [datetime(2024, 1, 1, 0, 0, 0, 1, UTC), datetime(1969, 12, 31, tzinfo=UTC), None],
     "boolean": [True, False, None],
     "decimal(12,2)": [Decimal("0.00"), Decimal("-1.50"), Decimal("9999999999.99"), None],
+    "double": [0.0, -0.0, math.nan, -math.nan, 1.5, math.inf, None],
+    "float": [0.0, -0.0, math.nan, 1.5, None],
 }
 COUNTED = fh.fold(n=fh.count(), v=fh.total("v"), w=fh.total("w"), most=fh.maximum("w"))
 FOLDED = "count(*) AS n, sum(v)::BIGINT AS v, sum(w)::BIGINT AS w, max(w) AS most"
@@ -221,9 +224,9 @@ def test_what_cannot_be_evaluated_in_parts_is_evaluated_by_spark(
     _assert_right(lake, table, CASES["left"])
 
 
-def test_keys_that_are_floats_are_left_to_spark(spark_lake, parts: list[str]) -> None:
-    lake, streams = spark_lake(tuning=fh.Tuning(direct_rows=100, spilled_piece_rows=20)), _streams("double")
-    table, keys = _table("left", CASES["left"], streams), [0.0, -0.0, 1.5, None]
+def test_keys_that_are_bytes_are_left_to_spark(spark_lake, parts: list[str]) -> None:
+    lake, streams = spark_lake(tuning=fh.Tuning(direct_rows=100, spilled_piece_rows=20)), _streams("binary")
+    table, keys = _table("left", CASES["left"], streams), [b"", b"\x00", b"a", None]
     _large(streams, lake, lambda n: keys[n % len(keys)], 200)
     lake.refresh(table)
     assert parts == []
@@ -355,6 +358,7 @@ def _rows_of_tree(chance: random.Random, name: str, kind: str, day: date | None)
         ("long", "divided", "id"),
         ("string", "divided and looked up", "id"),
         ("decimal(12,2)", "divided and looked up", ()),
+        ("double", "divided and looked up", ()),
     ],
 )
 def test_trees_of_joins_are_folded_in_parts_of_their_root(

@@ -29,7 +29,7 @@ joined = fh.table(
 by_country = fh.table(
     "j.by_country",
     source=joined,
-    rows=lambda joined: joined.withColumn("where", F.concat(F.lit("in "), F.coalesce("country", F.lit("?")))),
+    rows=lambda joined: joined.withColumn("where", F.concat_ws("", F.lit("in "), F.coalesce("country", F.lit("?")))),
     keys="where",
     fold=fh.fold(
         orders=fh.count(),

@@ -204,7 +204,7 @@ RATE, FACTOR = 2, Factor()
 
 @pytest.mark.parametrize("limit", [-1, 1000])
 @pytest.mark.parametrize("factor", [lambda: RATE, lambda: FACTOR.value], ids=["a global", "an attribute"])
-@pytest.mark.parametrize("length", ["length(s)", "1"], ids=["on Spark", "direct"])
+@pytest.mark.parametrize("length", ["octet_length(s)", "1"], ids=["on Spark", "direct"])
 def test_a_value_that_changes_while_a_lake_is_open_is_noticed(
     spark_lake, monkeypatch: pytest.MonkeyPatch, factor, limit: int, length: str
 ) -> None:

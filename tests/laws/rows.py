@@ -16,8 +16,15 @@ FILTERS: dict[str, list[str]] = {
 """Type -> conditions on a column of it, alike in both dialects."""
 
 NEW: dict[str, list[tuple[str, str]]] = {
-    "string": [("upper({c})", "string"), ("length({c})", "int"), ("{c} || '!'", "string")],
-    "int": [("{c} * 2", "int"), ("{c} > 0", "boolean")],
+    "string": [
+        ("upper({c})", "string"),
+        ("length({c})", "int"),
+        ("{c} || '!'", "string"),
+        ("replace({c}, 'x', 'yy')", "string"),
+    ],
+    "int": [("{c} * 2", "int"), ("{c} > 0", "boolean"), ("{c} % 3", "int"), ("{c} / 4", "double")],
+    "double": [("{c} / 2", "double"), ("{c} >= 0", "boolean")],
+    "date": [("year({c})", "int")],
     "long": [("{c} + 1", "long"), ("-{c}", "long")],
     "timestamp": [("CAST({c} AS date)", "date")],
 }

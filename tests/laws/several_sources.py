@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,9 +44,17 @@ staff = fh.stream(
     event_id="note",
     sequence_by="version",
 )
+gauges = fh.stream(
+    "many.gauges",
+    schema={"level": "double", "gauge": "string", "next": "double", "version": "long"},
+    keys="level",
+    sequence_by="version",
+)
+readings = fh.stream("many.readings", schema={"at_level": "double", "units": "double"})
 current_orders = fh.table("many.current_orders", source=orders, fold=fh.latest(columns=["customer", "status"]))
 current_customers = fh.table("many.current_customers", source=customers, fold=fh.latest(columns=["country"]))
 current_staff = fh.table("many.current_staff", source=staff, fold=fh.latest(columns=["boss", "pay"]))
+current_gauges = fh.table("many.current_gauges", source=gauges, fold=fh.latest(columns=["gauge", "next"]))
 """Tables, so that a change of them is an update and not only one more row."""
 
 PAID = """SELECT DISTINCT ON (payment_id) * FROM payments WHERE payment_id IS NOT NULL
@@ -266,6 +275,41 @@ CASES = {
            WHERE other.boss = one.person AND other.pay > 1) GROUP BY person""",
         "tree",
     ),
+    "readings at the level of a gauge, where zeros and NaN are equal": Case(
+        fh.table(
+            "many.by_gauge",
+            source=[readings, current_gauges],
+            rows=lambda readings, gauges: (
+                readings.join(gauges, readings["at_level"] == gauges["level"], "left")
+                .where("units <> 7 OR gauge IS NULL")
+                .select("gauge", "units", (F.col("units") / 2 - 0.25).alias("half"))
+            ),
+            keys="gauge",
+            fold=fh.fold(readings=fh.count(), units=fh.total("units"), half=fh.maximum("half")),
+        ),
+        """SELECT gauge, count(*) AS readings, sum(units) AS units, max(units / 2 - 0.25::DOUBLE) AS half
+           FROM readings JOIN current_gauges ON at_level = level
+           WHERE gauge IS NOT NULL AND units <> 7 GROUP BY gauge""",
+        "cells",
+    ),
+    "readings at the level above a gauge": Case(
+        fh.table(
+            "many.above_gauge",
+            source=[current_gauges, readings],
+            rows=lambda gauges, readings: (
+                gauges.alias("one")
+                .join(gauges.alias("two"), F.col("one.next") == F.col("two.level"))
+                .join(readings, F.col("two.level") == readings["at_level"])
+                .select(F.col("one.gauge").alias("gauge"), "units", F.col("two.next").alias("above"))
+            ),
+            keys="gauge",
+            fold=fh.fold(readings=fh.count(), units=fh.total("units"), above=fh.maximum("above")),
+        ),
+        """SELECT one.gauge, count(*) AS readings, sum(units) AS units, max(two.next) AS above
+           FROM current_gauges one JOIN current_gauges two ON one.next = two.level
+           JOIN readings ON two.level = at_level WHERE one.gauge IS NOT NULL GROUP BY one.gauge""",
+        "tree",
+    ),
     "a join that is no equality": Case(
         fh.table(
             "many.later",
@@ -330,8 +374,9 @@ CASES = {
         "linear",
     ),
 }
-STREAMS = (orders, payments, customers, staff)
-CURRENT_TABLES = (current_orders, current_customers, current_staff)
+STREAMS = (orders, payments, customers, staff, gauges, readings)
+CURRENT_TABLES = (current_orders, current_customers, current_staff, current_gauges)
+_LEVELS = (0.0, -0.0, math.nan, -math.nan, 1.5, 2.5, None)
 
 
 def a_batch(chance: random.Random, stream: fh.Stream, day: datetime | None = None) -> pa.Table:
@@ -349,11 +394,17 @@ def a_batch(chance: random.Random, stream: fh.Stream, day: datetime | None = Non
         "person": lambda: chance.choice([1, 2, 3, 4, None]),
         "boss": lambda: chance.choice([1, 2, 3, None]),
         "pay": lambda: chance.choice([1, 2, 3, None]),
+        "level": lambda: chance.choice(_LEVELS),
+        "next": lambda: chance.choice(_LEVELS),
+        "at_level": lambda: chance.choice(_LEVELS),
+        "gauge": lambda: chance.choice(["north", "south", None]),
+        "units": lambda: chance.choice([0.0, -0.0, 1.5, 7.0, -2.25, None]),
         "at": lambda: day or chance.choice(DAYS),
     }
     rows = [{name: made[name]() for name, _ in stream.schema} for _ in range(chance.randint(1, 5))]
     types = {
         "long": pa.int64(),
+        "double": pa.float64(),
         "string": pa.string(),
         "timestamp": pa.timestamp("us"),
         "decimal(12,2)": pa.decimal128(12, 2),

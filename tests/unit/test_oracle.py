@@ -20,6 +20,7 @@ C100002,A,RED BAG,-1,2024-03-04 09:00:00,1.5,1.0,United Kingdom
 100004,C,,3,2024-03-04 10:00:00,0.0,,
 100005,D,SCARF,1,2024-03-04 11:00:00,9.9999,2.0,France
 """
+NAN = float("nan")
 SECOND = """\
 100006,A,RED BAG NEW,1,2024-03-05 08:00:00,1.75,2.0,France
 100006,A,,1,2024-03-05 09:00:00,1.85,2.0,France
@@ -210,6 +211,16 @@ def test_a_null_is_not_zero() -> None:
     )
     with pytest.raises(AssertionError, match="in revenue"):
         assert_same(zeros, REVENUE, keys=["day"])
+
+
+def test_nan_equals_nan_and_one_zero_the_other_but_no_float_another() -> None:
+    one, other = (pa.table({"k": [1, 2, 3], "x": values}) for values in ([NAN, 0.0, 1.5], [-NAN, -0.0, 1.5]))
+    assert_same(one, other, ["k"])
+    for value in (1.0, None, -1.5):
+        with pytest.raises(AssertionError, match="in x"):
+            assert_same(pa.table({"k": [1, 2, 3], "x": pa.array([NAN, 0.0, value], pa.float64())}), other, ["k"])
+    with pytest.raises(AssertionError, match="in x"):
+        assert_same(pa.table({"k": [1, 2, 3], "x": [0.0, 0.0, 1.5]}), other, ["k"])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 import polars as pl
+import pyarrow as pa
+
+from foldhouse.kernel.canonical import canonical
 
 How = Literal["inner", "left", "semi", "anti"]
 _CONSTANT = "__constant"
+_BITS: dict[pl.DataType, tuple[pa.DataType, pl.DataType]] = {
+    pl.Float64(): (pa.float64(), pl.Int64()),
+    pl.Float32(): (pa.float32(), pl.Int32()),
+}
 
 
 def by_keys(
@@ -27,11 +34,23 @@ def by_keys(
         return _by_none(rows, others, keys, how)
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
         return rows.join(others, on=list(keys), how=how, nulls_equal=nulls_equal)
-    # On one sorted column of floats Polars 2.1 uses a merge join, in which NaN is unequal to itself; not on two.
+    # As for `joinable`; on two columns, Polars does not merge.
     constant = pl.lit(0, pl.UInt8).alias(_CONSTANT)
     rows, others = rows.with_columns(constant), others.with_columns(constant)
     joined = rows.join(others, on=[*keys, _CONSTANT], how=how, nulls_equal=nulls_equal)
     return joined.drop(_CONSTANT)
+
+
+def joinable(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Return a value that equals another one wherever both are one key: of floats the bits, with one zero and one NaN.
+
+    On one sorted column of floats Polars 2.1 uses a merge join, in which NaN is unequal to itself.
+    """
+    bits = _BITS.get(kind)
+    if bits is None:
+        return value
+    arrow, whole = bits
+    return canonical(value, arrow).cast(kind).reinterpret(dtype=whole)
 
 
 def _by_none(rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: How) -> pl.DataFrame:

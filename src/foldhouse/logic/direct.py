@@ -15,12 +15,14 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from foldhouse.kernel.keyed import joinable
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.columns import join_type
 from foldhouse.logic.direct_groups import groups_of
-from foldhouse.logic.expressions import Columns, Typed, UnknownLogic, arrow_type, condition, translated
+from foldhouse.logic.expressions import condition, translated
 from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Expression, Node
+from foldhouse.logic.typed import Columns, Typed, UnknownLogic, arrow_type, comparable
 
 _SAME_ROWS = words("SubqueryAlias View ResolvedHint Repartition RepartitionByExpression RebalancePartitions Sort")
 """Nodes that change no row; the order of rows means nothing to a fold."""
@@ -173,9 +175,8 @@ def _grouped(node: Node, child: _Relation) -> _Relation:
 def _distinct(node: Node, child: _Relation) -> _Relation:
     if node.kind == "Deduplicate" and {one.id for one in node.of("keys")} != set(child.ids):
         raise UnknownLogic("the first row of each key")
-    for typed in child.columns.values():
-        arrow_type(typed.type)
-    return _Relation(lambda given: child.evaluate(given).unique(), child.columns)
+    made = [comparable(typed).alias(_name(number)) for number, typed in child.columns.items()]
+    return _Relation(lambda given: child.evaluate(given).select(made).unique(), child.columns)
 
 
 def _filtered(child: _Relation, wanted: Sequence[pl.Expr]) -> _Relation:
@@ -247,10 +248,10 @@ def _equated(part: Expression, left: _Relation, right: _Relation) -> tuple[pl.Ex
     if not other.references:
         return None
     ours, theirs = translated(one, left.columns), translated(other, right.columns)
-    arrow_type(ours.type)
     if ours.type != theirs.type:
         raise UnknownLogic("a join of different types")
-    return ours.made, theirs.made
+    kind = polars_type(arrow_type(ours.type))
+    return joinable(ours.made, kind), joinable(theirs.made, kind)
 
 
 def _join(left: pl.DataFrame, right: pl.DataFrame, pairs: Sequence[tuple[pl.Expr, pl.Expr]], how: How) -> pl.DataFrame:

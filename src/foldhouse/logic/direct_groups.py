@@ -7,7 +7,6 @@ fails, and Spark decides whether that is an error: Spark adds up longs in the or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,18 +14,16 @@ import polars as pl
 
 from foldhouse.kernel.grouped import grouped
 from foldhouse.kernel.plan import polars_type
-from foldhouse.logic.expressions import Columns, Typed, UnknownLogic, arrow_type, translated
+from foldhouse.logic.expressions import translated
 from foldhouse.logic.plan import Expression, Node
+from foldhouse.logic.typed import DIGITS, FLOATS, Columns, Typed, UnknownLogic, arrow_type, comparable, decimal_size
 
 _FIRST_GROUP, _FIRST_CALL = -1_000, -1_000_000
 """Stand for the numbers of columns that are grouped by, and of aggregates: Spark numbers none below zero."""
 _MOST_DIGITS, _MORE_DIGITS = 38, 10
 """A sum of decimals has so many digits more than its values: no ten billion of them overflow it."""
-# Matches the type as Spark prints it, without a blank.
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 AGGREGATES = ("Count", "Max", "Min", "Sum")
 """Those that are translated."""
-_INTEGERS = ("byte", "short", "integer", "long")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +58,6 @@ def groups_of(node: Node, columns: Columns) -> Groups:
     """
     groups = node.of("groupingExpressions")
     keys = {_FIRST_GROUP - place: translated(one, columns) for place, one in enumerate(groups)}
-    for typed in keys.values():
-        arrow_type(typed.type)
     found: list[Expression] = []
     listed = [(one.id, _over_groups(one, groups, found)) for one in node.of("aggregateExpressions")]
     calls = {_FIRST_CALL - place: _call(one, _name(_FIRST_CALL - place), columns) for place, one in enumerate(found)}
@@ -71,7 +66,7 @@ def groups_of(node: Node, columns: Columns) -> Groups:
     outputs = {number: translated(one, there) for number, one in listed if number is not None}
     if len(outputs) != len(listed) or any(one.type == "void" for one in outputs.values()):
         raise UnknownLogic("a column that is selected twice, or has no type")
-    given = [typed.made.alias(_name(number)) for number, typed in keys.items()]
+    given = [comparable(typed).alias(_name(number)) for number, typed in keys.items()]
     given += [one.argument.alias(_name(number)) for number, one in calls.items() if one.argument is not None]
     return Groups(given, list(map(_name, keys)), [one.made for one in calls.values()], outputs)
 
@@ -113,6 +108,8 @@ def _call(one: Expression, name: str, columns: Columns) -> _Call:
         raise UnknownLogic(f"{function.kind}, or one of a literal")
     arrow_type(value.type)
     if function.kind in ("Max", "Min"):
+        if value.type in FLOATS:  # of 0.0 and -0.0, Spark returns the one that it reads first
+            raise UnknownLogic(f"{function.kind} of floats")
         made = column.max() if function.kind == "Max" else column.min()
         return _Call(value.made, made, Typed(column, value.type))
     if is_distinct:
@@ -145,16 +142,15 @@ def _count(name: str, value: Typed, *, is_distinct: bool) -> _Call:
             raise UnknownLogic("a count of a literal")
         return _Call(None, pl.len().cast(pl.Int64).alias(name), Typed(column, "long"))
     if is_distinct:
-        arrow_type(value.type)
-        return _Call(value.made, column.drop_nulls().n_unique().cast(pl.Int64), Typed(column, "long"))
+        return _Call(comparable(value), column.drop_nulls().n_unique().cast(pl.Int64), Typed(column, "long"))
     return _Call(value.made.is_not_null(), column.sum().cast(pl.Int64), Typed(column, "long"))
 
 
 def _total_type(kind: str) -> str:
     """Return the type of a sum, as Spark's."""
-    if kind in _INTEGERS:
+    if kind in DIGITS:
         return "long"
-    found = _DECIMAL.fullmatch(kind)
-    if found is None or int(found[1]) + _MORE_DIGITS > _MOST_DIGITS:
+    size = decimal_size(kind)
+    if size is None or size[0] + _MORE_DIGITS > _MOST_DIGITS:
         raise UnknownLogic(f"a sum of {kind}")
-    return f"decimal({int(found[1]) + _MORE_DIGITS},{found[2]})"
+    return f"decimal({size[0] + _MORE_DIGITS},{size[1]})"

@@ -1,87 +1,48 @@
 """Translate expressions of an analysed plan into Polars expressions that give the same values, or refuse to.
 
 A translated expression gives Spark's value for every input, or it fails and Spark evaluates the logic instead: integers
-that overflow do. Left to Spark are numbers with a floating point (NaN and -0.0 compare differently), collated text,
-casts that can fail or round, and every function that is not listed here.
+that overflow do, and a division by zero. Left to Spark are collated text, casts that can fail, and every function that
+is not listed here.
+
+Floats: one operation on two values is rounded in the same way everywhere. NaN equals NaN and is greater than all other
+values, and -0.0 equals 0.0, to Spark as to Polars. Values that are grouped, joined or looked up are made canonical
+first, because equal ones have to be found by their bits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial, reduce
-from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foldhouse.kernel.plan import polars_type
+from foldhouse.logic.arithmetic import CALCULATIONS, calculated
+from foldhouse.logic.casts import cast, constant
 from foldhouse.logic.parts import MOST_PARTS, parts_of
 from foldhouse.logic.plan import Expression
+from foldhouse.logic.text_and_time import FUNCTIONS
+from foldhouse.logic.typed import (
+    DIGITS,
+    FLOATS,
+    MOMENTS,
+    Columns,
+    Typed,
+    UnknownLogic,
+    arrow_type,
+    comparable,
+    decimal_size,
+    of_type,
+)
 
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Integer type -> the digits of its largest value; in the order of widening casts."""
-_TYPES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-# Matches the type as Spark prints it, without a blank.
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_MOST_DIGITS = 38
-_MOST_NEGATED_DIGITS = 34
-"""Spark rounds `-x` and `abs(x)` of a decimal to so many digits."""
 _COMMON = -1
 """Stands for the number of a column, where the columns include the common part of an expression."""
 # Only this form: other years and finer fractions are not the same in Python, Polars and Spark.
 _LITERAL_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 """How Spark prints a date or a timestamp of the years 0001 to 9999; it prints one without a zone as a number."""
-
-
-class UnknownLogic(Exception):
-    """A part of a plan is not translated; Spark evaluates the logic."""
-
-
-@dataclass(frozen=True, eq=False)
-class Typed:
-    """A translated expression.
-
-    Args:
-        made: the Polars expression.
-        type: its type as Spark prints it; empty for a type that is only passed on, such as a list or a double.
-        constant: its value, if it is a literal.
-    """
-
-    made: pl.Expr
-    type: str
-    constant: pa.Scalar | None = None
-
-
-Columns = Mapping[int, Typed]
-"""Spark's number of a column -> how the column is read from the frame."""
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """Return the Arrow type of a Spark type that expressions may use.
-
-    Raises:
-        UnknownLogic: for any other type.
-    """
-    if found := _DECIMAL.fullmatch(kind):
-        return pa.decimal128(int(found[1]), int(found[2]))
-    if kind not in _TYPES:
-        raise UnknownLogic(f"type {kind}")
-    return _TYPES[kind]
 
 
 def translated(expression: Expression, columns: Columns) -> Typed:
@@ -103,18 +64,7 @@ def condition(expression: Expression, columns: Columns) -> pl.Expr:
     Raises:
         UnknownLogic: see `translated`; or it is no condition.
     """
-    return _of_type(translated(expression, columns), "boolean").made
-
-
-def _of_type(given: Typed, kind: str) -> Typed:
-    if given.type != kind:
-        raise UnknownLogic(f"{given.type or 'a type that is only passed on'} instead of {kind}")
-    return given
-
-
-def _constant(value: Any, kind: str) -> Typed:
-    scalar = pa.scalar(value, arrow_type(kind))
-    return Typed(pl.lit(value, polars_type(scalar.type)), kind, scalar)
+    return of_type(translated(expression, columns), "boolean").made
 
 
 def _with(expression: Expression, columns: Columns) -> Typed:
@@ -145,17 +95,19 @@ def _first(expression: Expression, columns: Columns) -> Typed:
 def _literal(expression: Expression, columns: Columns) -> Typed:
     kind, text = expression.type, expression.value
     if text is None or kind == "void":
-        return Typed(pl.lit(None), "void") if kind == "void" else _constant(None, kind)
-    if kind in _DIGITS:
-        return _constant(int(text), kind)
+        return Typed(pl.lit(None), "void") if kind == "void" else constant(None, kind)
+    if kind in DIGITS:
+        return constant(int(text), kind)
     if kind == "string":
-        return _constant(text, kind)
+        return constant(text, kind)
     if kind == "boolean" and text in ("true", "false", "True", "False"):
-        return _constant(text.lower() == "true", kind)
+        return constant(text.lower() == "true", kind)
     if kind in ("date", "timestamp") and _LITERAL_TIME.fullmatch(text):
-        return _constant(_moment(text, kind), kind)
-    if _DECIMAL.fullmatch(kind):
-        return _constant(Decimal(text), kind)
+        return constant(_moment(text, kind), kind)
+    if decimal_size(kind):
+        return constant(Decimal(text), kind)
+    if kind == "double":  # not a float: Python would round its text twice
+        return constant(float(text), kind)
     raise UnknownLogic(f"literal of type {kind}")
 
 
@@ -167,50 +119,12 @@ def _moment(text: str, kind: str) -> date:
 
 
 def _cast(expression: Expression, columns: Columns) -> Typed:
-    """Translate a cast that neither fails nor rounds, for any value of the type."""
-    given, kind = _first(expression, columns), expression.type
-    if given.type == kind:
-        return given
-    if given.type == "void":
-        return _constant(None, kind)
-    if given.constant is not None and (given.type in _DIGITS or _DECIMAL.fullmatch(given.type)):
-        return _cast_constant(given.constant.as_py(), kind)
-    if given.type in ("timestamp", "timestamp_ntz") and kind == "date":
-        return Typed(given.made.dt.date(), kind)
-    if not _is_wider(given.type, kind):
-        raise UnknownLogic(f"cast from {given.type} to {kind}")
-    return Typed(given.made.cast(polars_type(arrow_type(kind))), kind)
-
-
-def _cast_constant(value: int | Decimal | None, kind: str) -> Typed:
-    try:
-        if kind in _DIGITS and not isinstance(value, Decimal):
-            return _constant(value, kind)
-        if _DECIMAL.fullmatch(kind):
-            return _constant(None if value is None else Decimal(value), kind)
-    except (pa.ArrowInvalid, OverflowError) as failure:  # more digits than the type has
-        raise UnknownLogic(f"cast of a literal to {kind}") from failure
-    raise UnknownLogic(f"cast of a literal to {kind}")
-
-
-def _is_wider(one: str, other: str) -> bool:
-    """Whether every value of a number's type is, unchanged, a value of another type."""
-    integers = list(_DIGITS)
-    if one in _DIGITS and other in _DIGITS:
-        return integers.index(one) < integers.index(other)
-    wide = _DECIMAL.fullmatch(other)
-    if wide is None:
-        return False
-    digits, scale = int(wide[1]), int(wide[2])
-    if one in _DIGITS:
-        return digits - scale >= _DIGITS[one]
-    narrow = _DECIMAL.fullmatch(one)
-    return narrow is not None and scale >= int(narrow[2]) and digits - scale >= int(narrow[1]) - int(narrow[2])
+    return cast(_first(expression, columns), expression.type)
 
 
 def _day(expression: Expression, columns: Columns) -> Typed:
     given = _first(expression, columns)
-    if len(expression.children) != 1 or given.type not in ("date", "timestamp", "timestamp_ntz"):
+    if len(expression.children) != 1 or given.type not in ("date", *MOMENTS):
         raise UnknownLogic("to_date of a text")
     return given if given.type == "date" else Typed(given.made.dt.date(), "date")
 
@@ -219,7 +133,7 @@ def _pair(expression: Expression, columns: Columns) -> tuple[Typed, Typed]:
     """Translate two operands of one type that can be compared."""
     one, other = (translated(child, columns) for child in expression.children)
     arrow_type(one.type)
-    return one, _of_type(other, one.type)
+    return one, of_type(other, one.type)
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr], expression: Expression, columns: Columns) -> Typed:
@@ -240,6 +154,13 @@ def _is_null(expression: Expression, columns: Columns) -> Typed:
     return Typed(_first(expression, columns).made.is_null(), "boolean")
 
 
+def _is_nan(expression: Expression, columns: Columns) -> Typed:
+    given = _first(expression, columns)
+    if given.type not in FLOATS:
+        raise UnknownLogic(f"isnan of {given.type}")
+    return Typed(given.made.is_nan().fill_null(value=False), "boolean")
+
+
 def _is_not_null(expression: Expression, columns: Columns) -> Typed:
     return Typed(_first(expression, columns).made.is_not_null(), "boolean")
 
@@ -252,7 +173,9 @@ def _in(expression: Expression, columns: Columns) -> Typed:
     # A comparison for each of thousands of values would take minutes to plan.
     if len(listed) == len(others) and expression.children[0].references:
         values = pl.Series([scalar.as_py() for scalar in listed if scalar.is_valid], dtype=polars_type(kind))
-        found_one = one.made.is_in(values.implode())
+        if one.type in FLOATS:
+            values = pl.select(comparable(Typed(pl.lit(values), one.type))).to_series()
+        found_one = comparable(one).is_in(values.implode())
         is_known = len(values) == len(others)  # of a null in the list, it is not known whether it is equal
         return Typed(found_one if is_known else pl.when(found_one).then(pl.lit(True)), "boolean")
     found = [one.made == other.made for other in others]
@@ -261,7 +184,7 @@ def _in(expression: Expression, columns: Columns) -> Typed:
 
 def _same_type(expression: Expression, columns: Columns) -> list[Typed]:
     found = [translated(child, columns) for child in expression.children]
-    return [_of_type(one, found[0].type) for one in found]
+    return [of_type(one, found[0].type) for one in found]
 
 
 def _coalesce(expression: Expression, columns: Columns) -> Typed:
@@ -287,11 +210,11 @@ def _case(expression: Expression, columns: Columns) -> Typed:
     values = [translated(value, columns) for value in branches[1::2] if value is not None]
     kind = values[0].type
     arrow_type(kind)
-    otherwise = _constant(None, kind) if last is None else _of_type(translated(last, columns), kind)
+    otherwise = constant(None, kind) if last is None else of_type(translated(last, columns), kind)
     made = otherwise.made
     for test, value in reversed(list(zip(branches[::2], values, strict=True))):
         assert test is not None
-        made = pl.when(condition(test, columns)).then(_of_type(value, kind).made).otherwise(made)
+        made = pl.when(condition(test, columns)).then(of_type(value, kind).made).otherwise(made)
     return Typed(made, kind)
 
 
@@ -299,56 +222,18 @@ def _if(expression: Expression, columns: Columns) -> Typed:
     test, *branches = expression.children
     one, other = (translated(branch, columns) for branch in branches)
     arrow_type(one.type)
-    return Typed(pl.when(condition(test, columns)).then(one.made).otherwise(_of_type(other, one.type).made), one.type)
+    return Typed(pl.when(condition(test, columns)).then(one.made).otherwise(of_type(other, one.type).made), one.type)
 
 
-def _arithmetic(function: Callable[..., Any], expression: Expression, columns: Columns) -> Typed:
-    """Translate a calculation with Arrow's checked functions, which fail where an integer overflows."""
-    operands = [translated(child, columns) for child in expression.children]
-    variable = [one for one in operands if one.constant is None]
-    if not variable:
-        raise UnknownLogic("a calculation of literals")
-    kind = _result_type(expression.kind, [one.type for one in operands])
-    expected = arrow_type(kind)
-    made = pl.map_batches(
-        [one.made for one in variable],
-        partial(_calculated, function, tuple(one.constant for one in operands), expected),
-        return_dtype=polars_type(expected),
-        is_elementwise=True,
-    )
-    return Typed(made, kind)
+def _calculation(expression: Expression, columns: Columns) -> Typed:
+    return calculated(expression.kind, [translated(child, columns) for child in expression.children])
 
 
-def _calculated(
-    function: Callable[..., Any], constants: Sequence[pa.Scalar | None], kind: pa.DataType, given: Sequence[pl.Series]
-) -> pl.Series:
-    arrays = iter(one.to_arrow() for one in given)
-    result = function(*(next(arrays) if one is None else one for one in constants))
-    if result.type != kind:
-        raise UnknownLogic(f"{result.type} instead of {kind}")
-    made = pl.from_arrow(result)
-    assert isinstance(made, pl.Series)
-    return made
-
-
-def _result_type(kind: str, types: Sequence[str]) -> str:
-    """Return the type of a calculation, which is exact: a decimal of more than 38 digits would be rounded."""
-    if types[0] in _DIGITS and len(set(types)) == 1:
-        return types[0]
-    found = [_DECIMAL.fullmatch(one) for one in types]
-    parts = [(int(one[1]), int(one[2])) for one in found if one is not None]
-    if len(parts) < len(types):
-        raise UnknownLogic(f"{kind} of {', '.join(types)}")
-    if len(parts) == 1:
-        if parts[0][0] > _MOST_NEGATED_DIGITS:
-            raise UnknownLogic(f"{kind} with {parts[0][0]} digits")
-        return types[0]
-    (p1, s1), (p2, s2) = parts
-    scale = s1 + s2 if kind == "Multiply" else max(s1, s2)
-    digits = p1 + p2 + 1 if kind == "Multiply" else max(p1 - s1, p2 - s2) + scale + 1
-    if digits > _MOST_DIGITS:
-        raise UnknownLogic(f"{kind} with {digits} digits")
-    return f"decimal({digits},{scale})"
+def _function(expression: Expression, columns: Columns) -> Typed:
+    function, operands = FUNCTIONS[expression.kind]
+    if len(expression.children) not in operands:
+        raise UnknownLogic(f"{expression.kind} of {len(expression.children)}")
+    return function([translated(child, columns) for child in expression.children])
 
 
 _TRANSLATIONS: dict[str, Callable[[Expression, Columns], Typed]] = {
@@ -374,15 +259,13 @@ _TRANSLATIONS: dict[str, Callable[[Expression, Columns], Typed]] = {
     "Not": _not,
     "IsNull": _is_null,
     "IsNotNull": _is_not_null,
+    "IsNaN": _is_nan,
     "In": _in,
     "Coalesce": _coalesce,
     "Least": partial(_extreme, pl.Expr.lt),
     "Greatest": partial(_extreme, pl.Expr.gt),
     "CaseWhen": _case,
     "If": _if,
-    "Add": partial(_arithmetic, pc.add_checked),
-    "Subtract": partial(_arithmetic, pc.subtract_checked),
-    "Multiply": partial(_arithmetic, pc.multiply_checked),
-    "UnaryMinus": partial(_arithmetic, pc.negate_checked),
-    "Abs": partial(_arithmetic, pc.abs_checked),
+    **dict.fromkeys(CALCULATIONS, _calculation),
+    **dict.fromkeys(FUNCTIONS, _function),
 }

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from foldhouse.kernel.hashed import hashes_of
+from foldhouse.kernel.keyed import joinable
 from foldhouse.logic.shape import Branch, Shape
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import with_all_columns
@@ -255,7 +256,8 @@ def _rows_met(shape: Shape, branch: Branch, sources: Mapping[int, pl.DataFrame],
 
 
 def _compared(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    return rows.select(pl.col(name).alias(str(place)) for place, name in enumerate(columns))
+    values = (joinable(pl.col(name), rows.schema[name]) for name in columns)
+    return rows.select(value.alias(str(place)) for place, value in enumerate(values))
 
 
 def _slices(rows: pl.DataFrame, made: pl.Series, most: int) -> Iterator[pl.DataFrame]:
