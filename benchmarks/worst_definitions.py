@@ -32,7 +32,7 @@ item_events = fh.stream(
 )
 items = fh.table("bench.items", source=item_events, fold=fh.latest())
 holders = fh.table("bench.holders", source=versions, buckets=2, fold=fh.fold(held=fh.latest("units")))
-rates = fh.table("bench.rates", source=versions, keys="amount", buckets=2, fold=fh.fold(rate=fh.latest("units")))
+rates = fh.table("bench.rates", source=versions, keys="amount", fold=fh.fold(rate=fh.latest("units")))
 
 
 @dataclass(frozen=True)
