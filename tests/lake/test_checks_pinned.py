@@ -28,6 +28,7 @@ customers = fh.stream("p.customers", schema={"id": "string"}, keys="id")
 orders = fh.stream("p.orders", schema={"customer": "string", "n": "long"}, keys="customer")
 KNOWN = fh.references("customer", customers, to="id")
 sums = fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n")), checks=[KNOWN])
+plain_sums = fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n")))
 
 
 def order(lake: fh.Lake, *names: str) -> None:
@@ -207,28 +208,45 @@ def test_a_snapshot_that_expires_before_it_is_read_is_pinned_anew(lake: fh.Lake,
     assert pins(lake) == {"p.customers": head.id}
 
 
+def calls_of(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, before_the_first: Callable[[], object]
+) -> list[int]:
+    """Count the calls of a function, and do something before the first one."""
+    real, calls = getattr(module, name), list[int]()
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            before_the_first()
+        return real(*given)
+
+    monkeypatch.setattr(module, name, counted)
+    return calls
+
+
+def expire_all_but_the_head(lake: fh.Lake, stream: fh.Stream) -> None:
+    lake.compact(stream, min_files=2)
+    lake.expire(stream, **NOW)
+    forget_files()
+
+
+def unlink(lake: fh.Lake, stream: fh.Stream) -> None:
+    for path in lake.load(stream).inspect.files()["file_path"].to_pylist():
+        Path(path.removeprefix("file://")).unlink()
+    forget_files()
+
+
 def test_a_file_that_expires_after_its_snapshot_was_found_is_no_lost_file(
     lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greet(lake, "bob")
     greet(lake, "ada")
     order(lake, "ada")
-    real, tried = checking.audited, []
-
-    def audited(*given: Any) -> Any:
-        tried.append(1)
-        if len(tried) == 1:
-            lake.compact(customers, min_files=2)
-            lake.expire(customers, **NOW)
-            forget_files()
-        return real(*given)
-
-    monkeypatch.setattr(checking, "audited", audited)
+    calls = calls_of(monkeypatch, checking, "audited", lambda: expire_all_but_the_head(lake, customers))
     assert lake.refresh(sums).committed
-    assert len(tried) == 2
     head = lake.head(customers)
     assert head is not None
-    assert pins(lake) == {"p.customers": head.id}
+    assert (pins(lake), len(calls)) == ({"p.customers": head.id}, 2)
 
 
 @pytest.mark.parametrize("missing", ["data files", "manifests"])
@@ -238,55 +256,31 @@ def test_a_source_that_expires_while_it_is_folded_is_folded_from_its_next_head(
     order(lake, "ada")
     order(lake, "bob")
     module, name = (refreshing, "_folded") if missing == "data files" else (reading_sources, "live_of")
-    real, tried = getattr(module, name), []
-
-    def later(*given: Any) -> Any:
-        tried.append(1)
-        if len(tried) == 1:
-            lake.compact(orders, min_files=2)
-            lake.expire(orders, **NOW)
-            forget_files()
-        return real(*given)
-
-    plain = fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n")))
-    monkeypatch.setattr(module, name, later)
-    done = lake.refresh(plain)
+    calls = calls_of(monkeypatch, module, name, lambda: expire_all_but_the_head(lake, orders))
+    done = lake.refresh(plain_sums)
     head = lake.head(orders)
     assert head is not None
-    assert (done.rows, done.position, len(tried)) == (2, {"p.orders": head.id}, 2)
+    assert (done.rows, done.position, len(calls)) == (2, {"p.orders": head.id}, 2)
 
 
 def test_a_source_that_is_dropped_while_it_is_folded_is_named(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     order(lake, "ada")
-    real = refreshing._folded
 
-    def folded(*given: Any) -> Any:
-        files = lake.load(orders).inspect.files()["file_path"].to_pylist()
+    def drop() -> None:
+        unlink(lake, orders)
         lake.catalog.drop_table("p.orders")
-        for path in files:
-            Path(path.removeprefix("file://")).unlink()
-        return real(*given)
 
-    monkeypatch.setattr(refreshing, "_folded", folded)
+    calls_of(monkeypatch, refreshing, "_folded", drop)
     with pytest.raises(fh.UnknownTable, match=r"p\.orders"):
-        lake.refresh(fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n"))))
+        lake.refresh(plain_sums)
 
 
 def test_a_file_of_a_kept_snapshot_that_is_missing_is_lost(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     order(lake, "ada")
-    for path in lake.load(orders).inspect.files()["file_path"].to_pylist():
-        Path(path.removeprefix("file://")).unlink()
-    forget_files()
-    real, tried = refreshing._folded, []
-
-    def folded(*given: Any) -> Any:
-        tried.append(1)
-        return real(*given)
-
-    monkeypatch.setattr(refreshing, "_folded", folded)
+    calls = calls_of(monkeypatch, refreshing, "_folded", lambda: unlink(lake, orders))
     with pytest.raises(fh.CorruptFile, match="is missing"):
-        lake.refresh(fh.table("p.sums", source=orders, fold=fh.fold(n=fh.total("n"))))
-    assert tried == [1]
+        lake.refresh(plain_sums)
+    assert len(calls) == 1
 
 
 def test_an_expired_pin_of_a_published_commit_harms_nothing(lake: fh.Lake) -> None:
