@@ -38,7 +38,7 @@ def check_kept(table: str, tables: Mapping[str, IcebergTable], pins: Mapping[str
     for name, iceberg in tables.items():
         if not is_kept(iceberg, pins[name]):
             raise CommitConflict(
-                f"{table} was not published: it reads {name} at snapshot {pins[name].snapshot_id}, which another "
+                f"{table} was not committed: it reads {name} at snapshot {pins[name].snapshot_id}, which another "
                 "process removed at the same time; run it again"
             )
 
@@ -54,8 +54,8 @@ def starting_over_if_expired(catalog: Catalog, table: str, pins: Mapping[str, Po
 
     Raises:
         CommitConflict: a file is missing or damaged, and a pinned snapshot is not there any more.
-        CorruptFile: a file is missing or damaged, and all pinned snapshots are there.
-        UnknownTable: a file is missing or damaged, and a pinned table is not there any more.
+        CorruptFile, FileNotFoundError: as it was raised, if all pinned snapshots are there.
+        NoSuchTableError: a file is missing or damaged, and a pinned table is not there any more.
     """
     try:
         yield
