@@ -120,6 +120,10 @@ def _star_words(readings: DataFrame, items: DataFrame, holders: DataFrame) -> Da
     return _star(readings, items, holders).withColumn("word", _word())
 
 
+def _words_star(readings: DataFrame, items: DataFrame, holders: DataFrame) -> DataFrame:
+    return _star(readings.withColumn("label", _word()), items, holders)
+
+
 def _hashed(readings: DataFrame) -> DataFrame:
     return readings.select(F.sha2(F.col("key").cast("string"), 256).alias("who"), "units")
 
@@ -255,6 +259,12 @@ _ALL = [
         "star_words",
         {**_STAR, "word": (fh.maximum("word"), "max(word)")},
         rows=_star_words,
+        source=[*_BOTH, holders],
+    ),
+    _definition(
+        "words_star",
+        {**_STAR, "label": (fh.maximum("label"), "max(label)")},
+        rows=_words_star,
         source=[*_BOTH, holders],
     ),
 ]

@@ -474,6 +474,15 @@ def test_literals_alone_are_as_many_rows_as_the_source(spark):
     check(spark, lambda one: one.where(F.lit(False)).select(F.lit(1).alias("one")), hostile(70, 16))
 
 
+def test_a_column_that_nobody_uses_needs_no_spark(spark):
+    left_out = F.expr("initcap(s)")
+    for rows in (
+        lambda one: one.withColumn("left_out", left_out).where("i > 0").select("id", "s"),
+        lambda one: one.withColumn("left_out", left_out).groupBy("id").agg(F.max("l")),
+    ):
+        check(spark, rows, hostile(50, 3))
+
+
 CALLS_LEFT_TO_SPARK = _listed("""
     max(x)|sum(cast(l as decimal(30,0)))|avg(m)|max(struct(i, s))|sort_array(collect_list(i))|count(i, s)
     count(distinct i, s)|min(x)|sum(1)|max(1)|sum(i) filter (where b)|bool_and(b)|sum(distinct i)

@@ -224,7 +224,9 @@ def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed
     parts: list[int] = []
     evaluate = written.written_by_spark
     monkeypatch.setattr(
-        written, "written_by_spark", lambda *given: parts.append(len(found := evaluate(*given))) or found
+        written,
+        "written_by_spark",
+        lambda *given, **named: parts.append(len(found := evaluate(*given, **named))) or found,
     )
     lake = spark_lake(tuning=replace(BY_FILES, unspilled_bytes=500, spilled_piece_rows=3, restored_rows_factor=0))
     numbers = [{"n": n, "word": f"word {n % 40}"} for n in range(400)]

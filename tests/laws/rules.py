@@ -11,6 +11,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.kernel import grouped, ordered
+from foldhouse.logic import compiled
 from foldhouse.refresh.bucket.fold import BucketResult
 from foldhouse.refresh.bucket.write import COPY_ON_WRITE, WRITE_MODE
 from foldhouse.refresh.run import apart, by_root, deciding, in_process, runner, spilled, written
@@ -93,6 +94,10 @@ def rule_of(seed: int, *lakes: fh.Lake, has_spark: bool = True) -> Iterator[str]
             if seed % 5 == 3 and has_spark:
                 forced |= WRITTEN
                 name += " into files"
+                if seed % 20 >= 10:
+                    patch.setattr(compiled, "direct_of", lambda plan, sources, outputs: None)
+                    forced |= {"direct_rows": _NEVER, "joined_least_rows": 0}
+                    name += " of what this process joined"
                 if seed % 2:
                     patch.setattr(written, "_passes", lambda keys, window, tuning: 3)
                     name += " that are added up in passes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from laws.amount import HISTORIES, IS_THOROUGH, seeds
@@ -21,9 +22,13 @@ from laws.several_sources import (
     staff,
 )
 from oracle import assert_same, folded_at_its_position
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
+from foldhouse.logic import compiled
+from foldhouse.refresh.run import written
+from foldhouse.refresh.run.in_process import Run
 
 MANY = range(1000, 1000 + max(1, (HISTORIES - 240) // 12))
 """Seeds, each of which is a history of every table below, under one of the rules: one in CI, 63 of `make laws`."""
@@ -85,6 +90,24 @@ def test_a_change_on_any_side_corrects_the_affected_rows(spark_lake, seed: int, 
     if "Spark" in mode:  # jobs take their time: each table is folded in half of these ways
         cases, steps = cases[(seed + list(MODES).index(mode)) % 4 :: 4], 2
     run_histories(spark_lake(tuning=MODES[mode]), seed, cases, steps)
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.classic
+def test_joins_of_this_process_from_which_spark_evaluates_the_rest(spark_lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "direct_of", lambda plan, sources, outputs: None)
+    join, joined = written.joined_for_spark, set[str]()
+
+    def noted(run: Run, folder: Path) -> list[DataFrame]:
+        if frames := join(run, folder):
+            joined.add(run.name.partition(".")[2])
+        return frames
+
+    monkeypatch.setattr(written, "joined_for_spark", noted)
+    tuning = fh.Tuning(joined_least_rows=0, **WRITTEN, **FULLY)
+    run_histories(spark_lake(tuning=tuning), 5, list(CASES.values()), steps=2 if IS_THOROUGH else 1)
+    assert len(joined) >= 8
 
 
 @pytest.mark.heavy

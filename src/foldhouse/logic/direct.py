@@ -60,12 +60,40 @@ class Direct:
 
 
 @dataclass(frozen=True, eq=False)
+class Lifted:
+    """A column of a projection that this process cannot compute, but Spark can, of the rows that the whole plan makes.
+
+    Args:
+        node: the projection.
+        place: of the column in it.
+        after: other columns like it, of which it is computed.
+        references: the numbers of the columns that have to be kept for it.
+    """
+
+    node: Node
+    place: int
+    after: tuple[Lifted, ...]
+    references: frozenset[int]
+
+    @staticmethod
+    def of(node: Node, place: int, below: Mapping[int, Lifted]) -> Lifted:
+        """Leave a column to Spark; `below` has those that were left out below the projection, by their numbers."""
+        named = node.of("projectList")[place].references
+        after = tuple(below[number] for number in sorted(named & below.keys()))
+        return Lifted(node, place, after, (named - below.keys()).union(*(one.references for one in after)))
+
+
+@dataclass(frozen=True, eq=False)
 class _Relation:
-    """A translated node: how its rows are made, its columns, and whether it has one row, whatever its input."""
+    """A translated node: how its rows are made, its columns, and whether it has one row, whatever its input.
+
+    Columns that are left out are in `lifted`; what they are computed of is among the others.
+    """
 
     evaluate: Callable[[Sequence[pl.DataFrame]], pl.DataFrame]
     columns: Columns
     is_one_row: bool = False
+    lifted: Mapping[int, Lifted] = field(default_factory=dict)
 
     @property
     def ids(self) -> list[int]:
@@ -84,12 +112,34 @@ def direct_of(plan: Node, sources: Sequence[pa.Schema], outputs: pa.Schema) -> D
         `None` if a part of the plan is not known to give the same rows here.
     """
     try:
-        relation = _relation(plan, [{f.name: polars_type(f.type) for f in source} for source in sources])
+        relation = _relation(plan, _types(sources))
+        if relation.lifted or len(relation.ids) != len(outputs):
+            return None
         _check_outputs(relation, sources, outputs)
     except UnknownLogic:
         return None
     names = [_name(number) for number in relation.ids]
     return Direct(relation.evaluate, dict(zip(names, outputs.names, strict=True)))
+
+
+def lifted_of(plan: Node, sources: Sequence[pa.Schema]) -> Mapping[int, Lifted] | None:
+    """Return the columns of a plan, by their numbers, that have to be left out for `direct_of` to translate it.
+
+    Args:
+        plan: a part of an analysed plan.
+        sources: as for `direct_of`.
+
+    Returns:
+        `None` if not even the rest can be translated.
+    """
+    try:
+        return _relation(plan, _types(sources)).lifted
+    except UnknownLogic:
+        return None
+
+
+def _types(sources: Sequence[pa.Schema]) -> list[dict[str, pl.DataType]]:
+    return [{f.name: polars_type(f.type) for f in source} for source in sources]
 
 
 def _check_outputs(relation: _Relation, sources: Sequence[pa.Schema], outputs: pa.Schema) -> None:
@@ -154,14 +204,37 @@ def _usable(kind: str, there: pl.DataType) -> str:
 
 
 def _projected(node: Node, child: _Relation) -> _Relation:
-    listed = [(one.id, translated(one, child.columns)) for one in node.of("projectList")]
-    columns = {number: _read(number, typed.type) for number, typed in listed if number is not None}
-    if len(columns) != len(listed) or any(typed.type == "void" for _, typed in listed):
-        raise UnknownLogic("a column that is selected twice, or has no type")
-    made = [typed.made.alias(_name(number)) for number, typed in listed if number is not None]
+    made, columns, lifted = list[pl.Expr](), dict[int, Typed](), dict[int, Lifted]()
+    for place, one in enumerate(node.of("projectList")):
+        if one.id is None or one.id in columns or one.id in lifted:
+            raise UnknownLogic("a column that is selected twice, or has no number")
+        if one.kind == "AttributeReference" and one.id in child.lifted:
+            lifted[one.id] = child.lifted[one.id]
+        elif (typed := _if_known(one, child)) is None:
+            lifted[one.id] = Lifted.of(node, place, child.lifted)
+        else:
+            columns[one.id] = _read(one.id, typed.type)
+            made.append(typed.made.alias(_name(one.id)))
+    for number in frozenset().union(*(one.references for one in lifted.values())) - columns.keys():
+        if number not in child.columns:
+            raise UnknownLogic("a column that the source does not have")
+        columns[number] = _read(number, child.columns[number].type)
     # Not `select` alone: of literals only, it returns one row for any number of rows.
     evaluate = lambda given: child.evaluate(given).with_columns(made).select(map(_name, columns))  # noqa: E731
-    return _Relation(evaluate, columns, child.is_one_row)
+    return _Relation(evaluate, columns, child.is_one_row, lifted)
+
+
+def _if_known(one: Expression, child: _Relation) -> Typed | None:
+    """Translate a column of a projection; `None` if it is left to Spark."""
+    try:
+        typed = translated(one, child.columns)
+    except UnknownLogic:
+        if one.kind != "Alias" or any(part.plan is not None for part in one.walk()):
+            raise
+        return None
+    if typed.type == "void":
+        raise UnknownLogic("a column that has no type")
+    return typed
 
 
 def _grouped(node: Node, child: _Relation) -> _Relation:
@@ -175,6 +248,8 @@ def _grouped(node: Node, child: _Relation) -> _Relation:
 def _distinct(node: Node, child: _Relation) -> _Relation:
     if node.kind == "Deduplicate" and {one.id for one in node.of("keys")} != set(child.ids):
         raise UnknownLogic("the first row of each key")
+    if child.lifted:
+        raise UnknownLogic("rows that are compared by a column that is left to Spark")
     made = [comparable(typed).alias(_name(number)) for number, typed in child.columns.items()]
     return _Relation(lambda given: child.evaluate(given).select(made).unique(), child.columns)
 
@@ -182,12 +257,14 @@ def _distinct(node: Node, child: _Relation) -> _Relation:
 def _filtered(child: _Relation, wanted: Sequence[pl.Expr]) -> _Relation:
     if not wanted:
         return child
-    return _Relation(lambda given: child.evaluate(given).filter(*wanted), child.columns)
+    return _Relation(lambda given: child.evaluate(given).filter(*wanted), child.columns, lifted=child.lifted)
 
 
 def _stacked(node: Node, children: Sequence[_Relation]) -> _Relation:
     """Translate a union by position, which has the columns of its first part."""
     first = children[0]
+    if any(child.lifted for child in children):
+        raise UnknownLogic("a union of columns that are left to Spark")
     kinds = [[typed.type for typed in child.columns.values()] for child in children]
     # A union by name would have to be resolved first; passed types may differ in what this module does not look at.
     if node.facts.get("byName") or any(one != kinds[0] for one in kinds) or "" in kinds[0]:
@@ -216,8 +293,18 @@ def _joined(node: Node, left: _Relation, right: _Relation) -> _Relation:
     joined = _Relation(
         lambda given: _join(left.evaluate(given), right.evaluate(given), pairs, how),
         left.columns if how in ("semi", "anti") else both,
+        lifted=_lifted_over(how, left, right),
     )
     return _filtered(joined, [condition(part, both) for part in others])
+
+
+def _lifted_over(how: How, left: _Relation, right: _Relation) -> Mapping[int, Lifted]:
+    """Return the columns of both sides that are left to Spark after a join."""
+    kept = {"inner": (left, right), "left": (left,), "right": (right,), "full": (), "semi": (left,), "anti": (left,)}
+    unseen = right if how in ("semi", "anti") else None
+    if any(side.lifted and side not in kept[how] and side is not unseen for side in (left, right)):
+        raise UnknownLogic("a column that is null in rows that meet nothing, whatever it is computed of")
+    return {number: one for side in kept[how] for number, one in side.lifted.items()}
 
 
 def _before_join(how: How, right: _Relation, others: list[Expression]) -> tuple[_Relation, list[Expression]]:

@@ -81,7 +81,7 @@ def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[Data
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
     """Read and check the typed nodes of the analysed plan."""
     plan = analysed(logic)
-    unique = [_unique(source) for source in table.sources]
+    unique = [unique_columns(source) for source in table.sources]
     check_repeatable(plan, unique)
     if not says_deterministic(logic):
         raise DefinitionError(
@@ -102,7 +102,7 @@ def _has_functions(plan: Node) -> bool:
 def _of_plan(table: Table, rows: str, plan: Node) -> Understood:
     """Find the shape of a plan, and the origins of its columns."""
     places = len(table.sources)
-    shape = shape_of(plan, places, [_unique(source) for source in table.sources])
+    shape = shape_of(plan, places, [unique_columns(source) for source in table.sources])
     found = origins_of(plan, table.keys)
     if not shape.is_known or (shape.is_linear and places > 1):
         found = {}
@@ -115,7 +115,7 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
     """Read and check the request that the client sends to the Connect server, and the plan that the server prints."""
     plan = printed_plan(logic, text, sources)
     if plan is not None:
-        check_order(plan, [_unique(source) for source in table.sources])
+        check_order(plan, [unique_columns(source) for source in table.sources])
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
     is_doubtful = _is_doubtful(literals(logic)) or asked_functions(logic)
@@ -130,7 +130,8 @@ def _is_doubtful(texts: Iterable[str]) -> bool:
     return any(map(_SEPARATING.search, texts))
 
 
-def _unique(source: Source) -> tuple[str, ...]:
+def unique_columns(source: Source) -> tuple[str, ...]:
+    """Return the columns that identify a row of a source; none if they are not known."""
     return source.event_id if isinstance(source, Stream) else source.keys
 
 

@@ -116,6 +116,17 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     return functools.reduce(DataFrame.unionByName, frames)
 
 
+def files_as_written(session: SparkSession, schema: spark.StructType, paths: Sequence[str]) -> DataFrame:
+    """Return the rows of Parquet files of this process, whose columns are found by their names.
+
+    Args:
+        session: a classic session.
+        schema: the columns, without ids.
+        paths: of the files, at least one.
+    """
+    return parquet_files(session, schema, _AS_WRITTEN, paths)
+
+
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], *further: str) -> DataFrame:
     """Return the rows of whole files, with further columns.
 

@@ -52,6 +52,9 @@ class Tuning:
     direct_rows: int = 8_000_000
     """Selected rows for which direct logic is evaluated in this process: they are in memory at once. With 0, Spark
     evaluates them."""
+    joined_least_rows: int = 2_000_000
+    """If Spark has to evaluate what stands above joins, this process joins all rows of the sources, if all but the
+    largest source have so many: Spark sorts these, and sends fewer to each task as they are."""
     kept_column_bytes: int = 512 * _MIB
     """Decoded columns of sources that this process keeps in memory, if it picks rows of the same files by their keys
     more than once: most of such a refresh is decoding. The bound holds for all lakes of the process. With 0, none are
@@ -212,6 +215,7 @@ _BOUNDS = {
     "spilled_rows_factor": (0, _MOST),
     "restored_rows_factor": (0, _MOST),
     "direct_rows": (0, _MOST),
+    "joined_least_rows": (0, _MOST),
     "kept_column_bytes": (0, _MOST),
     "compared_rows": (0, _MOST),
     "cancelled_least_rows": (0, _MOST),

@@ -160,19 +160,28 @@ def _read_here(logic: Logic, evaluations: Sequence[Evaluation]) -> list[pl.DataF
 
 
 def evaluated_directly(logic: Logic, given: Sequence[Given]) -> list[pl.DataFrame] | None:
-    """Evaluate direct logic in this process; `None` if it is not direct, or a value cannot be computed here."""
+    """Return the signed rows of direct logic; `None` if it is not direct, or a value cannot be computed here."""
+    made = rows_directly(logic, given)
+    if made is None:
+        return None
+    return [
+        _covered(logic.compiled, rows, one.coverage)
+        .with_columns(_weight(one.weight))
+        .select(empty_rows(logic.plan).columns)
+        for rows, (one, _) in zip(made, given, strict=True)
+    ]
+
+
+def rows_directly(logic: Logic, given: Sequence[Given]) -> list[pl.DataFrame] | None:
+    """Return what direct logic makes of the rows of each evaluation; `None` as `evaluated_directly`."""
     compiled, height = logic.compiled, sum(rows.height for _, sources in given for rows in sources)
     if compiled.direct is None or height > logic.tuning.direct_rows:
         return None
     try:
-        made = [(one, compiled.direct.rows(sources)) for one, sources in given]
+        return [compiled.direct.rows(sources) for _, sources in given]
     except (pl.exceptions.PolarsError, pa.ArrowException) as failure:
         _LOG.debug("%s: Spark evaluates its logic, because this process cannot: %s", compiled.table.name, failure)
         return None
-    return [
-        _covered(compiled, rows, one.coverage).with_columns(_weight(one.weight)).select(empty_rows(logic.plan).columns)
-        for one, rows in made
-    ]
 
 
 def _evaluated_by_spark(logic: Logic, given: Sequence[Given]) -> list[pl.DataFrame]:

@@ -35,7 +35,11 @@ def sources_on_spark(logic: Logic, evaluation: Evaluation) -> list[DataFrame]:
 
 def signed(compiled: Compiled, sources: list[DataFrame], evaluation: Evaluation) -> DataFrame:
     """Return the signed rows of one evaluation over given rows of its sources."""
-    rows = compiled.signed_rows(sources)
+    return signed_as(compiled, compiled.signed_rows(sources), evaluation)
+
+
+def signed_as(compiled: Compiled, rows: DataFrame, evaluation: Evaluation) -> DataFrame:
+    """Return the evaluated rows that an evaluation covers, with its weight."""
     day = compiled.table.partition_by
     if day is not None and not evaluation.coverage.is_everything:
         rows = rows.where(is_covered(day, evaluation.coverage))

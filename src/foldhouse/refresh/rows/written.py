@@ -104,15 +104,20 @@ class WrittenPart:
 
 def can_be_written(logic: Logic) -> bool:
     """Whether Spark writes to folders of this machine, and no signed row has a nested value."""
-    return is_local(logic.session()) and all(map(_is_flat, logic.plan.delta_schema.types))
+    return is_local(logic.session()) and all(map(is_flat, logic.plan.delta_schema.types))
 
 
-def _is_flat(kind: pa.DataType) -> bool:
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether values of a type are written to files on the way between Spark and this process."""
     return any(is_kind(kind) for is_kind in _FLAT)
 
 
 def written_by_spark(
-    logic: Logic, evaluations: Sequence[Evaluation], folder: Path, wanted: pl.DataFrame | None = None
+    logic: Logic,
+    evaluations: Sequence[Evaluation],
+    folder: Path,
+    wanted: pl.DataFrame | None = None,
+    given: Sequence[DataFrame] = (),
 ) -> list[WrittenPart]:
     """Evaluate logic in Spark, and return the parts of the files that its tasks write.
 
@@ -123,6 +128,7 @@ def written_by_spark(
         evaluations: give the rows.
         folder: for the files; it must not exist.
         wanted: the only keys that matter; rows of other keys may be left out.
+        given: the signed rows of the evaluations, if Spark does not make them from the files of the sources.
 
     Raises:
         FoldhouseError: see `translating_spark_errors`.
@@ -130,7 +136,7 @@ def written_by_spark(
     known = evaluations_with_rows(logic, evaluations)
     if not known:
         return []
-    frames = with_keys(logic, evaluated_on_spark(logic, known), wanted)
+    frames = given or with_keys(logic, evaluated_on_spark(logic, known), wanted)
     rows = functools.reduce(DataFrame.unionByName, frames)
     compression = "uncompressed" if _is_plain(_bytes_expected(logic, known), folder.parent) else "snappy"
     with translating_spark_errors(logic.compiled.table.name):

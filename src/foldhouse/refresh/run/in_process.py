@@ -7,7 +7,7 @@ A small window is folded here, because starting Spark tasks costs more than fold
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -18,7 +18,13 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.bucket.fold import BucketJob, BucketResult, fold_buckets, groups_of
 from foldhouse.refresh.bucket.names import BUCKET, KEY_ONLY, NULL_KEY, Placed, placed_rows, with_bucket
-from foldhouse.refresh.rows.evaluate import evaluated_here, needs_spark, rows_given, sums_here
+from foldhouse.refresh.rows.evaluate import (
+    Given,
+    evaluated_here,
+    needs_spark,
+    rows_given,
+    sums_here,
+)
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.storage.threads import in_threads
@@ -54,6 +60,8 @@ class Run:
     job: BucketJob
     evaluations: Sequence[Evaluation]
     recompute: Recompute | None = None
+    evaluate: Callable[[Logic, Sequence[Given]], list[pl.DataFrame] | None] | None = None
+    """Evaluates parts of the sources in this process, if not `evaluated_directly`."""
 
     @property
     def plan(self) -> FoldPlan:

@@ -85,7 +85,7 @@ def evaluated(run: Run, evaluation: Evaluation, sources: Sequence[pl.DataFrame])
     Raises:
         NotHere: they are too many, or a value cannot be computed here.
     """
-    found = evaluated_directly(run.logic, [(evaluation, list(sources))])
+    found = (run.evaluate or evaluated_directly)(run.logic, [(evaluation, list(sources))])
     if found is None:
         raise NotHere
     return found[0]

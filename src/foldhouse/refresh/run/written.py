@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +32,7 @@ from foldhouse.refresh.rows.handed_over import TooMuchToCollect
 from foldhouse.refresh.rows.sums import can_be_summed
 from foldhouse.refresh.rows.written import WrittenPart, written_by_spark
 from foldhouse.refresh.run.in_process import Recompute, Run, folded_rows, folded_sums, folded_sums_of_spark
+from foldhouse.refresh.run.joined import joined_for_spark
 from foldhouse.refresh.run.placement import hash_of_keys, placed
 from foldhouse.refresh.run.routing import Part, Route, divided, divided_frames, typed_rows
 from foldhouse.refresh.run.spill import Spill
@@ -62,7 +64,9 @@ def fold_written(run: Run) -> list[BucketResult]:
             return folded
     threads_count, tuning = os.cpu_count() or 1, run.job.tuning
     with private_folder() as folder:
-        window = written_by_spark(run.logic, run.evaluations, folder / "window")
+        joined = joined_for_spark(run, folder / "joined")
+        window = written_by_spark(run.logic, run.evaluations, folder / "window", given=joined)
+        shutil.rmtree(folder / "joined", ignore_errors=True)
         if run.recompute is None and (folded := _folded_sums(run, window, folder / "sums")) is not None:
             return folded
         again = window
