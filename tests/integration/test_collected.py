@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
-from foldhouse.refresh.rows import evaluate
+from foldhouse.refresh.rows import evaluate, handed_over
 
 pytestmark = pytest.mark.spark
 
@@ -388,3 +388,39 @@ def test_many_rows_that_spark_would_pick_for_a_join_are_computed_again(
     assert lake.refresh(table).full_recompute is is_full
     found = lake.to_arrow(table).sort_by("key").to_pylist()
     assert found == [{"key": n, "n": n + 1000 * (n < changed), "label": "b"} for n in range(100)]
+
+
+@pytest.mark.classic
+def test_few_rows_are_shuffled_into_one_part_and_the_session_keeps_its_settings(
+    spark, spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubled = F.udf(lambda text: text + text, "string")
+    grouped = fh.table(
+        "t.grouped",
+        source=events,
+        rows=lambda events: events.groupBy("key", doubled(F.sha2(F.col("day").cast("string"), 256)).alias("who")).agg(
+            F.sum("n").alias("n")
+        ),
+        fold=fh.fold(total=fh.total("n"), rows=fh.count()),
+        keys="who",
+    )
+    parts, plan = [], handed_over.planned_with
+
+    def noted(rows: DataFrame, further: dict[str, str]) -> DataFrame:
+        planned = plan(rows, further)
+        parts.append(planned._jdf.queryExecution().toRdd().getNumPartitions())
+        return planned
+
+    monkeypatch.setattr(handed_over, "planned_with", noted)
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    for least in (1_000, 100):
+        lake = spark_lake(f"lake{least}", tuning=fh.Tuning(passed_rows=least))
+        for day in DAYS[:2]:  # then, two evaluations are subtracted
+            lake.append(events, some(day, 0, 300))
+            lake.refresh(grouped)
+        assert set(parts) == ({1} if least == 1_000 else set())
+        parts.clear()
+        assert sum(lake.to_arrow(grouped)["total"].to_pylist()) == sum(
+            sum(some(d, 0, 300)["n"].to_pylist()) for d in DAYS[:2]
+        )
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before

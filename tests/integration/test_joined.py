@@ -159,6 +159,12 @@ CASES = {
         ),
         f"SELECT {_sql_word('g')} AS g, v, max(w) OVER (PARTITION BY one.k) AS w FROM one JOIN two USING (k)",
     ),
+    "a collated text": Case(
+        lambda one, two: (
+            one.withColumn("word", F.expr("g COLLATE UTF8_LCASE")).join(two, "k").where("word IN ('PAL', 'quarZ')")
+        ),
+        "SELECT g, v, w FROM one JOIN two USING (k) WHERE lower(g) IN ('pal', 'quarz')",
+    ),
     "joined by a word": Case(
         lambda one, two: one.withColumn("h", F.expr(_word("g"))).join(two, "h").selectExpr("g", "v", "w"),
         f"SELECT g, v, w FROM one JOIN two ON {_sql_word('g')} = h",

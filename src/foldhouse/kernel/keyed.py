@@ -11,7 +11,7 @@ import pyarrow as pa
 from foldhouse.kernel.canonical import canonical
 
 How = Literal["inner", "left", "semi", "anti"]
-_CONSTANT = "__constant"
+_BITS_OF_KEY = "__bits"
 _BITS: dict[pl.DataType, tuple[pa.DataType, pl.DataType]] = {
     pl.Float64(): (pa.float64(), pl.Int64()),
     pl.Float32(): (pa.float32(), pl.Int32()),
@@ -34,11 +34,9 @@ def by_keys(
         return _by_none(rows, others, keys, how)
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
         return rows.join(others, on=list(keys), how=how, nulls_equal=nulls_equal)
-    # As for `joinable`; on two columns, Polars does not merge.
-    constant = pl.lit(0, pl.UInt8).alias(_CONSTANT)
-    rows, others = rows.with_columns(constant), others.with_columns(constant)
-    joined = rows.join(others, on=[*keys, _CONSTANT], how=how, nulls_equal=nulls_equal)
-    return joined.drop(_CONSTANT)
+    bits = joinable(pl.col(keys[0]), rows.schema[keys[0]]).alias(_BITS_OF_KEY)
+    given = others.select(bits, pl.exclude(keys))
+    return rows.with_columns(bits).join(given, on=_BITS_OF_KEY, how=how, nulls_equal=nulls_equal).drop(_BITS_OF_KEY)
 
 
 def joinable(value: pl.Expr, kind: pl.DataType) -> pl.Expr:

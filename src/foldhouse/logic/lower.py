@@ -7,7 +7,7 @@ computed of the joined rows as well, unless a join makes them null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -91,12 +91,11 @@ def _lower(
     numbers = outputs_of(node)
     if not numbers:
         return None
-    by_spark = list(_in_order([one for number, one in lifted.items() if number in used & set(numbers)]))
-    paths = {id(one.node): found for one in by_spark if (found := _path_of(node, one.node)) is not None}
-    if len(paths) < len({id(one.node) for one in by_spark}):
-        return None
+    by_spark = _with_those_before(one for number, one in lifted.items() if number in used)
+    paths = {one: _path_of(node, one.node) for one in by_spark}
+    by_spark.sort(key=lambda one: -len(paths[one]))  # a column is computed of those of projections below
     known: dict[int, tuple[Place, pa.DataType]] = {}
-    for at in [path, *((*path, *below, 0) for below in paths.values())]:
+    for at in {path, *((*path, *below, 0) for below in paths.values())}:
         there, types = columns_at(at)
         known |= {number: ((at, place), types.field(place).type) for place, number in enumerate(there)}
     named = (used & set(numbers) - lifted.keys()).union(*(one.references for one in by_spark))
@@ -110,28 +109,25 @@ def _lower(
     if direct is None:
         return None
     places = tuple(known[number][0] for number in wanted)
-    return places, direct, schema, tuple(((*path, *paths[id(one.node)]), one.place) for one in by_spark)
+    return places, direct, schema, tuple(((*path, *paths[one]), one.place) for one in by_spark)
 
 
-def _in_order(lifted: Sequence[Lifted]) -> Iterator[Lifted]:
-    """Yield columns, each once, after those of which they are computed."""
-    done: set[tuple[int, int]] = set()
-
-    def yielded(one: Lifted) -> Iterator[Lifted]:
-        for before in one.after:
-            yield from yielded(before)
-        if (label := (id(one.node), one.place)) not in done:
-            done.add(label)
-            yield one
-
-    for each in lifted:
-        yield from yielded(each)
+def _with_those_before(lifted: Iterable[Lifted]) -> list[Lifted]:
+    """Return columns with those of which they are computed, each once."""
+    found, left = dict[Lifted, None](), list(lifted)
+    while left:
+        if (one := left.pop()) not in found:
+            found[one] = None
+            left += one.after
+    return list(found)
 
 
-def _path_of(node: Node, wanted: Node) -> Descent | None:
-    if node is wanted:
-        return ()
-    for at, child in enumerate(node.children):
-        if (found := _path_of(child, wanted)) is not None:
-            return (at, *found)
-    return None
+def _path_of(node: Node, wanted: Node) -> Descent:
+    """Return the way from a node down to one of those below it."""
+    left: list[tuple[Node, Descent]] = [(node, ())]
+    while left:
+        one, path = left.pop()
+        if one is wanted:
+            return path
+        left += [(child, (*path, at)) for at, child in enumerate(one.children)]
+    raise LookupError(wanted.kind)

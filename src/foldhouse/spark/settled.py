@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 
-from foldhouse.spark.session import BY_ID, all_settings
+from foldhouse.spark.copies import copy_of
+from foldhouse.spark.session import BY_ID
 
-_COPIES: WeakKeyDictionary[SparkSession, tuple[dict[str, str], dict[int, Any]]] = WeakKeyDictionary()
-"""A session -> its settings when it was copied last, and its copies by their `growth`."""
 _GROWTH = "spark.sql.sources.fileCompressionFactor"
 
 
@@ -41,24 +39,7 @@ def parquet_files(
             session.conf.set(BY_ID, "true")
         return session.read.schema(schema).options(**options).parquet(*paths)
     jvm: Any = session._jvm
-    copy = _copy(session, growth)
+    copy = copy_of(session, {BY_ID: "true", **({_GROWTH: str(float(growth))} if growth > 1 else {})})
     reader = copy.read().schema(copy.parseDataType(schema.json())).options(dict(options))
     opened = reader.parquet(jvm.PythonUtils.toSeq(list(paths))).queryExecution().analyzed()
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, opened), session)
-
-
-def _copy(session: SparkSession, growth: int) -> Any:
-    """Return a copy of a session that reads by id, as a JVM's object; an earlier one, if no setting changed since."""
-    settings = all_settings(session)
-    of_before, copies = _COPIES.get(session, (None, {}))
-    if settings != of_before:
-        copies = {}
-        _COPIES[session] = settings, copies
-    if growth not in copies:
-        java: Any = session._jsparkSession
-        copy = java.cloneSession()
-        copy.conf().set(BY_ID, "true")
-        if growth > 1:
-            copy.conf().set(_GROWTH, str(float(growth)))
-        copies[growth] = copy
-    return copies[growth]

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from foldhouse.errors import Unsupported
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.rows.texts import Texts, texts_of
+from foldhouse.spark.copies import planned_with
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.tasks import at_once, is_local
 
@@ -21,6 +22,10 @@ _PLACE_IN_TASK = 2**33 - 1
 """The bits of Spark's `monotonically_increasing_id` that number the rows of a task."""
 _TASKS_OF_AN_EXECUTOR = 8
 """So many tasks share the memory of an executor, as it is assumed: more of them would leave too few rows to each."""
+
+
+_FEW = {"spark.sql.shuffle.partitions": "1"}
+"""For so few rows, a task costs more than the rows in it."""
 
 
 class TooMuchToCollect(Unsupported):
@@ -51,6 +56,8 @@ def handed_over(logic: Logic, rows: DataFrame, given_rows: int, texts: Texts | N
         rows = rows.where(_is_among_the_first(2 * most // at_the_same_time))
     with translating_spark_errors(name):
         try:
+            if given_rows <= logic.tuning.passed_rows and is_local(rows.sparkSession):
+                rows = planned_with(rows, _FEW)
             handed = rows.toArrow()
         except (PySparkException, Py4JError) as failure:
             said = str(failure)
