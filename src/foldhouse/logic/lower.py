@@ -17,6 +17,7 @@ from foldhouse.logic.direct import Direct, Lifted, direct_of, lifted_of
 from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Expression, Node
 from foldhouse.logic.shape import Shape, shape_of
+from foldhouse.spark.grafted import Descent
 
 _ABOVE = words("""
     Project Filter Aggregate Window SubqueryAlias ResolvedHint Repartition RepartitionByExpression RebalancePartitions
@@ -24,8 +25,6 @@ _ABOVE = words("""
 """)
 """Operators that need no other columns of their input than those that their expressions name."""
 
-Descent = tuple[int, ...]
-"""Where an operator is in a plan: which input of the root, which input of that one, and so on."""
 Place = tuple[Descent, int]
 """An operator, and one of its columns."""
 

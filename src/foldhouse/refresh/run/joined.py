@@ -1,4 +1,4 @@
-"""Joins that this process evaluates for Spark, which evaluates what stands above them.
+"""Joins that this process evaluates for Spark, which evaluates the rest of the logic from their rows.
 
 Spark sorts and shuffles both sides of a large join, which takes it longer than all else. This process joins part by
 part, writes the joined rows to files, and Spark reads these instead of the sources.
@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.analysed import analysed
-from foldhouse.logic.lower import Descent, Lower, lower_of
+from foldhouse.logic.lower import Lower, lower_of
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.understood import unique_columns
 from foldhouse.refresh.rows.evaluate import has_choices, rows_directly
@@ -32,7 +32,7 @@ from foldhouse.refresh.run.by_cells import can_be_by_cells, parts_by_cells
 from foldhouse.refresh.run.by_root import can_be_by_root, parts_by_root
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.parts import Evaluated, NotHere, can_be_read
-from foldhouse.spark.grafted import columns_at, grafted
+from foldhouse.spark.grafted import Descent, columns_at, grafted
 from foldhouse.spark.source import empty_frame, files_as_written
 from foldhouse.spark.types import arrow_schema
 from foldhouse.values.window import Coverage
