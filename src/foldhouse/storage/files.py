@@ -6,6 +6,7 @@ Writing a file alone guarantees nothing: until a commit references it, it is an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from itertools import chain
 from urllib.parse import quote_plus
 
@@ -20,13 +21,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.errors import InvalidData
 from foldhouse.storage.encoding import SMALL_BYTES, Encodings, encodings_of
-from foldhouse.storage.integrity import footer_of, new_seal, sealed, write_whole
+from foldhouse.storage.integrity import SealedContents, footer_of, new_seal, sealed, write_whole
 from foldhouse.storage.live import Partition
 from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.statistics import statistics_of
 from foldhouse.storage.threads import in_threads
-from foldhouse.values.metadata_names import FILE_SEAL
+from foldhouse.values.metadata_names import FILE_CONTENTS, FILE_SEAL
 
 # Iceberg's specification reserves these two field ids for position delete files.
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
@@ -228,12 +229,24 @@ def _encoded(
         "store_decimal_as_integer": True,  # DELTA_BINARY_PACKED encodes no byte arrays, Arrow's default for decimals
         "write_page_checksum": True,  # the digest in the file's name covers only the footer
     }
-    sink = pa.BufferOutputStream()
+    is_small = first.nbytes <= SMALL_BYTES
+    sink = BytesIO() if is_small else pa.BufferOutputStream()
     with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for rows in chain([first], coming):
             writer.write_table(rows, row_group_size=_row_group_rows(rows, said.row_group_bytes))
         writer.add_key_value_metadata({FILE_SEAL: seal})  # else two files could have equal footers and digests
-    return sink.getvalue(), writer.writer.metadata
+        if is_small:
+            with sink.getbuffer() as pages:  # each column's pages are written by now
+                writer.add_key_value_metadata({FILE_CONTENTS: SealedContents.of(pages, _columns(first.schema)).said})
+    return pa.py_buffer(sink.getvalue()), writer.writer.metadata
+
+
+def _columns(schema: pa.Schema) -> memoryview:
+    """Return what describes the columns of a file: names, types, and in their metadata the field ids.
+
+    It is not kept by schema: those of Arrow are equal if only their field ids differ.
+    """
+    return memoryview(schema.remove_metadata().serialize())
 
 
 def _row_group_rows(rows: pa.Table, most_bytes: int | None) -> int:

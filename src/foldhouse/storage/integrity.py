@@ -13,17 +13,23 @@ import hashlib
 import io
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from foldhouse.errors import CorruptFile
+from foldhouse.values.metadata_names import FILE_CONTENTS
 
 # Matches `5f0c2a9e-1b7d-8f1d-9a3e-0123456789ab`: `8f1d` is the version and a fixed mark, the end a digest.
 _SEALED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8f1d-[89ab][0-9a-f]{3}-([0-9a-f]{12})")
 _DIGITS = 12
 _MAGIC = b"PAR1"
+_LONG = 32
+"""Hexadecimal digits of a digest where there is room for it."""
+# In Thrift's compact protocol, field 1 of a struct is a text of so many bytes, and so is the next one.
+_BEFORE_CONTENTS = bytes([0x18, len(FILE_CONTENTS), *FILE_CONTENTS.encode(), 0x18, 2 * _LONG])
 _TAIL = 8
 """Bytes after a Parquet footer: its length and the magic."""
 
@@ -54,6 +60,46 @@ def check(path: str, digested: bytes | memoryview) -> None:
     wanted = digest_in(path)
     if wanted is not None and hashlib.sha256(digested).hexdigest()[:_DIGITS] != wanted:
         raise CorruptFile(f"{path} is not what was written: its contents do not fit the digest in its name. {WAY_OUT}")
+
+
+@dataclass(frozen=True)
+class SealedContents:
+    """What the footer of a small Parquet file says of the rest of it, as digests.
+
+    The pages of such a file need no check of their own, and files with the same columns are known without decoding
+    their footers.
+
+    Args:
+        pages: all bytes before the footer.
+        columns: the columns' names, types and field ids.
+    """
+
+    pages: str
+    columns: str
+
+    @classmethod
+    def of(cls, pages: bytes | memoryview, columns: bytes | memoryview) -> SealedContents:
+        """Return the digests of the bytes before a footer, and of what describes the columns."""
+        return cls(hashlib.sha256(pages).hexdigest()[:_LONG], hashlib.sha256(columns).hexdigest()[:_LONG])
+
+    @property
+    def said(self) -> str:
+        """The value in the footer, under `FILE_CONTENTS`."""
+        return f"{self.pages}{self.columns}"
+
+    @classmethod
+    def found(cls, pages: memoryview, footer: memoryview) -> SealedContents | None:
+        """Return what a footer says, if the bytes before it are those; `None` if it says nothing, or anything else.
+
+        The footer is searched, not decoded. Texts among its statistics cannot imitate what is found: it would have to
+        be the digest of the bytes that hold these texts, too.
+        """
+        raw = bytes(footer)
+        at = raw.rfind(_BEFORE_CONTENTS)
+        said = raw[at + len(_BEFORE_CONTENTS) :][: 2 * _LONG]
+        if at < 0 or hashlib.sha256(pages).hexdigest()[:_LONG].encode() != said[:_LONG]:
+            return None
+        return cls(said[:_LONG].decode(), said[_LONG:].decode("ascii", "replace"))
 
 
 def is_as_written(path: str, contents: memoryview) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile
 
 from foldhouse.errors import CorruptFile, StorageError
-from foldhouse.storage.integrity import WAY_OUT, check, digest_in, footer_of
+from foldhouse.storage.integrity import WAY_OUT, SealedContents, check, digest_in, footer_of
 from foldhouse.storage.kept import forget_files
 from foldhouse.storage.store import as_stored
 from foldhouse.storage.threads import in_threads
@@ -79,14 +80,39 @@ class _OfAllColumns(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
         return {}
 
 
-def small_file(io: FileIO, path: str, size_bytes: int, *, of_all_columns: bool = False) -> pq.ParquetFile | None:
+@dataclass(frozen=True)
+class SmallFile:
+    """A whole small file in memory, whose footer was checked.
+
+    Args:
+        path: of the file.
+        contents: all of its bytes.
+        columns: the digest of its columns' names, types and field ids; `None` if the file does not say it, or its pages
+            are not known to be what was written.
+    """
+
+    path: str
+    contents: bytes
+    columns: str | None
+
+    def opened(self, *, of_all_columns: bool = False) -> pq.ParquetFile:
+        """Open the file.
+
+        Args:
+            of_all_columns: whether no column of it is read by its name.
+        """
+        kind = _OfAllColumns if of_all_columns else pq.ParquetFile
+        # Nothing is fetched before it is wanted: there is nothing to wait for.
+        return kind(pa.BufferReader(self.contents), page_checksum_verification=True, pre_buffer=False)
+
+
+def small_file(io: FileIO, path: str, size_bytes: int) -> SmallFile | None:
     """Read a whole small file, and check it against its size in the manifest, and the digest in the file's name.
 
     Args:
         io: the file system.
         path: of the file.
         size_bytes: its size in the manifest.
-        of_all_columns: whether no column of it is read by its name.
 
     Returns:
         The file in memory; `None` if it is larger than one read.
@@ -99,14 +125,15 @@ def small_file(io: FileIO, path: str, size_bytes: int, *, of_all_columns: bool =
             contents = source.read(_TAIL_BYTES + 1)
         if len(contents) > _TAIL_BYTES:
             return None
-        footer = footer_of(path, memoryview(contents))
+        whole = memoryview(contents)
+        footer = footer_of(path, whole)
         if footer is None:
             raise CorruptFile(f"{path} is damaged: its footer is longer than the file. {WAY_OUT}")
         check(path, footer)
         _check_size(path, len(contents), size_bytes)
-        kind = _OfAllColumns if of_all_columns else pq.ParquetFile
-        # Nothing is fetched before it is wanted: there is nothing to wait for.
-        return kind(pa.BufferReader(contents), page_checksum_verification=True, pre_buffer=False)
+        # A footer that was not checked may say anything.
+        sealed = digest_in(path) and SealedContents.found(whole[: -len(footer)], footer)
+        return SmallFile(path, contents, sealed.columns if sealed else None)
 
 
 def check_footers(io: FileIO, paths: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,11 @@ from pyiceberg.schema import Schema
 from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file, schema_in
-from foldhouse.storage.parquet import check_rows, reading, small_file
+from foldhouse.storage.parquet import SmallFile, check_rows, reading, small_file
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
+from foldhouse.storage.together import decoded_together, is_worth_it
 
 
 def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = None, keep_bytes: int = 0) -> pa.Table:
@@ -142,7 +144,8 @@ def read_together(
     # The largest first, so that none of them is read alone at the end.
     order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
     at_once = 1 if _are_tiny(groups) else None
-    read = in_threads(lambda place: _read_group(layout, groups[place], columns, keep_bytes), order, at_once)
+    many = is_worth_it(sum(map(len, groups)))
+    read = in_threads(lambda place: _read_group(layout, groups[place], columns, keep_bytes, many), order, at_once)
     found = dict(zip(order, read, strict=True))
     return [found[place] for place in range(len(groups))]
 
@@ -170,21 +173,38 @@ def _is_small(piece: Piece) -> bool:
     return piece.is_whole and piece.file.size_bytes <= _SMALL_BYTES
 
 
-def _read_group(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str], keep_bytes: int) -> list[pa.Table]:
+def _read_group(
+    layout: Layout, pieces: Sequence[Piece], columns: Sequence[str], keep_bytes: int, many: bool
+) -> list[pa.Table]:
     if len(pieces) == 1:
         return [read_piece(layout, pieces[0], columns, keep_bytes)]
     wanted = layout.selected(tuple(columns))
     # Neighbours with the same columns are converted once.
     runs: list[_Run] = []
-    for piece in pieces:
-        # Rows of `read_piece` are those of the layout already: no file has that schema.
-        before = runs[-1] if runs and runs[-1].held is not wanted else None
-        small = _read_small(layout, piece, wanted, before)
-        held, rows = small or (wanted, read_piece(layout, piece, columns))
-        if not runs or runs[-1].held is not held or runs[-1].arrow != rows.schema:
-            runs.append(_Run(held, rows.schema))
-        runs[-1].tables.append(rows)
+    for near in _neighbours(layout, pieces):
+        files = [file for _, file in near if file is not None] if many else []
+        if files and (found := decoded_together(layout, files, sum(one.file.rows for one, _ in near), wanted)):
+            runs.append(_Run(found[0], found[1].schema, [found[1]]))
+            continue
+        for piece, file in near:
+            # Rows of `read_piece` are those of the layout already: no file has that schema.
+            before = runs[-1] if runs and runs[-1].held is not wanted else None
+            small = None if file is None else _read_small(layout, piece, file, wanted, before)
+            held, rows = small or (wanted, read_piece(layout, piece, columns))
+            if not runs or runs[-1].held is not held or runs[-1].arrow != rows.schema:
+                runs.append(_Run(held, rows.schema))
+            runs[-1].tables.append(rows)
     return [projected(pa.concat_tables(run.tables).combine_chunks(), run.held, wanted) for run in runs]
+
+
+def _neighbours(layout: Layout, pieces: Sequence[Piece]) -> Iterator[list[tuple[Piece, SmallFile | None]]]:
+    """Read whole small files; yield those together that say that they have the same columns.
+
+    A file is `None` if it is larger than its manifest says.
+    """
+    read = [(one, small_file(layout.io, one.file.path, one.file.size_bytes)) for one in pieces]
+    for _, near in groupby(read, key=lambda one: None if one[1] is None else one[1].columns):
+        yield list(near)
 
 
 @dataclass
@@ -202,17 +222,17 @@ class _Run:
     tables: list[pa.Table] = field(default_factory=list)
 
 
-def _read_small(layout: Layout, piece: Piece, wanted: Schema, before: _Run | None) -> tuple[Schema, pa.Table] | None:
+def _read_small(
+    layout: Layout, piece: Piece, file: SmallFile, wanted: Schema, before: _Run | None
+) -> tuple[Schema, pa.Table] | None:
     """Read the wanted columns of a whole small file, as they are in the file, and return the file's schema.
 
-    `None` if it has none of them, or is larger than its manifest says.
+    `None` if it has none of them.
     """
     path = piece.file.path
     with reading(path):
         everything = len(wanted.fields) == len(layout.schema.fields)
-        parquet = small_file(layout.io, path, piece.file.size_bytes, of_all_columns=everything)
-        if parquet is None:
-            return None
+        parquet = file.opened(of_all_columns=everything)
         footer, rows = parquet.metadata, None
         check_rows(path, footer.num_rows, piece.file.rows)
         groups = range(footer.num_row_groups)

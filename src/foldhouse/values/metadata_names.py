@@ -78,3 +78,5 @@ EXPIRY_TAG = "foldhouse.expiry."
 
 FILE_SEAL = "foldhouse.file"
 """In the footer of a data file: the random half of its name, so that two files with like contents differ."""
+FILE_CONTENTS = "foldhouse.contents"
+"""In the footer of a small data file: a digest of all bytes before the footer, then one of the columns."""
