@@ -163,6 +163,27 @@ def test_a_column_that_came_later_and_one_that_was_widened_are_converted(lake: f
     assert found["new"].null_count == rows.num_rows
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        *({"write.parquet.compression-codec": codec} for codec in ("zstd", "gzip", "lz4", "brotli", "uncompressed")),
+        {"write.parquet.compression-level": "3"},
+        {"write.parquet.row-group-size-bytes": "100"},
+    ],
+    ids=str,
+)
+def test_however_the_table_has_them_written(
+    lake: fh.Lake, decoded: Decoded, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    stream, rows = _stream("i", "s", "m", "x"), _rows("i", "s", "m", "x", seed=3)
+    lake.append(stream, rows.slice(0, EACH))
+    with lake.load(stream).transaction() as transaction:
+        transaction.set_properties(properties)
+    lake.append(stream, rows.slice(EACH))
+    assert _same(lake.to_arrow(stream), _one_by_one(monkeypatch, lambda: lake.to_arrow(stream)))
+    assert {is_decoded for _, is_decoded in decoded} == {True}
+
+
 def _data_files(lake: fh.Lake, stream: fh.Stream) -> list[Path]:
     return [Path(one.file.path.removeprefix("file://")) for one in _pieces(lake, stream)]
 
