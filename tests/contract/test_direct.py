@@ -146,7 +146,6 @@ EXPRESSIONS = _listed("""
     d between date '1970-01-01' and date '2024-12-31'|i + j between 0 and 9 and l > 1|m not between 0 and 1.5
     w > 1|w = 1.5|coalesce(w, 0)|timestamp '1969-12-31 23:59:59.999999'|timestamp '9999-12-31 23:59:59.999999'
     u|t|x > 1|x = x|x <=> null|x in (1.5, 0)|x not in (1.5D, null)|x in (-0.0D)|coalesce(x, 0)|greatest(x, 1)
-    least(x, -0.0D)
     i / 2|x / 1.5D|x + 1|x - 0.1D|x * x|-x|abs(x)|m = x|n * 1.19D|m + x|l + 0.5D|cast(i as float)|cast(l as double)
     cast(x as float)|cast(m as double)|cast(cast(x as float) as double)|isnan(x)|x between -1 and 1.5|x < double(l)
     concat(s, 'a')|concat(s, '-', s)|length(s)|trim(s)|ltrim(s)|rtrim(s)|substring(s, 2)
@@ -155,7 +154,7 @@ EXPRESSIONS = _listed("""
     hour(t)|minute(t)|second(t)|hour(u)|date_trunc('day', t)|date_trunc('HOUR', t)|date_trunc('week', t)
     date_trunc('quarter', t)|trunc(d, 'MM')|trunc(d, 'week')|date_add(d, 1)|date_sub(d, j)
     datediff(d, date '2024-01-01')|datediff(d, to_date(t))|i % 2|l % -3|j % -1
-    case when x > 0 then x else -x end|cast(l as float) * cast(i as float)|x = -0.0D|nvl(x, i)|cast(x as float) < x
+    case when x > 0 then x else -x end|cast(l as float) * cast(i as float)|nvl(x, i)|cast(x as float) < x
 """)
 
 
@@ -509,6 +508,7 @@ LEFT_TO_SPARK = _listed("""
     interval 1 day|(select max(id) from range(3))|try_cast(1000 as tinyint)|cast(1.5 as int)|cast(1.25 as decimal(1,0))
     -w|abs(w)|- cast(m as decimal(35,4))|nullif(i, 1)|u = timestamp_ntz '2024-03-01 00:00:00'|j + greatest(2, 3)
     i between 0 and (case when j between 0 and 1 then 1 else 2 end)
+    x = -0.0D|-0.0D|least(x, -0.0D)|nvl(x, -0.0D)|date_trunc('wee\u212a', t)|trunc(d, 'wee\u212a')
 """)
 
 
@@ -517,6 +517,25 @@ def test_a_long_list_is_compared_at_once(spark):
     check(
         spark, lambda one: one.selectExpr("id", f"i in ({numbers}) AS found", f"l not in ({numbers})"), hostile(300, 28)
     )
+
+
+def test_a_time_means_the_same_whatever_session_the_logic_leaves_active(spark):
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
+    def rows(one: DataFrame) -> DataFrame:
+        other.createDataFrame([(1,)], "a int")  # PySpark makes its session the active one
+        return one.where(F.col("t") >= F.expr("timestamp '2024-02-29 12:00:00Z'")).select("id", "t")
+
+    try:
+        check(spark, rows, hostile(300, 29))
+        moments = pa.array([1_709_200_800_000_000 + minutes * 60_000_000 for minutes in range(0, 1_200, 60)])
+        near = pa.concat_tables([hostile(20, 30)]).set_column(
+            SCHEMA.get_field_index("t"), SCHEMA.field("t"), moments.cast(SCHEMA.field("t").type)
+        )
+        check(spark, rows, near)
+    finally:
+        spark.createDataFrame([(1,)], "a int")
 
 
 MANY_PARTS = {
@@ -558,6 +577,12 @@ OTHER_PLANS: dict[str, Rows] = {
     "full with a condition": lambda one, other: one.join(other, (one.id == other.id) & (other.i > 0), "full").select(
         one.id
     ),
+    "an empty list": lambda one, other: one.where(~F.col("s").isin([])).select("id"),
+    "no columns": lambda one, other: one.select().withColumn("k", F.lit("all")),
+    "a count of no columns": lambda one, other: one.drop(*one.columns).agg(F.count("*")),
+    "groups of no columns": lambda one, other: one.select().groupBy(F.lit("all")).agg(F.count("*")),
+    "a join of no columns": lambda one, other: one.select().crossJoin(other.agg(F.max("i"))),
+    "a union of no columns": lambda one, other: one.select().union(one.select()).withColumn("k", F.lit("all")),
     "one column twice": lambda one, other: one.select("id", "id"),
     "except": lambda one, other: one.select("id").exceptAll(other.select("id")),
     "literal rows": lambda one, other: one.select("id").union(one.sparkSession.range(3)),

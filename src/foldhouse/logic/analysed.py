@@ -14,6 +14,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.logic.functions import PARTIAL, TRIED
 from foldhouse.logic.plan import Expression, Node, plan_from_json
 from foldhouse.logic.repeatable import LITERAL_ROWS, check_text
+from foldhouse.spark.active import as_active
 from foldhouse.spark.long_texts import json_of
 
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz", "time"})
@@ -36,7 +37,8 @@ def analysed(rows: DataFrame) -> Node:
             that is null where a part of it overflows.
     """
     tree: Any = rows._jdf.queryExecution().analyzed()
-    plan = plan_from_json(json_of(rows.sparkSession, tree))
+    with as_active(rows.sparkSession):
+        plan = plan_from_json(json_of(rows.sparkSession, tree))
     for one, there in _found(plan, tree):
         (_check_literal if one.kind == "Literal" else _check_sum)(one, there)
     return plan

@@ -163,6 +163,13 @@ def _read(number: int, kind: str) -> Typed:
 
 
 def _relation(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Relation:
+    made = _translated(node, sources)
+    if not made.columns:  # a frame without columns has no rows
+        raise UnknownLogic("rows without columns")
+    return made
+
+
+def _translated(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Relation:
     if node.place is not None:
         return _source(node, node.place, sources)
     if any(True for _ in node.subqueries):

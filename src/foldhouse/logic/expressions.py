@@ -106,7 +106,8 @@ def _literal(expression: Expression, columns: Columns) -> Typed:
         return constant(_moment(text, kind), kind)
     if decimal_size(kind):
         return constant(Decimal(text), kind)
-    if kind == "double":  # not a float: Python would round its text twice
+    # Not a float: Python would round its text twice. And no -0.0, which Spark leaves as it is where it groups by it.
+    if kind == "double" and not (float(text) == 0 and text.startswith("-")):
         return constant(float(text), kind)
     raise UnknownLogic(f"literal of type {kind}")
 
@@ -168,6 +169,8 @@ def _is_not_null(expression: Expression, columns: Columns) -> Typed:
 def _in(expression: Expression, columns: Columns) -> Typed:
     """Translate `a IN (x, y)` as `a = x OR a = y`, which is null if no value is equal and one of them is null."""
     one, *others = _same_type(expression, columns)
+    if not others:
+        raise UnknownLogic("IN without values, which is false of a null, and null by a setting")
     kind = arrow_type(one.type)
     listed = [other.constant for other in others if other.constant is not None]
     # A comparison for each of thousands of values would take minutes to plan.
@@ -178,8 +181,7 @@ def _in(expression: Expression, columns: Columns) -> Typed:
         found_one = comparable(one).is_in(values.implode())
         is_known = len(values) == len(others)  # of a null in the list, it is not known whether it is equal
         return Typed(found_one if is_known else pl.when(found_one).then(pl.lit(True)), "boolean")
-    found = [one.made == other.made for other in others]
-    return Typed(reduce(lambda a, b: a | b, found, pl.lit(False)), "boolean")
+    return Typed(reduce(pl.Expr.or_, [one.made == other.made for other in others]), "boolean")
 
 
 def _same_type(expression: Expression, columns: Columns) -> list[Typed]:

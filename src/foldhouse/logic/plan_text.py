@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame
+
+from foldhouse.spark.active import as_active
 
 _ATTRIBUTE = re.compile(r"`?(\w+)`?#(\d+)L?")
 """A column as plans print it: `amount#12L`, its name and expression id; `L` marks the type `long`."""
@@ -51,17 +52,8 @@ def _printed(rows: DataFrame) -> str:
 
     The settings of the thread's active session apply, such as the time zone of literals; `explain` sets it as well.
     """
-    session = rows.sparkSession
-    sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
-    active = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    try:
+    with as_active(rows.sparkSession):
         return str(rows._jdf.queryExecution().analyzed().treeString())
-    finally:
-        if active.isDefined():
-            sessions.setActiveSession(active.get())
-        else:
-            sessions.clearActiveSession()
 
 
 def normalised(plan: str) -> str:

@@ -95,7 +95,8 @@ def _part(made: Callable[[Any], pl.Expr], kinds: Sequence[str], values: Sequence
 
 def _unit(given: Typed) -> str:
     text = None if given.constant is None else given.constant.as_py()
-    if not isinstance(text, str) or text.lower() not in _UNITS:
+    # Python's lower case has an ASCII letter for the sign of Kelvin, and Java's has not.
+    if not isinstance(text, str) or not text.isascii() or text.lower() not in _UNITS:
         raise UnknownLogic("a unit of time")
     return _UNITS[text.lower()]
 

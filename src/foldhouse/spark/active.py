@@ -1,0 +1,24 @@
+"""The thread's active session, whose settings apply where Spark prints a plan, such as the time zone of literals."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def as_active(session: SparkSession) -> Iterator[None]:
+    """Make a classic session the active one of this thread meanwhile; the logic of a user may have left another."""
+    sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
