@@ -145,7 +145,7 @@ EXPRESSIONS = _listed("""
     case when j < 1000 then j * j else 0 end|i + null|x|a|s|w|i between 0 and 7|case when b then null else i end
     d between date '1970-01-01' and date '2024-12-31'|i + j between 0 and 9 and l > 1|m not between 0 and 1.5
     w > 1|w = 1.5|coalesce(w, 0)|timestamp '1969-12-31 23:59:59.999999'|timestamp '9999-12-31 23:59:59.999999'
-    u|t|x > 1|x = x|x <=> null|x in (1.5, 0)|x not in (1.5D, null)|x in (-0.0D)|coalesce(x, 0)|greatest(x, 1)
+    u|t|x > 1|x = x|x <=> null|x in (1.5, 0)|x not in (1.5D, null)|coalesce(x, 0)|greatest(x, 1)
     i / 2|x / 1.5D|x + 1|x - 0.1D|x * x|-x|abs(x)|m = x|n * 1.19D|m + x|l + 0.5D|cast(i as float)|cast(l as double)
     cast(x as float)|cast(m as double)|cast(cast(x as float) as double)|isnan(x)|x between -1 and 1.5|x < double(l)
     concat(s, 'a')|concat(s, '-', s)|length(s)|trim(s)|ltrim(s)|rtrim(s)|substring(s, 2)
@@ -508,7 +508,7 @@ LEFT_TO_SPARK = _listed("""
     interval 1 day|(select max(id) from range(3))|try_cast(1000 as tinyint)|cast(1.5 as int)|cast(1.25 as decimal(1,0))
     -w|abs(w)|- cast(m as decimal(35,4))|nullif(i, 1)|u = timestamp_ntz '2024-03-01 00:00:00'|j + greatest(2, 3)
     i between 0 and (case when j between 0 and 1 then 1 else 2 end)
-    x = -0.0D|-0.0D|least(x, -0.0D)|nvl(x, -0.0D)|date_trunc('wee\u212a', t)|trunc(d, 'wee\u212a')
+    x = -0.0D|x in (-0.0D)|-0.0D|least(x, -0.0D)|nvl(x, -0.0D)|date_trunc('wee\u212a', t)|trunc(d, 'wee\u212a')
 """)
 
 
