@@ -23,6 +23,7 @@ import foldhouse as fh
 from foldhouse.logic.analysed import analysed
 from foldhouse.logic.direct import Direct, direct_of
 from foldhouse.logic.plan import source_name
+from foldhouse.logic.shape import origins_of
 from foldhouse.spark.source import frame_of_arrow
 from foldhouse.spark.types import arrow_schema
 
@@ -536,6 +537,32 @@ def test_a_time_means_the_same_whatever_session_the_logic_leaves_active(spark):
         check(spark, rows, near)
     finally:
         spark.createDataFrame([(1,)], "a int")
+
+
+IN_A_ZONE = ("hour(t)", "to_date(t)", "cast(t as date)", "date_trunc('day', t)", "year(t)", "datediff(to_date(t), d)")
+
+
+@pytest.mark.parametrize("through_a_view", [True, False])
+def test_what_was_analysed_in_another_time_zone_is_left_to_spark(spark, through_a_view):
+    def in_tokyo(one: DataFrame, text: str) -> DataFrame:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        try:
+            if not through_a_view:
+                return one.select(F.expr(text).alias("value"))
+            one.createOrReplaceTempView("given")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW in_tokyo AS SELECT {text} AS value FROM given")
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        return spark.table("in_tokyo")
+
+    for text in IN_A_ZONE:
+        assert direct_logic(spark, lambda one, text=text: in_tokyo(one, text)) is None, text
+    plan = analysed(in_tokyo(_no_rows(spark, 0), "to_date(t)"))
+    assert origins_of(plan, ["value"]) == {}
+    assert [
+        one.is_day
+        for one in origins_of(analysed(_no_rows(spark, 0).selectExpr("to_date(t) AS value")), ["value"]).values()
+    ] == [True]
 
 
 MANY_PARTS = {

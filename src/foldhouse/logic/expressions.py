@@ -51,7 +51,7 @@ def translated(expression: Expression, columns: Columns) -> Typed:
     Raises:
         UnknownLogic: an expression in it is not known to give the same values in Polars.
     """
-    if expression.kind not in _TRANSLATIONS or expression.plan is not None:
+    if expression.kind not in _TRANSLATIONS or expression.plan is not None or not expression.is_of_utc:
         raise UnknownLogic(expression.kind)
     if parts_of(expression) > MOST_PARTS:
         raise UnknownLogic("an expression of many parts")

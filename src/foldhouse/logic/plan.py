@@ -53,6 +53,11 @@ class Expression:
         """The numbers of the columns from which it is computed."""
         return frozenset(e.id for e in self.walk() if e.kind == "AttributeReference" and e.id is not None)
 
+    @property
+    def is_of_utc(self) -> bool:
+        """Whether its own time zone is UTC, or it has none; a view keeps the zone of the session that created it."""
+        return self.facts.get("timeZoneId") in (None, "UTC")
+
     def __str__(self) -> str:
         """Return the expression as text close to SQL, for error messages."""
         if self.kind in ("AttributeReference", "NamedLambdaVariable"):

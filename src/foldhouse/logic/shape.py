@@ -181,7 +181,7 @@ def _days(plan: Node) -> dict[int, int]:
 
 def _day_of(made: Expression) -> int | None:
     is_day = made.kind == "ParseToDate" or (made.kind == "Cast" and made.type == "date")
-    if not is_day or len(made.children) != 1 or made.children[0].kind != "AttributeReference":
+    if not (is_day and made.is_of_utc) or len(made.children) != 1 or made.children[0].kind != "AttributeReference":
         return None
     given = made.children[0]
     return given.id if given.type in ("date", "timestamp", "timestamp_ntz") else None
