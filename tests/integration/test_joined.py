@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -20,6 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 import foldhouse as fh
+from foldhouse.refresh.rows import written as rows_written
 from foldhouse.refresh.run import joined, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
@@ -368,6 +370,45 @@ def test_a_full_disk_is_named(spark_lake, monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(joined.pq, "write_table", full)
         with pytest.raises(fh.StorageError, match=r"joined\.t: the disk is full"):
             lake.refresh(table)
+    lake.refresh(table)
+    _assert_right(lake, table, CASES["inner"].sql)
+
+
+ODD_FOLDERS = ["a b", "a%20b", "day=1", "[a]{b,c}*?", "\u00e9+@#;", "a:b"]
+
+
+@pytest.mark.parametrize("name", ODD_FOLDERS)
+def test_a_temporary_folder_may_have_any_name(
+    spark_lake, frames: list[bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """Spark takes an address as it is: rows were written to a folder `a%20b`, and none were found in `a b`."""
+    (folder := tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    lake, chance = spark_lake(tuning=JOINED), random.Random(8)
+    lake.append(one, _some(chance, 30))
+    lake.append(two, _others(chance, 20))
+    tables = [
+        fh.table("joined.here", source=[one, two], rows=CASES["inner"].rows, keys="g", fold=COUNTED),
+        fh.table("joined.there", source=[one, two], rows=CASES["inner"].rows, keys="g", fold=COUNTED),
+    ]
+    for table, least in zip(tables, (0, 10**9), strict=True):
+        lake.tuning = replace(JOINED, joined_least_rows=least)
+        lake.refresh(table)
+        _assert_right(lake, table, CASES["inner"].sql)
+    assert frames == [True, False]
+    assert not list(folder.iterdir())
+
+
+def test_rows_that_spark_writes_elsewhere_are_missed(spark_lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, chance = spark_lake(tuning=JOINED), random.Random(9)
+    table = fh.table("joined.t", source=[one, two], rows=CASES["inner"].rows, keys="g", fold=COUNTED)
+    lake.append(one, _some(chance, 30))
+    lake.append(two, _others(chance, 20))
+    with monkeypatch.context() as patch:
+        patch.setattr(rows_written, "address", lambda folder: folder.with_name("elsewhere").as_uri())
+        with pytest.raises(fh.errors.CannotStart, match=r"joined\.t: Spark did not write its rows to"):
+            lake.refresh(table)
+    assert lake.head(table) is None
     lake.refresh(table)
     _assert_right(lake, table, CASES["inner"].sql)
 

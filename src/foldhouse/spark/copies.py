@@ -29,9 +29,10 @@ def copy_of(session: SparkSession, further: Mapping[str, str]) -> Any:
         _COPIES[session] = settings, copies
     if label not in copies:
         java: Any = session._jsparkSession
-        copies[label] = java.cloneSession()
+        made = java.cloneSession()
         for name, value in label:
-            copies[label].conf().set(name, value)
+            made.conf().set(name, value)
+        copies[label] = made  # only now: another thread may take it at once
     return copies[label]
 
 

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.named import quoted
-from foldhouse.spark.settled import parquet_files
+from foldhouse.spark.settled import AS_WRITTEN, parquet_files
 from foldhouse.spark.tasks import mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
@@ -47,13 +47,6 @@ _ROW_BYTES, _TEXT_BYTES = 8, 20
 _VALUE_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _VALUE_BYTES |= {"long": 8, "double": 8, "timestamp": 8, "timestamp_ntz": 8}
 """What Spark itself assumes that values take in memory, in bytes; others count as texts."""
-_AS_WRITTEN = {
-    "datetimeRebaseMode": "CORRECTED",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-}
-"""Options that take the place of the session's settings: some settings move old dates to another calendar, or leave out
-rows of files that are lost or damaged."""
 
 
 def empty_frame(session: SparkSession, layout: Layout, columns: list[str]) -> DataFrame:
@@ -116,17 +109,6 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def files_as_written(session: SparkSession, schema: spark.StructType, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of Parquet files of this process, whose columns are found by their names.
-
-    Args:
-        session: a classic session.
-        schema: the columns, without ids.
-        paths: of the files, at least one.
-    """
-    return parquet_files(session, schema, _AS_WRITTEN, paths)
-
-
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], *further: str) -> DataFrame:
     """Return the rows of whole files, with further columns.
 
@@ -137,7 +119,7 @@ def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Pie
     unnamed = _unnamed(schema)
     pairs = list(zip(unnamed, schema, strict=True))
     paths = [piece.file.path for piece in pieces]
-    rows = parquet_files(session, unnamed, _AS_WRITTEN, paths, _growth(schema, pieces))
+    rows = parquet_files(session, unnamed, AS_WRITTEN, paths, _growth(schema, pieces))
     if all(one.dataType == field.dataType for one, field in pairs):  # as texts: a column function is a call of the JVM
         return rows.selectExpr(*[_renamed(one, field) for one, field in pairs], *further)
     return rows.select(*[_named(one, field) for one, field in pairs], *map(F.expr, further))

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from foldhouse.errors import CannotStart
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.rows.evaluate import evaluations_with_rows, rows_given, with_keys
 from foldhouse.refresh.rows.logic import Evaluation, Logic
@@ -28,6 +29,7 @@ from foldhouse.refresh.rows.on_spark import evaluated_on_spark
 from foldhouse.refresh.rows.texts import Texts, texts_of
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.named import literal
+from foldhouse.spark.settled import address
 from foldhouse.spark.tasks import is_local
 
 _PART_BYTES = 32 * 1024 * 1024
@@ -145,7 +147,12 @@ def written_by_spark(
         kinds = [one for one in rows.schema.fields if weight is None or one.name != WEIGHT]
         numbered = [_as_number(rows[literal(one.name)], one.dataType) for one in kinds]
         named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
-        rows.select(*named).write.options(compression=compression, **_WRITTEN_AS).parquet(folder.as_uri())
+        rows.select(*named).write.options(compression=compression, **_WRITTEN_AS).parquet(address(folder))
+    if not folder.is_dir():  # or the table would be folded from no rows
+        raise CannotStart(
+            f"{logic.compiled.table.name}: Spark did not write its rows to {folder}, or where this process cannot see "
+            "them. Nothing was committed; set TMPDIR to a folder that both see"
+        )
     columns = tuple((one.name, _meaning(one.dataType)) for one in kinds)
     texts = texts_of(logic.plan, logic.compiled.table.name)
     return [part for path in sorted(folder.glob("*.parquet")) for part in _parts(path, columns, weight, texts)]

@@ -33,7 +33,8 @@ from foldhouse.refresh.run.by_root import can_be_by_root, parts_by_root
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.parts import Evaluated, NotHere, can_be_read
 from foldhouse.spark.grafted import Descent, columns_at, grafted
-from foldhouse.spark.source import empty_frame, files_as_written
+from foldhouse.spark.settled import files_of_this_process
+from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.values.window import Coverage
 
@@ -68,7 +69,7 @@ def joined_for_spark(run: Run, folder: Path) -> list[DataFrame]:
         _LOG.info("%s: Spark joins its sources, because this process cannot evaluate every part", run.name)
         shutil.rmtree(folder)
         return []
-    given = files_as_written(logic.session(), from_arrow_schema(lower.schema), paths)
+    given = files_of_this_process(logic.session(), from_arrow_schema(lower.schema), paths)
     made = grafted(rows, lower.path, given, lower.given, lower.lifted)
     return [signed_as(logic.compiled, made, evaluation)]
 
@@ -102,8 +103,8 @@ def _lower_of(logic: Logic, rows: DataFrame) -> Lower | None:
     return lower_of(analysed(rows), sources, unique, asked)
 
 
-def _written(run: Run, lower: Lower, folder: Path) -> list[str]:
-    """Write the rows of the lower part to files, at least one; return their addresses.
+def _written(run: Run, lower: Lower, folder: Path) -> list[Path]:
+    """Write the rows of the lower part to files, at least one; return their paths.
 
     Raises:
         NotHere: a part is too large, or a value cannot be computed here.
@@ -117,7 +118,7 @@ def _written(run: Run, lower: Lower, folder: Path) -> list[str]:
     if not paths:
         none = pl.DataFrame(schema={one.name: polars_type(one.type) for one in lower.schema})
         paths = _written_part(lambda: iter([none]), folder, 0)
-    return [path.as_uri() for path in paths]
+    return paths
 
 
 def _parts(run: Run, folder: Path, threads: ThreadPoolExecutor, count: int) -> list[Evaluated]:
