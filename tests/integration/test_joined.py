@@ -190,7 +190,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(run, folder):
         made = join(run, folder)
-        found.append(bool(made))
+        found.append(bool(made.frames))
         return made
 
     monkeypatch.setattr(written, "joined_for_spark", noted)
@@ -407,6 +407,37 @@ def test_rows_that_spark_writes_elsewhere_are_missed(spark_lake, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(rows_written, "address", lambda folder: folder.with_name("elsewhere").as_uri())
         with pytest.raises(fh.errors.CannotStart, match=r"joined\.t: Spark did not write its rows to"):
+            lake.refresh(table)
+    assert lake.head(table) is None
+    lake.refresh(table)
+    _assert_right(lake, table, CASES["inner"].sql)
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+def test_joined_rows_that_another_program_changes_are_missed(
+    spark_lake, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Spark leaves out a file without any bytes."""
+    lake, chance = spark_lake(tuning=JOINED), random.Random(10)
+    table = fh.table("joined.t", source=[one, two], rows=CASES["inner"].rows, keys="g", fold=COUNTED)
+    lake.append(one, _some(chance, 30))
+    lake.append(two, _others(chance, 20))
+    write, read = joined.files_of_this_process, rows_written.address
+
+    def emptied(session: Any, schema: Any, paths: list[Path]) -> DataFrame:
+        paths[0].write_bytes(b"")
+        return write(session, schema, paths)
+
+    def removed(folder: Path) -> str:
+        next(folder.with_name("joined").glob("*.parquet")).write_bytes(b"")
+        return read(folder)
+
+    with monkeypatch.context() as patch:
+        if how == "emptied":
+            patch.setattr(joined, "files_of_this_process", emptied)
+        else:
+            patch.setattr(rows_written, "address", removed)
+        with pytest.raises((fh.StorageError, fh.CorruptFile)):
             lake.refresh(table)
     assert lake.head(table) is None
     lake.refresh(table)

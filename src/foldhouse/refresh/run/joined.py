@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from foldhouse.errors import StorageError
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.analysed import analysed
 from foldhouse.logic.lower import Lower, lower_of
@@ -41,7 +43,36 @@ from foldhouse.values.window import Coverage
 _LOG = logging.getLogger("foldhouse")
 
 
-def joined_for_spark(run: Run, folder: Path) -> list[DataFrame]:
+@dataclass(frozen=True)
+class Joined:
+    """Joined rows in temporary files, and what Spark makes of them.
+
+    Args:
+        frames: the signed rows that Spark makes of the joined rows; none, if Spark joins the sources itself.
+        sizes: each file -> its size.
+    """
+
+    frames: Sequence[DataFrame] = ()
+    sizes: Mapping[Path, int] = field(default_factory=dict)
+
+    def check(self, name: str) -> None:
+        """Look whether all files are there as they were written: Spark leaves out one that is empty.
+
+        Args:
+            name: of the table, for the message.
+
+        Raises:
+            StorageError: another program changed or removed one.
+        """
+        for path, size in self.sizes.items():
+            if not size or not path.is_file() or path.stat().st_size != size:
+                raise StorageError(
+                    f"{name}: the temporary file {path} was changed or removed while Spark read it. Nothing was "
+                    "committed; keep other programs away from the folder, or set TMPDIR to another, and run it again"
+                )
+
+
+def joined_for_spark(run: Run, folder: Path) -> Joined:
     """Join the sources of a run; return the signed rows that Spark makes of the joined rows.
 
     Args:
@@ -49,29 +80,30 @@ def joined_for_spark(run: Run, folder: Path) -> list[DataFrame]:
         folder: for the joined rows; it must not exist. It is needed until Spark has computed the signed rows.
 
     Returns:
-        Nothing, if Spark joins the sources itself: they are small, they are not read whole, or this process cannot.
+        No frames, if Spark joins the sources itself: they are small, they are not read whole, or this process cannot.
     """
     if not _pays(run):
-        return []
+        return Joined()
     (evaluation,), logic = run.evaluations, run.logic
     rows = _over_nothing(logic)
     lower = _lower_of(logic, rows)
     if lower is None or not all(map(is_flat, lower.schema.types)):
-        return []
+        return Joined()
     compiled = replace(logic.compiled, direct=lower.direct, shape=lower.shape)
     whole = replace(evaluation, coverage=Coverage.everything())
     below = replace(run, logic=replace(logic, compiled=compiled), evaluations=[whole], evaluate=rows_directly)
     if not can_be_read(below.logic, whole):
-        return []
+        return Joined()
     try:
         paths = _written(below, lower, folder)
     except NotHere:
         _LOG.info("%s: Spark joins its sources, because this process cannot evaluate every part", run.name)
         shutil.rmtree(folder)
-        return []
+        return Joined()
+    sizes = {path: path.stat().st_size for path in paths}
     given = files_of_this_process(logic.session(), from_arrow_schema(lower.schema), paths)
     made = grafted(rows, lower.path, given, lower.given, lower.lifted)
-    return [signed_as(logic.compiled, made, evaluation)]
+    return Joined([signed_as(logic.compiled, made, evaluation)], sizes)
 
 
 def _pays(run: Run) -> bool:
