@@ -413,31 +413,32 @@ def test_rows_that_spark_writes_elsewhere_are_missed(spark_lake, monkeypatch: py
     _assert_right(lake, table, CASES["inner"].sql)
 
 
-@pytest.mark.parametrize("how", ["emptied", "removed"])
+@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b""), Path.unlink], ids=["emptied", "removed"])
+@pytest.mark.parametrize("when", ["before Spark lists them", "before Spark reads them"])
 def test_joined_rows_that_another_program_changes_are_missed(
-    spark_lake, monkeypatch: pytest.MonkeyPatch, how: str
+    spark_lake, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Any], when: str
 ) -> None:
     """Spark leaves out a file without any bytes."""
     lake, chance = spark_lake(tuning=JOINED), random.Random(10)
     table = fh.table("joined.t", source=[one, two], rows=CASES["inner"].rows, keys="g", fold=COUNTED)
     lake.append(one, _some(chance, 30))
     lake.append(two, _others(chance, 20))
-    write, read = joined.files_of_this_process, rows_written.address
+    opened, address = joined.files_of_this_process, rows_written.address
 
-    def emptied(session: Any, schema: Any, paths: list[Path]) -> DataFrame:
-        paths[0].write_bytes(b"")
-        return write(session, schema, paths)
+    def listed(session: Any, schema: Any, paths: list[Path]) -> DataFrame:
+        change(paths[0])
+        return opened(session, schema, paths)
 
-    def removed(folder: Path) -> str:
-        next(folder.with_name("joined").glob("*.parquet")).write_bytes(b"")
-        return read(folder)
+    def read(folder: Path) -> str:
+        change(next(folder.with_name("joined").glob("*.parquet")))
+        return address(folder)
 
     with monkeypatch.context() as patch:
-        if how == "emptied":
-            patch.setattr(joined, "files_of_this_process", emptied)
+        if when == "before Spark lists them":
+            patch.setattr(joined, "files_of_this_process", listed)
         else:
-            patch.setattr(rows_written, "address", removed)
-        with pytest.raises((fh.StorageError, fh.CorruptFile)):
+            patch.setattr(rows_written, "address", read)
+        with pytest.raises(fh.StorageError, match=r"joined\.t: the temporary file .*parquet was changed or removed"):
             lake.refresh(table)
     assert lake.head(table) is None
     lake.refresh(table)

@@ -6,10 +6,11 @@ part, writes the joined rows to files, and Spark reads these instead of the sour
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,8 +56,9 @@ class Joined:
     frames: Sequence[DataFrame] = ()
     sizes: Mapping[Path, int] = field(default_factory=dict)
 
-    def check(self, name: str) -> None:
-        """Look whether all files are there as they were written: Spark leaves out one that is empty.
+    @contextlib.contextmanager
+    def watched(self, name: str) -> Iterator[None]:
+        """Look afterwards, even if it fails, whether all files are as they were written: Spark leaves out empty ones.
 
         Args:
             name: of the table, for the message.
@@ -64,12 +66,16 @@ class Joined:
         Raises:
             StorageError: another program changed or removed one.
         """
-        for path, size in self.sizes.items():
-            if not size or not path.is_file() or path.stat().st_size != size:
-                raise StorageError(
-                    f"{name}: the temporary file {path} was changed or removed while Spark read it. Nothing was "
-                    "committed; keep other programs away from the folder, or set TMPDIR to another, and run it again"
-                )
+        try:
+            yield
+        finally:
+            for path, size in self.sizes.items():
+                if not size or not path.is_file() or path.stat().st_size != size:
+                    raise StorageError(
+                        f"{name}: the temporary file {path} was changed or removed while Spark read it. Nothing was "
+                        "committed; keep other programs away from the folder, or set TMPDIR to another, and run it "
+                        "again"
+                    )
 
 
 def joined_for_spark(run: Run, folder: Path) -> Joined:
@@ -100,10 +106,11 @@ def joined_for_spark(run: Run, folder: Path) -> Joined:
         _LOG.info("%s: Spark joins its sources, because this process cannot evaluate every part", run.name)
         shutil.rmtree(folder)
         return Joined()
-    sizes = {path: path.stat().st_size for path in paths}
-    given = files_of_this_process(logic.session(), from_arrow_schema(lower.schema), paths)
-    made = grafted(rows, lower.path, given, lower.given, lower.lifted)
-    return Joined([signed_as(logic.compiled, made, evaluation)], sizes)
+    written = Joined(sizes={path: path.stat().st_size for path in paths})
+    with written.watched(run.name):
+        given = files_of_this_process(logic.session(), from_arrow_schema(lower.schema), paths)
+        made = grafted(rows, lower.path, given, lower.given, lower.lifted)
+        return replace(written, frames=[signed_as(logic.compiled, made, evaluation)])
 
 
 def _pays(run: Run) -> bool:

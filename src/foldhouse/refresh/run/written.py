@@ -65,8 +65,8 @@ def fold_written(run: Run) -> list[BucketResult]:
     threads_count, tuning = os.cpu_count() or 1, run.job.tuning
     with private_folder() as folder:
         joined = joined_for_spark(run, folder / "joined")
-        window = written_by_spark(run.logic, run.evaluations, folder / "window", given=joined.frames)
-        joined.check(run.name)
+        with joined.watched(run.name):
+            window = written_by_spark(run.logic, run.evaluations, folder / "window", given=joined.frames)
         shutil.rmtree(folder / "joined", ignore_errors=True)
         if run.recompute is None and (folded := _folded_sums(run, window, folder / "sums")) is not None:
             return folded
