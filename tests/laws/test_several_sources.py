@@ -22,13 +22,13 @@ from laws.several_sources import (
     staff,
 )
 from oracle import assert_same, folded_at_its_position
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import foldhouse as fh
 from foldhouse.logic import compiled
 from foldhouse.refresh.run import written
 from foldhouse.refresh.run.in_process import Run
+from foldhouse.refresh.run.joined import Joined
 
 MANY = range(1000, 1000 + max(1, (HISTORIES - 240) // 12))
 """Seeds, each of which is a history of every table below, under one of the rules: one in CI, 63 of `make laws`."""
@@ -99,10 +99,11 @@ def test_joins_of_this_process_from_which_spark_evaluates_the_rest(spark_lake, m
     monkeypatch.setattr(compiled, "direct_of", lambda plan, sources, outputs: None)
     join, joined = written.joined_for_spark, set[str]()
 
-    def noted(run: Run, folder: Path) -> list[DataFrame]:
-        if frames := join(run, folder):
+    def noted(run: Run, folder: Path) -> Joined:
+        made = join(run, folder)
+        if made.frames:
             joined.add(run.name.partition(".")[2])
-        return frames
+        return made
 
     monkeypatch.setattr(written, "joined_for_spark", noted)
     tuning = fh.Tuning(joined_least_rows=0, **WRITTEN, **FULLY)
