@@ -406,7 +406,7 @@ def test_rows_that_spark_writes_elsewhere_are_missed(spark_lake, monkeypatch: py
     lake.append(two, _others(chance, 20))
     with monkeypatch.context() as patch:
         patch.setattr(rows_written, "address", lambda folder: folder.with_name("elsewhere").as_uri())
-        with pytest.raises(fh.errors.CannotStart, match=r"joined\.t: Spark did not write its rows to"):
+        with pytest.raises(fh.StorageError, match=r"joined\.t: Spark did not write its rows to"):
             lake.refresh(table)
     assert lake.head(table) is None
     lake.refresh(table)

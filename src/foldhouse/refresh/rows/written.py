@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from foldhouse.errors import CannotStart
+from foldhouse.errors import StorageError
 from foldhouse.kernel.plan import WEIGHT
 from foldhouse.refresh.rows.evaluate import evaluations_with_rows, rows_given, with_keys
 from foldhouse.refresh.rows.logic import Evaluation, Logic
@@ -133,6 +133,7 @@ def written_by_spark(
         given: the signed rows of the evaluations, if Spark does not make them from the files of the sources.
 
     Raises:
+        StorageError: the rows are not where Spark was asked to write them.
         FoldhouseError: see `translating_spark_errors`.
     """
     known = evaluations_with_rows(logic, evaluations)
@@ -149,7 +150,7 @@ def written_by_spark(
         named = [column.alias(_column(place)) for place, column in enumerate(numbered)]
         rows.select(*named).write.options(compression=compression, **_WRITTEN_AS).parquet(address(folder))
     if not folder.is_dir():  # or the table would be folded from no rows
-        raise CannotStart(
+        raise StorageError(
             f"{logic.compiled.table.name}: Spark did not write its rows to {folder}, or where this process cannot see "
             "them. Nothing was committed; set TMPDIR to a folder that both see"
         )
