@@ -7,7 +7,8 @@ KEEP := --keep
 endif
 
 BIN := .venv/bin
-# The tests start hundreds of Python processes: where the environment forbids compiled modules, each would compile them.
+# Where the environment forbids compiled modules, as images of containers often do, each process would compile them again.
+export PYTHONDONTWRITEBYTECODE :=
 TESTS := -n 3 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
 PORT ?= 3000
 HISTORIES ?= 1000
@@ -30,7 +31,7 @@ check: setup  ## the tools alone: ruff, mypy, the import contracts
 
 test: setup  ## the tools, then the suite in two processes (CI=1: the long histories too); a tool that fails does not hide the others, and fails the target
 	@failed=0; $(if $(CI),$(FURTHER) &) $(CHECKS) wait; \
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
+	$(BIN)/python -m pytest -q $(TESTS) || failed=1; exit $$failed
 
 LAWS = $(shell grep -rl --include 'test_*.py' laws.amount tests | sort)
 

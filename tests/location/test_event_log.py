@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
+from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from foldhouse.dagster.event_log import BATCH_SIZE, EventLog, in_one_batch, quick_events
@@ -116,6 +120,33 @@ def test_the_records_of_a_run_are_those_of_dagster(tmp_path, monkeypatch, batch,
     with instance_in(tmp_path / "ours", "", monkeypatch) as read_by_theirs:
         assert type(read_by_theirs.event_log_storage) is SqliteEventLogStorage
         assert records(read_by_theirs, run_id) == expected
+
+
+@pytest.mark.parametrize("keys", [["2024-01-01"], [f"2024-01-{day:02}" for day in range(1, 21)], None])
+def test_a_planned_check_has_the_rows_that_dagster_makes(tmp_path, keys):
+    def rows(kind: type[SqliteEventLogStorage]) -> list[tuple[object, ...]]:
+        storage = kind(str(tmp_path / kind.__name__))
+        storage.store_asset_check_event(planned, 7)
+        storage.dispose()
+        with closing(sqlite3.connect(tmp_path / kind.__name__ / "index.db")) as index:
+            return index.execute(
+                "SELECT asset_key, check_name, partition, run_id, execution_status, evaluation_event, "
+                "evaluation_event_timestamp, evaluation_event_storage_id, materialization_event_storage_id "
+                "FROM asset_check_executions ORDER BY id"
+            ).fetchall()
+
+    subset = DAYS.subset_with_partition_keys(keys) if keys else None
+    told = dg.DagsterEvent(
+        dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
+        "job",
+        event_specific_data=AssetCheckEvaluationPlanned(
+            asset_key=by_day.key, check_name="is_right", partitions_subset=subset
+        ),
+    )
+    planned = EventLogEntry(None, 10, "", "run", 1_711_000_000.5, dagster_event=told)
+    ours, theirs = rows(EventLog), rows(SqliteEventLogStorage)
+    assert ours == theirs
+    assert sorted(map(str, (row[2] for row in ours))) == (keys or ["None"])
 
 
 def test_it_continues_what_dagster_began_and_the_other_way_round(tmp_path, monkeypatch):

@@ -25,10 +25,12 @@ from typing import Any
 import dagster as dg
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorageTable
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._serdes import ConfigurableClassData
+from dagster._serdes import ConfigurableClassData, serialize_value
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import StaticPool
@@ -166,6 +168,26 @@ class EventLog(SqliteEventLogStorage):
                 self._store_asset_event(connection, one, number)
         for one, number in checks:
             self.store_asset_check_event(one, number)
+
+    def _store_asset_check_evaluation_planned(self, event: EventLogEntry, event_id: int | None) -> None:
+        """Store a row for each partition, as Dagster does; the text of the event is the same, and is made once.
+
+        It names all partitions, so that a year took seconds for each check.
+        """
+        planned: Any = event.dagster_event.event_specific_data if event.dagster_event else None
+        stored_at: Any = self._event_insert_timestamp
+        keys = planned.partitions_subset.get_partition_keys() if planned.partitions_subset else [None]
+        row = {
+            "asset_key": planned.asset_key.to_string(),
+            "check_name": planned.check_name,
+            "run_id": event.run_id,
+            "execution_status": AssetCheckExecutionRecordStatus.PLANNED.value,
+            "evaluation_event": serialize_value(event),
+            "evaluation_event_timestamp": stored_at(event),
+            "evaluation_event_storage_id": event_id,
+        }
+        with self.index_connection() as connection:
+            connection.execute(AssetCheckExecutionsTable.insert(), [{**row, "partition": key} for key in keys])
 
     def wipe(self) -> None:
         """Delete everything."""

@@ -15,6 +15,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.calendar_days import check_are_days
+from foldhouse.dagster.early_spark import start_spark_early
 from foldhouse.dagster.land_days import LandingTarget, land_days
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -84,7 +85,9 @@ def landing_asset(
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
             refused: dict[date, str] = {}
             with trying_again(context, stream.name), reporting_days(context) as report:
-                target = LandingTarget(opener.open(), folder.open(format), stream, quarantine)
+                lake = opener.open()
+                start_spark_early(context, lake)
+                target = LandingTarget(lake, folder.open(format), stream, quarantine)
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
                     refused |= land_days(target, days, report)
                 if refused:

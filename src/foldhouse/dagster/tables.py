@@ -10,6 +10,7 @@ from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, results_of_nothing, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
+from foldhouse.dagster.early_spark import known
 from foldhouse.dagster.looks import looks_of
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -78,6 +79,7 @@ def fold_asset(
         )
     if partitions_def is not None:
         check_are_days(table.name, partitions_def)
+    known(table)
     with without_beta_warnings():
 
         @dg.asset(

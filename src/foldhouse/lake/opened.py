@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from uuid import uuid4
 
@@ -15,8 +16,10 @@ from foldhouse.calls.arguments import told
 from foldhouse.errors import CorruptCatalog, DefinitionError, UnknownTable
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.logic.declaration import declaration
+from foldhouse.logic.plan_text import analyse_first_plan
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
+from foldhouse.spark.active import make_active
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.session import settings_of
 from foldhouse.storage import log
@@ -45,6 +48,7 @@ class OpenLake:
         self.catalog = guarded(catalog)
         self._start = session
         self._session: SparkSession | None = None
+        self._early: Future[SparkSession] | None = None
         self._compiled: dict[tuple[int, date, tuple[str, ...], str], Compiled] = {}
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
@@ -83,12 +87,32 @@ class OpenLake:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started at the first use, and started again if it died."""
+        if (early := self._early) is not None:
+            self._early = None
+            self._session = early.result()
+            make_active(self._session)
         if self._session is not None and not is_alive(self._session):
             put_away(self._session)
             self._session = None
         if self._session is None:
             self._session = self._start()
         return self._session
+
+    def start_spark_early(self) -> None:
+        """Start the Spark session in a thread, beside other work of this process; `spark` waits for it.
+
+        If it cannot be started, the first use of `spark` raises the error.
+        """
+
+        def started() -> SparkSession:
+            session = self._start()
+            analyse_first_plan(session)
+            return session
+
+        if self._session is None and self._early is None:
+            executor = ThreadPoolExecutor(1, "foldhouse-spark")
+            self._early = executor.submit(started)
+            executor.shutdown(wait=False)
 
     @told
     def tables(self) -> list[str]:

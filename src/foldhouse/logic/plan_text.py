@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from foldhouse.spark.active import as_active
 
@@ -45,6 +45,14 @@ def analysed_plan(rows: DataFrame) -> str:
     body = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     plan = "\n".join(body.strip().splitlines()[1:])
     return _LOCAL.sub(r"\1LogicalRDD \2, false", plan)
+
+
+def analyse_first_plan(session: SparkSession) -> None:
+    """Have Java load what it analyses plans with, which takes most of a second; a server of Connect has done that."""
+    if hasattr(session, "_jsparkSession"):
+        rows = session.range(1).selectExpr("id", "timestamp_millis(id) AS at", "CAST(id AS STRING) AS name")
+        rows = rows.where("name > 'a'").withColumn("day", functions.to_date("at"))
+        analysed_plan(rows.groupBy("day", "name").agg(functions.sum("id").alias("n")).select("day", "n"))
 
 
 def _printed(rows: DataFrame) -> str:

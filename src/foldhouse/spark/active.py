@@ -9,6 +9,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
+def make_active(session: SparkSession) -> None:
+    """Make a session the active one of this thread, as for the thread that started it; one of Connect needs nothing."""
+    if hasattr(session, "_jsparkSession"):
+        sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+        sessions.setActiveSession(session._jsparkSession)
+
+
 @contextlib.contextmanager
 def as_active(session: SparkSession) -> Iterator[None]:
     """Make a classic session the active one of this thread meanwhile; the logic of a user may have left another."""

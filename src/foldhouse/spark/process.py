@@ -9,11 +9,12 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 
 from foldhouse.storage.private import private_folder
 
@@ -46,18 +47,22 @@ def _own_folder(process: int) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def java_speaks_to_its_log() -> Iterator[None]:
-    """Redirect standard error to the log while the Java process starts: it writes there before log4j is set up."""
-    # The file descriptor is redirected, because a Java process inherits it and ignores `sys.stderr`.
-    kept = os.dup(2)
-    try:
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start the Java process of this process, unless it has one.
+
+    What Java prints before log4j is set up goes to its log. Only Java gets that file, because other threads may write
+    to standard error meanwhile.
+
+    Args:
+        settings: of the Spark session that is to start in it.
+    """
+    with SparkContext._lock:
+        if SparkContext._gateway is not None:
+            return
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         with (folder_of_spark() / _LOG).open("ab") as file:
-            os.dup2(file.fileno(), 2)
-            yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+            gateway = launch_gateway(conf, {"stderr": file})
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def last_of_its_log() -> str:

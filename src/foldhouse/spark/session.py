@@ -20,7 +20,7 @@ from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.spark.alive import answers, with_few_retries
 from foldhouse.spark.class_archive import archive_options, drop_archive
 from foldhouse.spark.executors import equip
-from foldhouse.spark.process import folder_of_spark, java_speaks_to_its_log, last_of_its_log, last_warnings_of_its_log
+from foldhouse.spark.process import folder_of_spark, last_of_its_log, last_warnings_of_its_log, start_java
 from foldhouse.spark.waiting import refuse_no_image, warn_of_waiting
 from foldhouse.storage.secrets import cut
 
@@ -52,6 +52,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.adaptive.enabled": "false",
 }
+_APP = "foldhouse"
 MASTER = "FOLDHOUSE_SPARK_MASTER"
 DRIVER_HOST = "FOLDHOUSE_SPARK_DRIVER_HOST"
 
@@ -155,7 +156,7 @@ def _started_with(
     archive: Sequence[str], master: str, ours: Mapping[str, str], settings: Mapping[str, str]
 ) -> SparkSession:
     """Start a session with some options for an archive of classes; an error that is not ours is of Java."""
-    builder = SparkSession.builder.master(master).appName("foldhouse")
+    builder = SparkSession.builder.master(master).appName(_APP)
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     folder = folder_of_spark()
     # Options are quoted, because a space in a path would end one. Java and its libraries also unpack into the folder.
@@ -168,13 +169,14 @@ def _started_with(
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
     }
-    for name, value in {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}.items():
+    all_settings = {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}
+    for name, value in all_settings.items():
         builder = builder.config(name, value)
     for printing in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # as JSON, what is also raised
         logging.getLogger(printing).setLevel(logging.CRITICAL)
     try:
-        with java_speaks_to_its_log():
-            return builder.getOrCreate()
+        start_java({"spark.master": master, "spark.app.name": _APP, **all_settings})
+        return builder.getOrCreate()
     except Py4JJavaError as failure:  # Java runs, and Spark refused to start in it
         logged = last_warnings_of_its_log()
         raise CannotStart(

@@ -1,0 +1,80 @@
+"""A Spark session that starts in a thread: who needs it waits for it, and gets its error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import foldhouse as fh
+from foldhouse.errors import CannotStart
+from foldhouse.storage.catalog import open_local_catalog
+
+pytestmark = pytest.mark.spark
+
+
+def test_who_needs_the_session_waits_and_has_it_active(spark, tmp_path):
+    may_start, started_in = threading.Event(), []
+
+    def start() -> SparkSession:
+        started_in.append(threading.current_thread())
+        assert may_start.wait(60)
+        return spark
+
+    lake = fh.Lake(open_local_catalog(tmp_path), start)
+    lake.start_spark_early()
+    lake.start_spark_early()
+    threading.Timer(0.2, may_start.set).start()
+    assert lake.spark is spark
+    lake.start_spark_early()
+    assert lake.spark is spark
+    assert len(started_in) == 1
+    assert started_in[0] is not threading.current_thread()
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.equals(spark._jsparkSession)
+
+
+def test_the_error_of_an_early_start_is_raised_where_spark_is_needed_and_the_next_use_tries_again(spark, tmp_path):
+    answers = [CannotStart("no Java"), spark]
+
+    def start() -> SparkSession:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    lake = fh.Lake(open_local_catalog(tmp_path), start)
+    lake.start_spark_early()
+    with pytest.raises(CannotStart, match="no Java"):
+        _ = lake.spark
+    assert lake.spark is spark
+
+
+SCRIPT = """
+import os, sys, threading, time
+from pathlib import Path
+import foldhouse as fh
+lake = fh.Lake.local(Path(sys.argv[1]), master="local[1]")
+lake.start_spark_early()
+written = 0
+while lake._early.running():
+    os.write(2, b"a line of another thread\\n")
+    written += 1
+    time.sleep(0.005)
+print(written, lake.spark.range(3).count(), flush=True)
+"""
+
+
+def test_what_others_write_to_standard_error_meanwhile_arrives_there(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lake")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written, rows = map(int, done.stdout.split())
+    assert rows == 3
+    assert written > 50
+    assert done.stderr.splitlines() == ["a line of another thread"] * written
