@@ -3,6 +3,7 @@
 python -m benchmarks --quick                           under ten minutes
 python -m benchmarks --only apply --rows 5M --changes 1k,100k --contenders foldhouse,deltalake
 python -m benchmarks --only small --refreshes 100         a suite at another size
+python -m benchmarks --only joins --rows 20M --contenders duckdb   only some of the peers
 python -m benchmarks --only worst --rows 300k --definitions distinct,hashed --kinds all,rollback
 python -m benchmarks --only plot --plot bench.svg         draws the figures that are there
 """
@@ -137,9 +138,15 @@ def _history(name: str, asked: argparse.Namespace) -> None:
         console.print(f"{name} is left out: {missing}", style="yellow", markup=False)
         return
     for sizes in sizes_of(history, asked):
-        figures = histories.run(name, asked.folder, sizes)
+        failed: histories.StageFailed | None = None
+        try:
+            figures = histories.run(name, asked.folder, sizes, asked.contenders or ())
+        except histories.StageFailed as failure:
+            failed, figures = failure, failure.figures
         remember(asked.json, name, [figures], tuple(sizes))
         show_history(history.title.format(**sizes), figures, console)
+        if failed is not None:
+            raise failed
 
 
 def _worst(asked: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -227,34 +227,69 @@ class Steps:
         return [ended - started for one, started, ended in self.taken if one == name]
 
 
-def run(name: str, work: Path, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Run all stages of a history.
+PEERS = {
+    "spark": "spark-recompute",
+    "duckdb": "duckdb",
+    "flink": "flink",
+    "deltalake": "deltalake",
+    "iceberg": "iceberg-mor",
+}
+"""The name of a stage that is a peer's alone -> the contender that it is; one that nobody asked for is left out."""
+
+
+class StageFailed(RuntimeError):
+    """A stage failed; the figures of those before it are kept.
+
+    Args:
+        failure: what the stage said.
+        figures: as `run` returns them.
+    """
+
+    def __init__(self, failure: RuntimeError, figures: dict[str, Any]) -> None:
+        super().__init__(str(failure))
+        self.figures = figures
+
+
+def run(name: str, work: Path, sizes: Mapping[str, int], contenders: Sequence[str] = ()) -> dict[str, Any]:
+    """Run the stages of a history.
 
     Args:
         name: of `HISTORIES`.
         work: the work folder.
         sizes: how large.
+        contenders: the peers to measure; by default all.
 
     Returns:
         The sizes, what the stages tell, `<step>_seconds`, `<step>_longest_seconds` and `<step>_peak_bytes` (of all
         processes) of their steps, and the ratios.
 
     Raises:
-        RuntimeError: a stage failed.
+        StageFailed: a stage failed; those after it are not run.
     """
     history = HISTORIES[name]
     load_average = os.getloadavg()[0]
     found: dict[str, list[Any]] = {}
+    failed: RuntimeError | None = None
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="history-", dir=work) as folder:
         for stage in history.stages:
-            for figure, value in _stage(history.module, stage, work, Path(folder), sizes).items():
+            if contenders and stage in PEERS and PEERS[stage] not in contenders:
+                continue
+            try:
+                told = _stage(history.module, stage, work, Path(folder), sizes)
+            except RuntimeError as failure:
+                failed = failure
+                break
+            for figure, value in told.items():
                 found.setdefault(figure, []).append(value)
     figures = {figure: _together(figure, values) for figure, values in found.items()}
     for figure, (one, other) in history.ratios.items():
         if one in figures and other in figures:  # a peer that could not be had has none
             figures[figure] = figures[one] / figures[other]
-    return {**sizes, "load_average": round(load_average, 1), **figures}
+    figures = {**sizes, "load_average": round(load_average, 1), **figures}
+    if failed is not None:
+        raise StageFailed(failed, figures) from failed
+    return figures
 
 
 def _together(figure: str, values: list[float]) -> float:

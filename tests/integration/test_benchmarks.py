@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import sys
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -297,6 +298,40 @@ def test_a_stage_that_fails_says_what_it_printed(tmp_path: Path) -> None:
         histories.run("recompute", tmp_path, {"rows": 10, "near": 0})
 
 
+def ended_stages(begun: list[str], fails: str = "") -> Callable[..., dict[str, float]]:
+    def stage(module: str, stage: str, work: Path, folder: Path, sizes: dict[str, int]) -> dict[str, float]:
+        begun.append(stage)
+        if stage == fails:
+            raise RuntimeError("no room left")
+        return {f"{stage}_seconds": 2.0}
+
+    return stage
+
+
+def test_the_figures_of_the_stages_before_one_that_fails_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(histories, "_stage", ended_stages(begun, fails="duckdb"))
+    words = ["python", "--only", "joins", "--changes", "10", "--folder", str(tmp_path), "--json", str(tmp_path / "f")]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match="failed: joins"):
+        command.main()
+    assert begun == ["load", "changed", "spark", "duckdb"]
+    said = capsys.readouterr().out
+    assert "no room left" in said
+    assert "spark seconds" in said
+    (kept,) = json.loads((tmp_path / "f").read_text())["joins"]
+    assert kept["spark_seconds"] == kept["changed_seconds"] == 2.0
+
+
+def test_a_history_leaves_out_the_peers_that_nobody_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(histories, "_stage", ended_stages(begun))
+    histories.run("joins", tmp_path, SIZES["joins"], ["foldhouse", "duckdb"])
+    assert begun == ["load", "changed", "duckdb"]
+
+
 def test_a_stage_is_a_process_of_its_own_whose_figures_and_memory_are_told(tmp_path: Path) -> None:
     found = histories._stage("recompute", "load", tmp_path, tmp_path, SIZES["recompute"])
     assert {"land_seconds", "land_peak_bytes", "first_fold_seconds", "first_fold_peak_bytes"} == set(found)
@@ -380,7 +415,7 @@ def test_a_suite_that_fails_does_not_stop_the_next_and_fails_the_command(
 ) -> None:
     begun: list[str] = []
 
-    def failing(name: str, work: Path, sizes: dict[str, int]) -> dict[str, float]:
+    def failing(name: str, work: Path, sizes: dict[str, int], contenders: tuple[str, ...]) -> dict[str, float]:
         begun.append(name)
         raise RuntimeError("the disk is full")
 
