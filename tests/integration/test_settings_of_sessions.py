@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from os import getenv
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.types import StringType
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import foldhouse as fh
+from foldhouse.lake import opened
+from foldhouse.logic.compiled import compile_table
 from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.spark
@@ -226,3 +232,94 @@ def test_a_value_that_changes_while_a_lake_is_open_is_noticed(
     assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 2}]
     lake.rebuild(scaled)
     assert lake.to_arrow(scaled).to_pylist() == [{"k": "a", "n": 6}]
+
+
+amounts = fh.stream("s.amounts", schema={"k": "string", "n": "long"})
+
+
+def counted(rows: Callable[[DataFrame], DataFrame]) -> fh.Table:
+    return fh.table("s.counted", source=amounts, rows=rows, keys="k", fold=fh.fold(n=fh.count(), x=fh.total("x")))
+
+
+def halves(rows: DataFrame) -> DataFrame:
+    half = F.udf(lambda number: number / 2, "long")  # a float where the type says an integer
+    return rows.select("k", half("n").alias("x"))
+
+
+def escaped(rows: DataFrame) -> DataFrame:
+    return rows.select(F.expr(r"regexp_replace(k, '\\\\d', 'x')").alias("k"), F.col("n").alias("x"))
+
+
+def substituted(rows: DataFrame) -> DataFrame:
+    return rows.select("k", F.expr("n * ${my.rate}").alias("x"))
+
+
+@pytest.mark.classic
+@pytest.mark.parametrize(
+    ("rows", "setting", "before", "after"),
+    [
+        (halves, "spark.sql.execution.pythonUDF.arrow.enabled", "true", "false"),
+        (escaped, "spark.sql.parser.escapedStringLiterals", "false", "true"),
+        (substituted, "my.rate", "2", "3"),
+    ],
+    ids=["how Python functions are called", "how texts are parsed", "a variable of a text"],
+)
+def test_a_setting_by_which_rows_are_made_is_refused_once_it_changes(
+    spark: SparkSession, spark_lake, rows: Callable[[DataFrame], DataFrame], setting: str, before: str, after: str
+) -> None:
+    lake, table, name = spark_lake(), counted(rows), setting.replace(".", "__")
+    with settings(spark, **{name: before}):
+        lake.append(amounts, [{"k": f"k{n}", "n": n} for n in range(4)])
+        lake.refresh(table)
+        first = sorted(map(str, lake.to_arrow(table).to_pylist()))
+    with settings(spark, **{name: after}):
+        lake.append(amounts, [{"k": f"k{n}", "n": n} for n in range(4, 8)])
+        with pytest.raises(fh.DefinitionChanged):
+            lake.refresh(table)
+        assert sorted(map(str, lake.to_arrow(table).to_pylist())) == first
+    with settings(spark, **{name: before}):
+        assert lake.refresh(table).committed
+        assert lake.verify(table).wrong == 0
+
+
+def opened_and_read(file: Path) -> str:
+    with open(file) as opened:
+        return opened.read()
+
+
+@pytest.mark.parametrize("way", ["environ", "getenv", "a file", "open"])
+def test_what_rows_reads_outside_of_the_process_is_refused_once_it_changes(
+    spark_lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    file = tmp_path / "rate.txt"
+    ways = {
+        "environ": lambda rows: rows.selectExpr("k", f"n * {os.environ['RATE']} AS x"),
+        "getenv": lambda rows: rows.selectExpr("k", f"n * {getenv('RATE')} AS x"),
+        "a file": lambda rows: rows.selectExpr("k", f"n * {Path(str(file)).read_text()} AS x"),
+        "open": lambda rows: rows.selectExpr("k", f"n * {opened_and_read(file)} AS x"),
+    }
+    lake, table = spark_lake(), counted(ways[way])
+    monkeypatch.setenv("RATE", "2")
+    file.write_text("2")
+    lake.append(amounts, [{"k": "a", "n": 1}])
+    lake.refresh(table)
+    monkeypatch.setenv("RATE", "3")
+    file.write_text("3")
+    lake.append(amounts, [{"k": "a", "n": 10}])
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(table)
+
+
+def test_a_declaration_is_compiled_once_while_nothing_changes(spark_lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def counting(table: fh.Table, *rest: Any) -> Any:
+        compiled.append(table.name)
+        return compile_table(table, *rest)
+
+    monkeypatch.setattr(opened, "compile_table", counting)
+    lake, table = spark_lake(in_process_rows=0), counted(halves)
+    for number in range(3):
+        lake.append(amounts, [{"k": "a", "n": number}])
+        assert lake.refresh(table).committed
+    assert compiled == [table.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import foldhouse as fh
-from foldhouse.errors import CannotStart
+from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.spark
@@ -53,6 +54,29 @@ def test_the_error_of_an_early_start_is_raised_where_spark_is_needed_and_the_nex
     with pytest.raises(CannotStart, match="no Java"):
         _ = lake.spark
     assert lake.spark is spark
+
+
+def test_a_fork_of_the_starting_process_is_refused_and_does_not_wait(tmp_path):
+    may_start = threading.Event()
+
+    def start() -> SparkSession:
+        assert may_start.wait(60)
+        raise CannotStart("no Java")
+
+    lake = fh.Lake(open_local_catalog(tmp_path), start)
+    lake.start_spark_early()
+    child = os.fork()
+    if child == 0:
+        try:
+            _ = lake.spark
+        except InvalidCall:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    may_start.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with pytest.raises(CannotStart):
+        _ = lake.spark
 
 
 SCRIPT = """

@@ -34,7 +34,10 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
 
 import foldhouse as fh
+from foldhouse.forget import forget as forget_module
 from foldhouse.forget import purge as purge_module
+from foldhouse.forget import restate
+from foldhouse.forget.downstream import downstream
 from foldhouse.storage import remove_snapshots
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.commit import FileChanges, commit
@@ -420,3 +423,60 @@ def test_a_lost_catalog_is_registered_again_after_a_forget(shop: fh.Lake, folder
     append(shop, 80, OTHERS[0])
     refresh(shop)
     assert_forgotten(shop, folder, others(shop))
+
+
+# Tables that were never published
+
+
+z_source = fh.table("x.z_source", source=visits, keys="email", fold=fh.fold(total=fh.total("amount")))
+# Its name comes before that of its source.
+a_result = fh.table("x.a_result", source=z_source, keys="email", fold=fh.fold(total=fh.maximum("total")))
+checked = fh.table(
+    "x.a_result", source=z_source, keys="email", fold=a_result.fold, checks=[fh.between("total", None, 900)]
+)
+
+
+def never_published(lake: fh.Lake, table: fh.Table) -> list[dict[str, Any]]:
+    """A table of a table that has snapshots, but no head; the subject alone has 999."""
+    chance = random.Random(1)
+    lake.append(
+        visits, [visit(chance, one, 1) | {"amount": 999.0 if one == SUBJECT else 5.0} for one in (SUBJECT, *OTHERS)]
+    )
+    lake.refresh(z_source)
+    if table.checks:
+        with pytest.raises(fh.ChecksFailed):
+            lake.refresh(table)
+    else:
+        lake.rebuild(table, publish=False)
+    assert lake.head(table) is None
+    return others(lake)
+
+
+@pytest.mark.parametrize("table", [a_result, checked], ids=["rebuilt and not published", "held back by a check"])
+def test_a_table_without_a_head_is_restated_after_its_source(lake: fh.Lake, folder: Path, table: fh.Table) -> None:
+    kept = never_published(lake, table)
+    done = lake.forget(visits, {"email": SUBJECT}, reason="r", tables=[z_source, table], alone=True, dry_run=False)
+    assert (done.is_done, done.remaining) == (True, ())
+    assert mentions(folder) == []
+    assert events(lake) == kept
+    assert {row["email"] for row in lake.to_arrow(table).to_pylist()} == set(OTHERS)
+
+
+@pytest.mark.parametrize("is_committed", [False, True], ids=["refused", "committed by an earlier version"])
+def test_a_table_restated_before_its_source_is_not_done(
+    lake: fh.Lake, folder: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """Wherever the order came from: a commit of a forget that has rows of before it does not count."""
+    kept = never_published(lake, a_result)
+    ask = {"reason": "r", "tables": [z_source, a_result], "alone": True, "dry_run": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(forget_module, "downstream", lambda *given: downstream(*given)[::-1])
+        if is_committed:
+            patch.setattr(restate, "is_clean", lambda *given: True)
+        with pytest.raises(fh.CommitConflict):
+            lake.forget(visits, {"email": SUBJECT}, **ask)
+    if is_committed:
+        lake.refresh(a_result)
+    assert lake.forget(visits, {"email": SUBJECT}, **ask).is_done
+    assert mentions(folder) == []
+    assert events(lake) == kept

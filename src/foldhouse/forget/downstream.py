@@ -19,7 +19,7 @@ from foldhouse.storage.schema import kind_of
 from foldhouse.upkeep.orphans import find_orphans
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import POSITION
-from foldhouse.values.window import positions_from_json
+from foldhouse.values.window import Position, positions_from_json
 
 
 def downstream(everything: Mapping[str, IcebergTable], stream: IcebergTable) -> list[str]:
@@ -39,9 +39,20 @@ def downstream(everything: Mapping[str, IcebergTable], stream: IcebergTable) -> 
     while more := [name for name, above in sources.items() if name not in found and above & uuids]:
         found += more
         uuids |= {str(tables[name].metadata.table_uuid) for name in more}
-    # Only heads give the order: an older snapshot may have been folded the other way round.
-    graph = {name: set(last_head(tables[name]).positions) & set(found) for name in sorted(found)}
+    graph = {name: _sources_now(tables[name]) & set(found) for name in sorted(found)}
     return list(TopologicalSorter(graph).static_order())
+
+
+def _sources_now(iceberg: IcebergTable) -> set[str]:
+    """Return the names of the sources of a table's head; an older snapshot may have been folded the other way round.
+
+    A table that was never published, because a check held it back or by a rebuild that was not published, has no head:
+    then those of its newest snapshot.
+    """
+    if head := last_head(iceberg).positions:
+        return set(head)
+    newest_first = sorted(iceberg.snapshots(), key=lambda one: one.sequence_number or 0, reverse=True)
+    return next((set(found) for one in newest_first if (found := positions_in(one))), set())
 
 
 def _all_sources(iceberg: IcebergTable) -> set[str]:
@@ -50,8 +61,13 @@ def _all_sources(iceberg: IcebergTable) -> set[str]:
 
 
 def _sources(snapshot: Snapshot) -> set[str]:
+    return {one.uuid for one in positions_in(snapshot).values()}
+
+
+def positions_in(snapshot: Snapshot) -> Mapping[str, Position]:
+    """Return the positions of a table's commit; none for a commit of a stream, or of another writer."""
     text = snapshot.summary.additional_properties.get(POSITION) if snapshot.summary is not None else None
-    return {one.uuid for one in positions_from_json(text).values()} if text else set()
+    return positions_from_json(text) if text else {}
 
 
 def check_all(

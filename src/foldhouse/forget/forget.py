@@ -27,7 +27,7 @@ from foldhouse.forget.outside import outside
 from foldhouse.forget.purge import Purged, purge
 from foldhouse.forget.record import Record, first_clean, unfinished
 from foldhouse.forget.remaining import remaining, rows_held, rows_in_unreferenced
-from foldhouse.forget.restate import restate_stream, restate_table
+from foldhouse.forget.restate import restate_stream, restate_table, unclean_sources
 from foldhouse.forget.subject import Subject, subject_of
 from foldhouse.heads.head import last_head
 from foldhouse.heads.kinds import check_stream
@@ -227,12 +227,12 @@ def _restated(work: Work) -> tuple[Work, dict[str, tuple[str, ...]]]:
             work.catalog, work.load, work.stream, work.subject, work.record, work.workshop.run_id
         )
         work = replace(work, record=record, rows=record.rows)
-    restated = {str(stream.metadata.table_uuid): work.stream}
+    names = {str(stream.metadata.table_uuid): work.stream}
+    names |= {str(work.load(name).metadata.table_uuid): name for name in work.tables}
     for name in work.tables:
         iceberg = work.load(name)
-        if first_clean(iceberg, work.record) is None:
-            written[name] = restate_table(work.workshop, work.load, work.declared[name], work.record, restated)
-        restated[str(iceberg.metadata.table_uuid)] = name
+        if first_clean(iceberg, work.record) is None or unclean_sources(iceberg, work.load, work.record, names):
+            written[name] = restate_table(work.workshop, work.load, work.declared[name], work.record, names)
     return work, written
 
 

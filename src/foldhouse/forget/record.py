@@ -68,6 +68,13 @@ def clean_snapshots(iceberg: IcebergTable, record: Record) -> Iterator[Snapshot]
     yield clean
 
 
+def is_clean(source: IcebergTable, snapshot_id: int | None, record: Record) -> bool:
+    """Whether a snapshot of a stream or table has nothing of a forget's subject: it is that of the forget, or later."""
+    return first_clean(source, record) is not None and any(
+        one.snapshot_id == snapshot_id for one in clean_snapshots(source, record)
+    )
+
+
 def _is_of(snapshot: Snapshot, record: Record) -> bool:
     said = snapshot.summary.additional_properties.get(FORGOTTEN) if snapshot.summary is not None else None
     return said is not None and is_bound(snapshot) and _parsed(FORGOTTEN, said).id == record.id

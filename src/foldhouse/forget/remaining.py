@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from foldhouse.errors import FoldhouseError
 from foldhouse.forget.downstream import downstream
 from foldhouse.forget.record import Record, clean_snapshots, first_clean
+from foldhouse.forget.restate import unclean_sources
 from foldhouse.forget.subject import Subject
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.file_ref import FileRef
@@ -59,12 +60,15 @@ def remaining(
     later = [name for name in downstream(everything, everything[stream]) if name not in tables]
     if later:
         yield f"{', '.join(later)}: folded from {stream} for the first time meanwhile; run it again"
+    names = {str(everything[name].metadata.table_uuid): name for name in (stream, *tables)}
     for name in (stream, *tables):
         iceberg = everything[name]
         clean = first_clean(iceberg, record)
         if clean is None:
             yield f"{name}: moved back to before the forget by another writer; run it again"
             continue
+        if unclean := unclean_sources(iceberg, everything.__getitem__, record, names):
+            yield f"{name}: folded from {', '.join(unclean)} as it was before the forget; run it again"
         kept = {one.snapshot_id for one in clean_snapshots(iceberg, record)}
         others = sorted(one.snapshot_id for one in iceberg.snapshots() if one.snapshot_id not in kept)
         if others:

@@ -20,7 +20,8 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Operation
 
 from foldhouse.errors import CommitConflict
-from foldhouse.forget.record import Record, clean_snapshots, first_clean
+from foldhouse.forget.downstream import positions_in
+from foldhouse.forget.record import Record, first_clean, is_clean
 from foldhouse.forget.subject import Subject
 from foldhouse.heads.head import head_properties, read_head
 from foldhouse.refresh.refresh import rebuild
@@ -203,7 +204,7 @@ def _batches_to_remember(iceberg: IcebergTable, subject: Subject, replaced: Iter
 
 
 def restate_table(
-    workshop: Workshop, load: Load, table: Table, record: Record, restated: Mapping[str, str]
+    workshop: Workshop, load: Load, table: Table, record: Record, names: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Fold a table again from its restated sources, and commit its manifests without those of the files before.
 
@@ -212,7 +213,7 @@ def restate_table(
         load: loads a table by its name.
         table: the declaration.
         record: of the forget.
-        restated: uuid -> name of the stream and tables that are restated already.
+        names: uuid -> name of the stream and of all tables downstream.
 
     Returns:
         The new files.
@@ -227,8 +228,8 @@ def restate_table(
         iceberg = load(table.name)
         is_moved_back = not in_history(iceberg, rebuilt)
         for position in read_head(iceberg).positions.values():
-            source = restated.get(position.uuid)
-            is_moved_back |= source is not None and not _is_clean(load(source), position.snapshot_id, record)
+            source = names.get(position.uuid)
+            is_moved_back |= source is not None and not is_clean(load(source), position.snapshot_id, record)
         if is_moved_back:
             raise CommitConflict(
                 f"{table.name}, or a source of it, was moved back to before the forget {record.id} by another writer; "
@@ -244,8 +245,16 @@ def restate_table(
     return until_won(attempt)
 
 
-def _is_clean(source: IcebergTable, snapshot_id: int | None, record: Record) -> bool:
-    """Whether a snapshot of a restated source has nothing of the subject."""
-    return first_clean(source, record) is not None and any(
-        one.snapshot_id == snapshot_id for one in clean_snapshots(source, record)
-    )
+def unclean_sources(iceberg: IcebergTable, load: Load, record: Record, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sources from which the commit of a forget was folded as they were before the forget.
+
+    Args:
+        iceberg: a table that the forget restated, or the stream, which has no sources.
+        load: loads a table by its name.
+        record: of the forget.
+        names: uuid -> name of the stream and of all tables downstream.
+    """
+    clean = first_clean(iceberg, record)
+    positions = positions_in(clean).values() if clean is not None else ()
+    above = {names[one.uuid]: one for one in positions if one.uuid in names}
+    return tuple(name for name, one in above.items() if not is_clean(load(name), one.snapshot_id, record))

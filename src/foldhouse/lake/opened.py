@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from uuid import uuid4
@@ -13,7 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import SparkSession
 
 from foldhouse.calls.arguments import told
-from foldhouse.errors import CorruptCatalog, DefinitionError, UnknownTable
+from foldhouse.errors import CorruptCatalog, DefinitionError, InvalidCall, UnknownTable
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.plan_text import analyse_first_plan
@@ -21,7 +22,7 @@ from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.active import make_active
 from foldhouse.spark.alive import is_alive, put_away
-from foldhouse.spark.session import settings_of
+from foldhouse.spark.session import all_settings, in_utc
 from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
@@ -49,7 +50,8 @@ class OpenLake:
         self._start = session
         self._session: SparkSession | None = None
         self._early: Future[SparkSession] | None = None
-        self._compiled: dict[tuple[int, date, tuple[str, ...], str], Compiled] = {}
+        self._early_in = 0
+        self._compiled: dict[tuple[int, date, tuple[str, ...], str], tuple[Compiled, Mapping[str, str]]] = {}
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
         self._declared: dict[str, Table] = {}
@@ -88,6 +90,11 @@ class OpenLake:
     def spark(self) -> SparkSession:
         """The Spark session, started at the first use, and started again if it died."""
         if (early := self._early) is not None:
+            if self._early_in != os.getpid():
+                raise InvalidCall(
+                    f"the process {os.getpid()} was forked while Spark started in {self._early_in}, and does not have "
+                    "the thread that starts it. Start processes by `spawn`, or fork before `start_spark_early`"
+                )
             self._early = None
             self._session = early.result()
             make_active(self._session)
@@ -111,7 +118,7 @@ class OpenLake:
 
         if self._session is None and self._early is None:
             executor = ThreadPoolExecutor(1, "foldhouse-spark")
-            self._early = executor.submit(started)
+            self._early, self._early_in = executor.submit(started), os.getpid()
             executor.shutdown(wait=False)
 
     @told
@@ -175,17 +182,20 @@ class OpenLake:
         text = declaration(table, "this process")
         # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources), text)
-        if not text or key not in self._compiled or self._has_other_settings(self._compiled[key]):
-            self._compiled[key] = compile_table(table, sources, lambda: self.spark)
-        return self._compiled[key]
+        if not text or key not in self._compiled or self._has_other_settings(*self._compiled[key]):
+            compiled = compile_table(table, sources, lambda: self.spark)
+            session = None if compiled.settings is None else self._session
+            self._compiled[key] = compiled, {} if session is None else all_settings(session)
+        return self._compiled[key][0]
 
-    def _has_other_settings(self, compiled: Compiled) -> bool:
-        """Whether the session would evaluate a declaration under other settings than it was compiled under.
+    def _has_other_settings(self, compiled: Compiled, before: Mapping[str, str]) -> bool:
+        """Whether the session has other settings than it had when a declaration was compiled.
 
-        Others may set them while the lake is open, and a session that was started again has those of its start.
+        Others may set them while the lake is open, and a session that was started again has those of its start. All
+        of them count: `rows` is called again for each evaluation, and parses its expressions by some of them.
         """
         if compiled.settings is None or self._session is None:
             return False
         if not is_alive(self._session):
             return compiled.direct is None  # direct logic needs no session
-        return settings_of(self._session) != compiled.settings
+        return all_settings(in_utc(self._session)) != before

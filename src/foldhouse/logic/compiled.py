@@ -144,7 +144,7 @@ def _compiled_by_spark(
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
     logic = understood(table, _projected(table, _rows(table, named), fold), text, frames)
     plan = _plan_of_types(table, fold, arrow_schema(frame.schema))
-    settings = settings_of(session)
+    settings = settings_of(session, calls_python=logic.calls_python)
     bound = _hash(table, text, logic.literal_rows, settings)
     itself = declaration(table, engine_of(session), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
     direct = None

@@ -4,11 +4,13 @@ The definition's hash is made of Spark's plan, and another version of Spark may 
 digest here is made of the declaration's keys, folds and layout, and of every function in it. A function is digested by
 its source text, its defaults, its closure and the global names that it uses; functions among these are digested in the
 same way. From Python's standard library, Spark, foldhouse, Arrow, Polars, pandas and NumPy, only the names are used. If
-a part cannot be digested, there is no digest, and a new version of Spark requires a rebuild.
+a part cannot be digested, there is no digest, and a new version of Spark requires a rebuild. A function that reads a
+file or a variable of the environment is such a part: an open lake then compiles the declaration for each refresh.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
 import inspect
@@ -29,6 +31,8 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, date, time
 _KNOWN = sys.stdlib_module_names | {"pyspark", "foldhouse"}
 _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 """Libraries that Python functions of Spark are written with."""
+_ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", "read_text"})
+"""Names of the standard library by which a function reads what may be different at its next call."""
 _LAMBDA = re.compile(r"\blambda\b")
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
@@ -117,8 +121,14 @@ def _callable(given: Any, seen: dict[int, int]) -> Any:
         return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
     module, is_written = given.__module__ or "builtins", isinstance(given, types.FunctionType)
     if _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module, too
+        if given.__name__ in _ANSWERS:
+            raise _Unreadable(repr(given))
         return ["known", module, given.__qualname__]
     if not is_written:
+        raise _Unreadable(repr(given))
+    if _ANSWERS & set(_names(given.__code__)) or (
+        "open" in _globals(given.__code__) and "open" not in given.__globals__
+    ):
         raise _Unreadable(repr(given))
     cells = [_value(cell.cell_contents, seen) for cell in given.__closure__ or ()]
     defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
@@ -135,6 +145,12 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _globals(code: types.CodeType) -> set[str]:
+    """Return the names that code, and the functions in it, look up outside of any object; a column may be `open`."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return found.union(*(_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 
 def _is_known(module: str) -> bool:

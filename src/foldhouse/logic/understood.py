@@ -44,6 +44,7 @@ class Understood:
         is_doubtful: whether other logic can have the same text: a literal contains a comma or a bracket, or there is a
             Python function, of which a plan has the name alone.
         plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
+        calls_python: whether there is a Python function.
     """
 
     shape: Shape
@@ -51,6 +52,7 @@ class Understood:
     literal_rows: str = ""
     plan: Node | None = field(default=None, repr=False)
     is_doubtful: bool = False
+    calls_python: bool = False
 
 
 def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[DataFrame]) -> Understood:
@@ -88,8 +90,9 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
         )
     texts = [one.value or "" for node in nodes_of(plan) for one in node.everything() if one.type == "string"]
-    is_doubtful = _is_doubtful(texts) or _has_functions(plan)
-    return replace(_of_plan(table, literal_rows(plan, logic), plan), is_doubtful=is_doubtful)
+    calls_python = _has_functions(plan)
+    found = _of_plan(table, literal_rows(plan, logic), plan)
+    return replace(found, is_doubtful=_is_doubtful(texts) or calls_python, calls_python=calls_python)
 
 
 def _has_functions(plan: Node) -> bool:
@@ -118,12 +121,13 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
         check_order(plan, [unique_columns(source) for source in table.sources])
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
-    is_doubtful = _is_doubtful(literals(logic)) or asked_functions(logic)
+    calls_python = asked_functions(logic)
+    is_doubtful = _is_doubtful(literals(logic)) or calls_python
     if plan is not None:
-        return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful)
+        return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful, calls_python=calls_python)
     shape = asked_shape(logic)
     found = asked_origins(logic, table.keys, columns) if shape.is_linear and len(table.sources) == 1 else {}
-    return Understood(shape, found, asked_rows(logic), is_doubtful=is_doubtful)
+    return Understood(shape, found, asked_rows(logic), is_doubtful=is_doubtful, calls_python=calls_python)
 
 
 def _is_doubtful(texts: Iterable[str]) -> bool:

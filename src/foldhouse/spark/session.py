@@ -254,6 +254,12 @@ _SETTLED = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
 """The settings that change the meaning of expressions, with Spark's defaults."""
+_SETTLED_IN_PYTHON = {
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.sql.execution.pythonUDTF.arrow.enabled": "false",
+}
+"""Those that change what a Python function returns: of a float where its type is an integer, Arrow cuts off the
+fraction, and pickle makes null."""
 
 
 def engine_of(session: SparkSession) -> str:
@@ -280,16 +286,21 @@ def in_utc(session: SparkSession) -> SparkSession:
     return session
 
 
-def settings_of(session: SparkSession) -> dict[str, str]:
+def settings_of(session: SparkSession, *, calls_python: bool = False) -> dict[str, str]:
     """Return the settings that change the meaning of expressions, if they differ from Spark's defaults.
+
+    Args:
+        session: a session.
+        calls_python: whether there are Python functions among the expressions.
 
     Raises:
         InvalidCall: the time zone of the session is not UTC.
     """
     in_utc(session)
     given = all_settings(session)
-    found = {name: str(given.get(name, usual)) for name, usual in _SETTLED.items()}
-    other = {name: value for name, value in found.items() if value.lower() != _SETTLED[name].lower()}
+    settled = {**_SETTLED, **(_SETTLED_IN_PYTHON if calls_python else {})}
+    found = {name: str(given.get(name, usual)) for name, usual in settled.items()}
+    other = {name: value for name, value in found.items() if value.lower() != settled[name].lower()}
     # Spark has many legacy settings that change results, so all that are set count.
     return other | {name: value for name, value in given.items() if name.startswith("spark.sql.legacy.")}
 
