@@ -480,3 +480,20 @@ def test_a_table_restated_before_its_source_is_not_done(
     assert lake.forget(visits, {"email": SUBJECT}, **ask).is_done
     assert mentions(folder) == []
     assert events(lake) == kept
+
+
+def test_the_files_of_a_dropped_table_are_named_although_another_table_has_its_name(
+    lake: fh.Lake, folder: Path
+) -> None:
+    elsewhere = fh.stream("x.elsewhere", schema={"email": "string", "amount": "double"})
+    another_source = fh.table("x.z_source", source=elsewhere, keys="email", fold=fh.fold(total=fh.total("amount")))
+    append(lake, 1, SUBJECT, OTHERS[0])
+    lake.append(elsewhere, [{"email": OTHERS[0], "amount": 1.0}])
+    lake.refresh(z_source)
+    lake.catalog.drop_table("x.z_source")
+    lake.refresh(another_source)
+    done = lake.forget(visits, {"email": SUBJECT}, reason="r", tables=[], alone=True, dry_run=False)
+    assert done.is_done
+    assert mentions(folder) != []
+    (said,) = [one for one in done.outside if "x.z_source" in one]
+    assert "files of a dropped table of that name" in said

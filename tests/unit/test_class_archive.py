@@ -75,23 +75,23 @@ def test_one_that_java_did_not_start_with_is_removed(archive: Path) -> None:
     drop_archive()
 
 
-@pytest.mark.parametrize("starts_without", [True, False])
-def test_it_stays_unless_spark_starts_without_it(
-    archive: Path, monkeypatch: pytest.MonkeyPatch, starts_without: bool
+@pytest.mark.parametrize("fails", [1, 2, 3], ids=["Java was killed once", "the archive is broken", "there is no Java"])
+def test_it_stays_unless_spark_starts_without_it_alone(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
     tried = []
 
     def start(options: list[str], *given: object) -> str:
         tried.append(bool(options))
-        if options or not starts_without:
+        if len(tried) <= fails:
             raise RuntimeError("Java exited")
         return "a session"
 
     monkeypatch.setattr(session, "_started_with", start)
-    if starts_without:
+    if fails < 3:
         assert session._started("local", {}, {}) == "a session"  # type: ignore[comparison-overlap]
     else:
         with pytest.raises(CannotStart, match=r"did not start \(RuntimeError: Java exited\)"):
             session._started("local", {}, {})
-    assert tried == [True, False]
-    assert archive.exists() != starts_without
+    assert tried == [True, True, False][: fails + 1]
+    assert archive.exists() == (fails != 2)

@@ -12,6 +12,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.forget.subject import Subject
 from foldhouse.landing.quarantine import QUARANTINE_TYPES
+from foldhouse.storage.dropped import marked_in
 from foldhouse.storage.live import live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.removal import is_on_disk
@@ -56,7 +57,7 @@ def outside(
             yield f"{name} has the same columns {', '.join(subject.columns)}: forget the subject there too"
         elif kind_of(iceberg) != "stream":
             yield f"{name} is a table of another tool, which may have read {stream}"
-    yield from _unknown_folders(catalog, everything)
+    yield from _dropped(catalog, everything, {stream, *tables})
 
 
 def _lines(iceberg: IcebergTable, layout: Layout, subject: Subject) -> int:
@@ -70,12 +71,20 @@ def _lines(iceberg: IcebergTable, layout: Layout, subject: Subject) -> int:
     return found
 
 
-def _unknown_folders(catalog: Catalog, known: Collection[str]) -> Iterator[str]:
-    """Yield the folders of tables in a local warehouse that the catalog does not know, such as dropped tables."""
+def _dropped(catalog: Catalog, known: Collection[str], purged: Collection[str]) -> Iterator[str]:
+    """Yield the folders in a local warehouse of tables that the catalog does not know, such as dropped ones.
+
+    Another table may have the name and the folder of a dropped one. Those that the forget purges have no orphans left.
+    """
     warehouse = str(catalog.properties.get(WAREHOUSE, ""))
     if not warehouse or not is_on_disk(warehouse):
         return
     lake: Path = path_of(warehouse).parent
-    for name, _ in folders(lake):
+    for name, folder in folders(lake):
         if name not in known:
             yield f"the folder of {name} in the warehouse belongs to no table of the catalog, and may have the events"
+        elif name not in purged and marked_in(one.name for one in (folder / "metadata").iterdir()):
+            yield (
+                f"the folder of {name} in the warehouse has files of a dropped table of that name, which may have the "
+                f"events: run `foldhouse expire {name} --orphans --delete`"
+            )

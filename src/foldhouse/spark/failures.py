@@ -24,7 +24,11 @@ _DIED = re.compile(
 # Matches `AttributeError: no attribute 'x'`, the last line of a traceback in Python.
 _RAISED = re.compile(r"^(?!org\.|java\.)([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large|Read-only file system")
+_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|File too large|Read-only file system|Mkdirs failed to create"
+)
+_CALLING = "An error occurred while calling"
+"""How a text of Py4J begins; its second line is that of the Java exception, after a colon."""
 _DAMAGED = re.compile(
     r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
     r"|could not read page|Could not verify dictionary page integrity|Could not verify data page integrity"
@@ -129,7 +133,8 @@ def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors
 
 def _first_line(failure: Exception) -> str:
     condition = failure.getCondition() if isinstance(failure, PySparkException) else None
-    first = cut((str(failure).strip().splitlines() or ["no message"])[0])
+    lines = str(failure).strip().splitlines() or ["no message"]
+    first = cut(lines[1].removeprefix(": ") if len(lines) > 1 and lines[0].startswith(_CALLING) else lines[0])
     # The first line says only that a Python worker raised something; the traceback says what.
     if condition == "PYTHON_EXCEPTION" and (raised := _RAISED.findall(str(failure))):
         first = cut(raised[-1])

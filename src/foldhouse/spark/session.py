@@ -128,12 +128,12 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
 def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) -> SparkSession:
     """Start a session whose driver is this process and writes to its private folder.
 
-    If Java does not start, it may be for its archive of classes. It is tried again without, and the archive is removed
-    if that helps.
+    If Java does not start, it may be for its archive of classes, or because it was killed. It is tried once more, then
+    without the archive, which is removed if that helps.
     """
     archive = archive_options()
     failed: Exception | None = None
-    for options in (archive, []) if archive else ([],):
+    for options in (archive, archive, []) if archive else ([],):
         try:
             session = _started_with(options, master, ours, settings)
         except CannotStart:
@@ -141,7 +141,7 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
         except Exception as failure:
             failed = failure
         else:
-            if failed is not None:
+            if failed is not None and not options:
                 drop_archive()
             return session
     reason = (str(failed).splitlines() or ["no message"])[0]
