@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +88,7 @@ import foldhouse as fh
 lake = fh.Lake.local(Path(sys.argv[1]), master="local[1]")
 lake.start_spark_early()
 written = 0
-while lake._early.running():
+while not lake._early.done():
     os.write(2, b"a line of another thread\\n")
     written += 1
     time.sleep(0.005)
@@ -102,3 +104,40 @@ def test_what_others_write_to_standard_error_meanwhile_arrives_there(tmp_path: P
     assert rows == 3
     assert written > 50
     assert done.stderr.splitlines() == ["a line of another thread"] * written
+
+
+ENDS = """
+import os, signal, sys, time
+from pathlib import Path
+import foldhouse as fh
+lake = fh.Lake.local(Path(sys.argv[1]), master="local[1]")
+lake.start_spark_early()
+time.sleep(float(sys.argv[2]))
+if sys.argv[3]:
+    os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.parametrize(
+    ("after", "by"), [("0", ""), ("1.5", ""), ("4", ""), ("6", ""), ("1.5", "SIGINT"), ("1.5", "SIGKILL")]
+)
+def test_no_java_stays_when_the_process_ends_while_spark_starts(tmp_path: Path, after: str, by: str) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-c", ENDS, str(tmp_path / "lake"), after, by]
+    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True)
+    assert done.returncode == (-getattr(signal, by) if by else 0), done.stderr
+    assert "Fatal" not in done.stderr
+    until = time.monotonic() + 120
+    while left := [one for one in Path("/proc").glob("[0-9]*") if _is_of(one, temporary)]:
+        assert time.monotonic() < until, [(one / "cmdline").read_text() for one in left]
+        time.sleep(0.2)
+
+
+def _is_of(process: Path, temporary: Path) -> bool:
+    try:
+        return f"TMPDIR={temporary}\0".encode() in (process / "environ").read_bytes()
+    except OSError:  # it has ended, or is another user's
+        return False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import UTC, date, datetime
 from uuid import uuid4
 
@@ -108,18 +109,23 @@ class OpenLake:
     def start_spark_early(self) -> None:
         """Start the Spark session in a thread, beside other work of this process; `spark` waits for it.
 
-        If it cannot be started, the first use of `spark` raises the error.
+        If it cannot be started, the first use of `spark` raises the error. A process that ends before does not wait for
+        it, and its Java process ends by itself, because its standard input is closed.
         """
+        if self._session is not None or self._early is not None:
+            return
+        early: Future[SparkSession] = Future()
 
-        def started() -> SparkSession:
-            session = self._start()
-            analyse_first_plan(session)
-            return session
+        def start() -> None:
+            try:
+                session = self._start()
+                analyse_first_plan(session)
+                early.set_result(session)
+            except BaseException as failure:
+                early.set_exception(failure)
 
-        if self._session is None and self._early is None:
-            executor = ThreadPoolExecutor(1, "foldhouse-spark")
-            self._early, self._early_in = executor.submit(started), os.getpid()
-            executor.shutdown(wait=False)
+        self._early, self._early_in = early, os.getpid()
+        threading.Thread(target=start, name="foldhouse-spark", daemon=True).start()
 
     @told
     def tables(self) -> list[str]:

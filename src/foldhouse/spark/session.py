@@ -256,7 +256,12 @@ _SETTLED = {
 """The settings that change the meaning of expressions, with Spark's defaults."""
 _SETTLED_IN_PYTHON = {
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
-    "spark.sql.execution.pythonUDTF.arrow.enabled": "false",
+    "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
+    "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
+    "spark.sql.execution.pythonUDTF.arrow.enabled": "true",
+    "spark.sql.execution.pandas.inferPandasDictAsMap": "false",
+    "spark.sql.execution.pandas.structHandlingMode": "legacy",
+    "spark.sql.experimental.optimizer.transpilePyUDFs": "false",
 }
 """Those that change what a Python function returns: of a float where its type is an integer, Arrow cuts off the
 fraction, and pickle makes null."""
