@@ -17,7 +17,7 @@ import foldhouse as fh
 from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.storage.catalog import open_local_catalog
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
 
 def test_who_needs_the_session_waits_and_has_it_active(spark, tmp_path):

@@ -33,6 +33,9 @@ from foldhouse.storage.secrets import without_secrets
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
 
+_Declared = tuple[int, date, tuple[str, ...], str]
+"""The id of a declaration, the day, the schemas of its sources, and its digest."""
+
 
 class OpenLake:
     """What every method of a lake needs; see `Lake`."""
@@ -52,7 +55,8 @@ class OpenLake:
         self._session: SparkSession | None = None
         self._early: Future[SparkSession] | None = None
         self._early_in = 0
-        self._compiled: dict[tuple[int, date, tuple[str, ...], str], tuple[Compiled, Mapping[str, str]]] = {}
+        self._compiled: dict[_Declared, Compiled] = {}
+        self._compiled_under: dict[_Declared, Mapping[str, str]] = {}
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
         self._declared: dict[str, Table] = {}
@@ -188,20 +192,21 @@ class OpenLake:
         text = declaration(table, "this process")
         # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources), text)
-        if not text or key not in self._compiled or self._has_other_settings(*self._compiled[key]):
-            compiled = compile_table(table, sources, lambda: self.spark)
-            session = None if compiled.settings is None else self._session
-            self._compiled[key] = compiled, {} if session is None else all_settings(session)
-        return self._compiled[key][0]
+        if not text or key not in self._compiled or self._has_other_settings(key):
+            self._compiled[key] = compiled = compile_table(table, sources, lambda: self.spark)
+            if compiled.settings is not None and self._session is not None:
+                self._compiled_under[key] = all_settings(self._session)
+        return self._compiled[key]
 
-    def _has_other_settings(self, compiled: Compiled, before: Mapping[str, str]) -> bool:
+    def _has_other_settings(self, key: _Declared) -> bool:
         """Whether the session has other settings than it had when a declaration was compiled.
 
         Others may set them while the lake is open, and a session that was started again has those of its start. All
         of them count: `rows` is called again for each evaluation, and parses its expressions by some of them.
         """
+        compiled = self._compiled[key]
         if compiled.settings is None or self._session is None:
             return False
         if not is_alive(self._session):
             return compiled.direct is None  # direct logic needs no session
-        return all_settings(in_utc(self._session)) != before
+        return all_settings(in_utc(self._session)) != self._compiled_under.get(key)
