@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +124,8 @@ class OpenLake:
         def start() -> None:
             try:
                 session = self._start()
-                analyse_first_plan(session)
+                with contextlib.suppress(Exception):  # it only saves time
+                    analyse_first_plan(session)
                 early.set_result(session)
             except BaseException as failure:
                 early.set_exception(failure)

@@ -169,13 +169,13 @@ def _started_with(
         "spark.sql.warehouse.dir": (folder / "spark-warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in java),
     }
-    all_settings = {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}
-    for name, value in all_settings.items():
+    given = {**ours, **driver, **{k.replace("_", "."): v for k, v in settings.items()}}
+    for name, value in given.items():
         builder = builder.config(name, value)
     for printing in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # as JSON, what is also raised
         logging.getLogger(printing).setLevel(logging.CRITICAL)
     try:
-        start_java({"spark.master": master, "spark.app.name": _APP, **all_settings})
+        start_java({"spark.master": master, "spark.app.name": _APP, **given})
         return builder.getOrCreate()
     except Py4JJavaError as failure:  # Java runs, and Spark refused to start in it
         logged = last_warnings_of_its_log()
