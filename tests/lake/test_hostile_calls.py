@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import resource
 import sys
@@ -14,12 +15,22 @@ import pytest
 import foldhouse as fh
 from foldhouse.storage.catalog import open_local_catalog
 
-MOST_MB = 1_500
+MOST_GROWTH_MB = 500
 PARTS = 8
 
 
 def _no_spark() -> None:
     raise fh.FoldhouseError("these calls need no JVM")
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "linux" else 2**20)
+
+
+def _forget_peak() -> None:
+    """Let this process's highest memory be what it has now, where the system can: other tests ran in it before."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _outcomes(folder: Path, calls: Iterator[hostile.Call]) -> tuple[int, list[str]]:
@@ -43,10 +54,12 @@ def _outcomes(folder: Path, calls: Iterator[hostile.Call]) -> tuple[int, list[st
 @pytest.mark.parametrize("kind", [hostile.declarations, hostile.calls])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_call_ends_in_a_raw_error(kind: Callable[[], Iterator[hostile.Call]], part: int, tmp_path: Path) -> None:
+    _forget_peak()
+    before = _peak_mb()
     number, raw = _outcomes(tmp_path, itertools.islice(kind(), part, None, PARTS))
     assert raw == []
     assert number > 100
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "linux" else 2**20) < MOST_MB
+    assert _peak_mb() - before < MOST_GROWTH_MB
 
 
 def test_a_wrong_signature_is_a_type_error_as_everywhere_in_python(lake: fh.Lake) -> None:
