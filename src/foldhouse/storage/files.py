@@ -219,7 +219,8 @@ def _encoded(
     coming = iter(parts)
     first = next(coming)
     encodings = encodings or encodings_of(first)
-    codec = said.small_codec if first.nbytes <= SMALL_BYTES else said.codec
+    is_small = first.nbytes <= SMALL_BYTES  # asked once: for a slice, Arrow counts the bytes of each of its buffers
+    codec = said.small_codec if is_small else said.codec
     options = {
         "use_dictionary": list(encodings.dictionary),
         "column_encoding": dict.fromkeys(encodings.differences, "DELTA_BINARY_PACKED"),
@@ -229,7 +230,6 @@ def _encoded(
         "store_decimal_as_integer": True,  # DELTA_BINARY_PACKED encodes no byte arrays, Arrow's default for decimals
         "write_page_checksum": True,  # the digest in the file's name covers only the footer
     }
-    is_small = first.nbytes <= SMALL_BYTES
     sink = BytesIO() if is_small else pa.BufferOutputStream()
     with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for rows in chain([first], coming):

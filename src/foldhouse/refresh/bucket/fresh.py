@@ -43,11 +43,12 @@ def write_fresh(
     runs = ordered[BUCKET].rle().struct.unnest()
     arrow = ordered.drop(BUCKET).to_arrow().cast(plan.table_schema)
     whole = arrow.select(layout.arrow.names).cast(layout.arrow)
+    fit = rows_of_file(layout, whole, most_bytes) == whole.num_rows  # then each bucket does
     parts: list[tuple[str, pa.Table]] = []
     begin = 0
     for count, bucket in runs.iter_rows():
         own = whole.slice(begin, count)
-        size = rows_of_file(layout, own, most_bytes)
+        size = count if fit else rows_of_file(layout, own, most_bytes)
         parts += [(bucket, own.slice(start, size)) for start in range(0, count, size)]
         begin += count
     written = write_data_files(layout, [(partition_of(bucket), part) for bucket, part in parts])
