@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from committing import KINDS, a_file, numbers, one_two_three, paths, rows, stream
 from expiring import Clock
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import CommitTableResponse
 from pyiceberg.table import Table as IcebergTable
 
 import foldhouse as fh
@@ -63,6 +66,27 @@ def test_a_head_that_moved_is_a_conflict_and_nothing_of_ours_is_seen(lake: fh.La
         commit(lake.catalog, read, FileChanges([a_file(read, 4)]), {})
     assert iceberg().metadata == now.metadata
     assert rows(iceberg()) == [1, 2, 3, 7]
+
+
+def test_a_commit_that_loses_to_one_of_the_same_thread_removes_its_own_metadata_file_alone(
+    lake: fh.Lake, iceberg: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler or a finalizer may commit while the thread that it interrupts is in a commit."""
+    read, go_on = iceberg(), SqlCatalog.commit_table
+
+    def interrupted(*given: Any) -> CommitTableResponse:
+        monkeypatch.undo()
+        lake.append(fh.stream("shop.others", schema={"n": "long"}), pa.table({"n": [8]}))
+        lake.append(stream, numbers(7))
+        return go_on(*given)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", interrupted)
+    with pytest.raises(fh.CommitConflict):
+        commit(lake.catalog, read, FileChanges([a_file(read, 4)]), {})
+    assert rows(iceberg()) == [1, 2, 3, 7]
+    assert lake.to_arrow("shop.others")["n"].to_pylist() == [8]
+    written = [path for path in files_on_disk(lake) if path.endswith(".metadata.json") and "/numbers/" in path]
+    assert len(written) == len(iceberg().metadata.metadata_log) + 1
 
 
 def test_a_head_that_moved_back_is_a_conflict_too(lake: fh.Lake, iceberg: Any) -> None:

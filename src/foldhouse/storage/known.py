@@ -22,7 +22,7 @@ from foldhouse.storage.metadata import SealedCatalog, check_home, has_unique_nam
 
 _MOST_KNOWN = 64
 _WRITTEN = threading.local()
-"""The metadata file that this thread wrote last."""
+"""The metadata file that the commit of this thread wrote; `None` before it wrote one."""
 
 
 class KnowingCatalog(SealedCatalog):
@@ -69,7 +69,8 @@ class KnowingCatalog(SealedCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Commit updates to a table."""
-        _WRITTEN.last = None
+        # A signal handler or a finalizer may commit in this thread meanwhile, and its file is not that of this commit.
+        outer, _WRITTEN.last = getattr(_WRITTEN, "last", None), None
         try:
             response = super().commit_table(table, requirements, updates)
         except CommitFailedException:
@@ -79,5 +80,7 @@ class KnowingCatalog(SealedCatalog):
                 with contextlib.suppress(OSError):
                     io.delete(path)
             raise
+        finally:
+            _WRITTEN.last = outer
         self._remember(response.metadata_location, response.metadata)
         return response

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -34,7 +35,7 @@ class PatientSqlCatalog(KnowingCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table."""
         base: Table | None = getattr(_BASE, "table", None)
-        if base is not None:
+        if base is not None and base.catalog is self and Catalog.identifier_to_tuple(identifier) == base.name():
             return base
         read = super().load_table
         return _again(lambda: read(identifier))
