@@ -10,6 +10,7 @@ from os import getenv
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 from pyspark.sql import DataFrame, SparkSession
@@ -246,6 +247,21 @@ def halves(rows: DataFrame) -> DataFrame:
     return rows.select("k", half("n").alias("x"))
 
 
+def shown_bytes(rows: DataFrame) -> DataFrame:
+    length = F.udf(lambda given: len(repr(given)), "long")
+    return rows.select("k", length(F.col("k").cast("binary")).alias("x"))
+
+
+def rounded(rows: DataFrame) -> DataFrame:
+    raised = F.pandas_udf(lambda numbers: numbers + 0.5, "long")
+    return rows.select("k", raised("n").alias("x"))
+
+
+def large_types(rows: DataFrame) -> DataFrame:
+    is_large = F.arrow_udf(lambda keys: pa.repeat(int(pa.types.is_large_string(keys.type)), len(keys)), "long")
+    return rows.select("k", is_large("k").alias("x"))
+
+
 def escaped(rows: DataFrame) -> DataFrame:
     return rows.select(F.expr(r"regexp_replace(k, '\\\\d', 'x')").alias("k"), F.col("n").alias("x"))
 
@@ -259,10 +275,20 @@ def substituted(rows: DataFrame) -> DataFrame:
     ("rows", "setting", "before", "after"),
     [
         (halves, "spark.sql.execution.pythonUDF.arrow.enabled", "true", "false"),
+        (shown_bytes, "spark.sql.execution.pyspark.binaryAsBytes", "true", "false"),
+        (rounded, "spark.sql.execution.pandas.convertToArrowArraySafely", "false", "true"),
+        (large_types, "spark.sql.execution.arrow.useLargeVarTypes", "false", "true"),
         (escaped, "spark.sql.parser.escapedStringLiterals", "false", "true"),
         (substituted, "my.rate", "2", "3"),
     ],
-    ids=["how Python functions are called", "how texts are parsed", "a variable of a text"],
+    ids=[
+        "how Python functions are called",
+        "how they get bytes",
+        "what they may return",
+        "how Arrow has their texts",
+        "how texts are parsed",
+        "a variable of a text",
+    ],
 )
 def test_a_setting_by_which_rows_are_made_is_refused_once_it_changes(
     spark: SparkSession, spark_lake, rows: Callable[[DataFrame], DataFrame], setting: str, before: str, after: str

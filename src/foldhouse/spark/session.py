@@ -255,6 +255,9 @@ _SETTLED = {
 }
 """The settings that change the meaning of expressions, with Spark's defaults."""
 _SETTLED_IN_PYTHON = {
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
+    "spark.sql.execution.pyspark.binaryAsBytes": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
     "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
@@ -263,8 +266,8 @@ _SETTLED_IN_PYTHON = {
     "spark.sql.execution.pandas.structHandlingMode": "legacy",
     "spark.sql.experimental.optimizer.transpilePyUDFs": "false",
 }
-"""Those that change what a Python function returns: of a float where its type is an integer, Arrow cuts off the
-fraction, and pickle makes null."""
+"""Those that change what a Python function is given or returns: of a float where its type is an integer, Arrow cuts off
+the fraction, and pickle makes null. Bytes are `bytes` or a `bytearray`, and their texts differ."""
 
 
 def engine_of(session: SparkSession) -> str:
