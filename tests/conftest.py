@@ -124,7 +124,7 @@ _KEPT: dict[Callable[[fh.Lake], object], Path] = {}
 
 @pytest.fixture
 def kept_lake(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., fh.Lake]]:
-    """Opens a lake as a function prepares it, which is called once: before each further test the lake is put back.
+    """Opens a lake as a function prepares it, which is called once: each time it is opened, the lake is put back.
 
     Metadata names files by whole paths, so that a lake can only be put back where it was: `lake` in the folder of the
     test is a link to it.
@@ -142,6 +142,7 @@ def kept_lake(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         root = _KEPT[prepare]
         shutil.rmtree(root)
         shutil.copytree(root.with_name("copy"), root)
+        (tmp_path / "lake").unlink(missing_ok=True)
         (tmp_path / "lake").symlink_to(root)
         opened.append(fh.Lake(open_local_catalog(root), _no_spark))
         return opened[-1]
