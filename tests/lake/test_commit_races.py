@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyiceberg.table import Table as IcebergTable
 
 import foldhouse as fh
 from foldhouse.storage.commit import FileChanges, commit
+from foldhouse.storage.metadata import SealedCatalog
 from foldhouse.storage.restore import roll_back
 from foldhouse.testing import FaultyCatalog
 
@@ -87,6 +89,29 @@ def test_a_commit_that_loses_to_one_of_the_same_thread_removes_its_own_metadata_
     assert lake.to_arrow("shop.others")["n"].to_pylist() == [8]
     written = [path for path in files_on_disk(lake) if path.endswith(".metadata.json") and "/numbers/" in path]
     assert len(written) == len(iceberg().metadata.metadata_log) + 1
+
+
+def test_a_commit_of_the_same_thread_between_staging_and_writing_leaves_both_files_whole(
+    lake: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = fh.stream("shop.others", schema={"n": "long"})
+    lake.append(others, pa.table({"n": [8]}))
+    lake.append(stream, numbers(1))
+    with lake.load(stream).transaction() as changing:
+        changing.set_properties({"write.metadata.compression-codec": "gzip"})
+    go_on = SealedCatalog._write_metadata
+
+    def interrupted(*given: Any) -> None:
+        monkeypatch.undo()
+        time.sleep(1.1)  # a gzip has the second it was made
+        lake.append(others, pa.table({"n": [9]}))
+        go_on(*given)
+
+    monkeypatch.setattr(SealedCatalog, "_write_metadata", interrupted)
+    lake.append(stream, numbers(2))
+    lake.catalog._known.clear()  # type: ignore[attr-defined]  # so that the files are read
+    assert sorted(lake.to_arrow(stream)["n"].to_pylist()) == [1, 2]
+    assert sorted(lake.to_arrow(others)["n"].to_pylist()) == [8, 9]
 
 
 def test_a_head_that_moved_back_is_a_conflict_too(lake: fh.Lake, iceberg: Any) -> None:

@@ -9,7 +9,7 @@ import re
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog
@@ -31,6 +31,8 @@ _GZIP = ".gz.metadata.json"
 UNPACKED_BYTES = 256 * 2**20
 """The limit of a compressed metadata file once unpacked; a gzip of zeros grows a thousandfold."""
 _FIRST_WITH_NEW_TYPES = 3
+_MOST_PREPARED = 3
+"""Metadata files that one thread has staged and not written."""
 # Matches the UUID in a name such as `00003-5f0c2a9e-1b7d-4c1d-9a3e-0123456789ab.gz.metadata.json`.
 _UUID = re.compile(r"(?<=-)[\w-]{36}(?=[.\w]*\.metadata\.json$)")
 
@@ -116,7 +118,8 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
     pyiceberg chooses the name of a metadata file before its bytes are known, so the name is replaced afterwards.
     """
 
-    # Per thread: pyiceberg stages and writes a file in two calls, and threads share the catalog.
+    # Per thread: pyiceberg stages and writes a file in two calls, and threads share the catalog. There is more than one
+    # file if a signal handler or a finalizer commits between the two calls.
     _prepared = threading.local()
 
     def _update_and_stage_table(self, *given: Any, **named: Any) -> StagedTable:
@@ -131,14 +134,21 @@ class SealedCatalog(GuardedMetastore, SqlCatalog):
                 )
             written = gzip.compress(written, compresslevel=1)
         staged.metadata_location = _UUID.sub(sealed(new_seal(), written), staged.metadata_location)
-        self._prepared.file = (staged.metadata_location, written)
+        files = self._files()
+        files[staged.metadata_location] = written
+        if len(files) > _MOST_PREPARED:  # a commit that changes nothing writes none
+            files.pop(next(iter(files)))
         return staged
+
+    def _files(self) -> dict[str, bytes]:
+        if not hasattr(self._prepared, "files"):
+            self._prepared.files = {}
+        return cast("dict[str, bytes]", self._prepared.files)
 
     # The type is ignored because pyiceberg declares a static method; it calls it on the instance.
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
-        location, written = getattr(self._prepared, "file", (None, b""))
-        self._prepared.file = (None, b"")  # frees the memory, and no later commit can take these bytes
-        if location == metadata_path:
+        written = self._files().pop(metadata_path, None)
+        if written is not None:
             write_whole(io, metadata_path, written)
         else:  # the first metadata of a table, whose name pyiceberg chooses without calling the method above
             super()._write_metadata(metadata, io, metadata_path)
