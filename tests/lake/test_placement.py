@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
@@ -119,3 +120,22 @@ def subgroups(kind: pa.DataType, values: list[Any]) -> list[int]:
     rows = pl.from_arrow(pa.table({"key": pa.array(values, kind)}))
     assert isinstance(rows, pl.DataFrame)
     return rows.select(Placement((), (0,), 1, subgroups=7).subgroup(plan_over(kind)))["key"].to_list()
+
+
+@pytest.mark.parametrize(("kind", "width"), [("int", 32), ("long", 64)])
+def test_whole_numbers_are_in_files_of_the_buckets_that_pyiceberg_gives_them(
+    lake: fh.Lake, kind: str, width: int
+) -> None:
+    numbers = fh.stream("p.numbers", schema={"key": kind}, keys="key")
+    table = fh.table("p.of_numbers", source=numbers, buckets=5, fold=COUNT)
+    keys = [None, 0, -1, 2 ** (width - 1) - 1, -(2 ** (width - 1)), *range(40)]
+    lake.append(numbers, pa.table({"key": pa.array(keys, f"int{width}")}))
+    lake.refresh(table)
+    stored, found = lake.load(table), []
+    (field,) = stored.spec().fields
+    bucket = field.transform.pyarrow_transform(stored.schema().find_field(field.source_id).field_type)
+    for task in stored.scan().plan_files():
+        rows = pq.read_table(task.file.file_path.removeprefix("file://"), columns=["key"])["key"].combine_chunks()
+        assert set(bucket(rows).to_pylist()) == {task.file.partition[0]}
+        found += rows.to_pylist()
+    assert sorted(found) == sorted({*keys} - {None})

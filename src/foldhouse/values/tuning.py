@@ -65,7 +65,8 @@ class Tuning:
     """So many added and removed rows of a source are compared with one another: fewer are looked up as they are."""
     full_recompute_share: float = 0.7
     """The table is computed again from all rows of its sources if a window reads more than this share of the rows which
-    that reads, its own among them."""
+    that reads, its own among them; or if a larger share of a joined source changed than this, unless it has more rows
+    than the source it is joined to."""
     chosen_in_tasks_factor: int = 6
     """In Spark's tasks, a chosen row costs so many times as much as a row of a full recompute: the earlier and the
     present state are joined with the chosen keys, evaluated and subtracted."""

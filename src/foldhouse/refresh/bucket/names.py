@@ -11,7 +11,10 @@ from itertools import pairwise, product
 
 import numpy as np
 import polars as pl
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import IntegerType, LongType
 
+from foldhouse.kernel.bucket_numbers import bucket_numbers
 from foldhouse.kernel.plan import FoldPlan, sequence_column
 from foldhouse.storage.live import Partition
 from foldhouse.storage.schema import Layout
@@ -149,12 +152,21 @@ def _partition_values(layout: Layout, rows: pl.DataFrame) -> list[pl.Series]:
     values: list[pl.Series] = []
     for one in layout.spec.fields:
         source = layout.schema.find_field(one.source_id)
+        if isinstance(one.transform, BucketTransform) and isinstance(source.field_type, IntegerType | LongType):
+            values.append(_bucket_numbers(rows[source.name], one.transform.num_buckets))
+            continue
         given = rows[source.name].to_arrow().cast(layout.arrow.field(source.name).type)
         transformed = pl.from_arrow(one.transform.pyarrow_transform(source.field_type)(given))
         assert isinstance(transformed, pl.Series)
         # Iceberg stores a day as its number since 1970, and so does Polars physically
         values.append(transformed.to_physical())
     return values
+
+
+def _bucket_numbers(column: pl.Series, buckets: int) -> pl.Series:
+    """Return the buckets of whole numbers; null where there is no number."""
+    numbers = pl.Series(bucket_numbers(column.fill_null(0).cast(pl.Int64).to_numpy(), buckets))
+    return numbers.set(column.is_null(), None) if column.null_count() else numbers
 
 
 def _partition_texts(values: Sequence[pl.Series], rows: int) -> tuple[pl.Series, pl.Series]:

@@ -15,6 +15,7 @@ from foldhouse.refresh.rows.read import admitted
 from foldhouse.refresh.rows.values import together, values_of
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_days, pieces_with_keys
 from foldhouse.refresh.window.tree import Choices, States, joining, other_side, tree_choices
+from foldhouse.storage.deleted import rows_of_piece
 from foldhouse.storage.live import Live, LivePieces, Piece
 from foldhouse.values.definition import Stream
 from foldhouse.values.window import Coverage
@@ -222,6 +223,8 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
         source = shape.source(branch.place)
         if deltas[source]:
             keys = _changed(logic, source, deltas[source], states, branch.columns).keys
+            if _are_most(logic, source, keys, states):
+                return _unchosen(logic)
             wanted.setdefault(branch.parent, []).append(other_side(branch, keys))
     ids = event_id_of(logic, root)
     if ids and own:
@@ -230,6 +233,23 @@ def _changed_branches(logic: Logic, deltas: Sequence[list[Piece]], states: Mappi
         return tree_choices(logic, wanted, every)
     logic.expect(root, own)
     return tree_choices(logic, wanted, every, own)
+
+
+def _are_most(logic: Logic, place: int, keys: pl.DataFrame, states: Mapping[int, States]) -> bool:
+    """Whether so many keys of a branch changed that most rows of the root probably join one of them.
+
+    Then the table is computed again anyway, and finding these rows would cost a part of that. A source that is larger
+    than the root may have many keys that no row of the root has.
+    """
+    shape = logic.compiled.shape
+    root = shape.source(shape.root)
+
+    def rows(source: int) -> int:
+        layout = logic.layouts[source]
+        return max(sum(rows_of_piece(layout, piece) for piece in state[source]) for state in states.values())
+
+    own = rows(place)
+    return keys.height > logic.tuning.full_recompute_share * own and own <= rows(root)
 
 
 def _changed(
