@@ -40,7 +40,7 @@ PLANS = 7
 SHAPES = ("filter", "groups", "global", "distinct", "distinct in SQL", "union", "same rows", "cross")
 JOINS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 SHAPES += JOINS
-FUNCTIONS = ("count", "sum", "min", "max", "count(distinct")
+FUNCTIONS = ("count", "sum", "min", "max", "count(distinct", "count_if", "bool_or", "bool_and")
 NODES = {"Project", "Filter", "Join", "Union", "Aggregate", "Distinct", "Deduplicate"}
 Steps = Callable[[DataFrame, DataFrame], DataFrame]
 KEYED = ("integer", "decimal", "text", "day", "time", "local", "bool", "floating")
@@ -262,9 +262,15 @@ def random_steps(chance: random.Random, shape: str) -> Steps:
 def _a_call(chance: random.Random, make: Maker, function: str) -> str:
     if function == "sum":  # of numbers whose sum fits
         given = chance.choice([*"ijkmnopq", f"if({make.condition(1)}, j, k)"])
+    elif function in ("count_if", "bool_or", "bool_and"):
+        given = make.condition(chance.randint(0, 2))
     else:
         given = make.varying(chance.choice(KEYED), chance.randint(0, 2)).text
+    if function == "count" and chance.random() < 0.3:
+        given = chance.choice(["*", "1", f"{given}, {make.varying(chance.choice(KEYED), 1).text}", f"1, {given}"])
     call = f"count(distinct {given})" if function == "count(distinct" else f"{function}({given})"
+    if chance.random() < 0.4:
+        call = f"{call} FILTER (WHERE {make.condition(chance.randint(0, 2))})"
     return chance.choice([call, call, f"coalesce({call}, {call})", f"({call} is null)", call])
 
 

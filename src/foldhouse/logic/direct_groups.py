@@ -14,7 +14,7 @@ import polars as pl
 
 from foldhouse.kernel.grouped import grouped
 from foldhouse.kernel.plan import polars_type
-from foldhouse.logic.expressions import translated
+from foldhouse.logic.expressions import condition, translated
 from foldhouse.logic.plan import Expression, Node
 from foldhouse.logic.typed import DIGITS, FLOATS, Columns, Typed, UnknownLogic, arrow_type, comparable, decimal_size
 
@@ -22,7 +22,8 @@ _FIRST_GROUP, _FIRST_CALL = -1_000, -1_000_000
 """Stand for the numbers of columns that are grouped by, and of aggregates: Spark numbers none below zero."""
 _MOST_DIGITS, _MORE_DIGITS = 38, 10
 """A sum of decimals has so many digits more than its values: no ten billion of them overflow it."""
-AGGREGATES = ("Count", "Max", "Min", "Sum")
+_GREATEST, _LEAST = ("Max", "BoolOr"), ("Min", "BoolAnd")
+AGGREGATES = ("Count", "CountIf", "Sum", *_GREATEST, *_LEAST)
 """Those that are translated."""
 
 
@@ -96,21 +97,27 @@ class _Call:
 
 
 def _call(one: Expression, name: str, columns: Columns) -> _Call:
-    function, *condition = one.children
+    function, *filters = one.children
     is_distinct = one.facts.get("isDistinct")
-    if condition or is_distinct not in (True, False) or len(function.children) != 1:
-        raise UnknownLogic(f"{function.kind} with a filter, or of several columns")
-    (given,) = function.children
-    column, value = pl.col(name), translated(given, columns)
+    if is_distinct not in (True, False) or function.kind not in AGGREGATES:
+        raise UnknownLogic(function.kind)
+    tests = [condition(test, columns) for test in filters]
+    if function.kind == "CountIf":
+        tests.append(condition(function.children[0], columns))
+        if is_distinct:
+            raise UnknownLogic("a count of distinct conditions")
+        return _count_of_rows(name, tests)
     if function.kind == "Count":
-        return _count(name, value, is_distinct=is_distinct)
-    if not given.references or function.kind not in AGGREGATES:
-        raise UnknownLogic(f"{function.kind}, or one of a literal")
+        return _count(name, [translated(child, columns) for child in function.children], tests, is_distinct=is_distinct)
+    (given,) = function.children
+    if not given.references:
+        raise UnknownLogic(f"{function.kind} of a literal")
+    column, value = pl.col(name), _where(tests, translated(given, columns))
     arrow_type(value.type)
-    if function.kind in ("Max", "Min"):
+    if function.kind in (*_GREATEST, *_LEAST):
         if value.type in FLOATS:  # of 0.0 and -0.0, Spark returns the one that it reads first
             raise UnknownLogic(f"{function.kind} of floats")
-        made = column.max() if function.kind == "Max" else column.min()
+        made = column.max() if function.kind in _GREATEST else column.min()
         return _Call(value.made, made, Typed(column, value.type))
     if is_distinct:
         raise UnknownLogic(function.kind)
@@ -121,6 +128,11 @@ def _call(one: Expression, name: str, columns: Columns) -> _Call:
     made = pl.when(column.count() > 0).then(column.sum())
     wide = polars_type(arrow_type(kind))
     return _Call(value.made.cast(wide), made.alias(name), Typed(column.cast(wide), kind))
+
+
+def _where(tests: Sequence[pl.Expr], value: Typed) -> Typed:
+    """Return a value that is null where not all tests are true; aggregates pass over nulls."""
+    return Typed(pl.when(*tests).then(value.made), value.type) if tests else value
 
 
 def _sum_of_integers(name: str, value: Typed) -> _Call:
@@ -135,15 +147,25 @@ def _sum_of_integers(name: str, value: Typed) -> _Call:
     return _Call(value.made.cast(pl.Int128), made, Typed(above + below, "long"))
 
 
-def _count(name: str, value: Typed, *, is_distinct: bool) -> _Call:
+def _count(name: str, values: Sequence[Typed], tests: Sequence[pl.Expr], *, is_distinct: bool) -> _Call:
     column = pl.col(name)
-    if value.constant is not None:  # of null, Spark counts nothing
-        if is_distinct or not value.constant.is_valid:
-            raise UnknownLogic("a count of a literal")
+    if any(one.constant is not None and not one.constant.is_valid for one in values):  # Spark counts nothing
+        raise UnknownLogic("a count of null")
+    varying = [one for one in values if one.constant is None]
+    if not is_distinct:
+        return _count_of_rows(name, [*tests, *(one.made.is_not_null() for one in varying)])
+    if len(varying) != 1 or len(values) != 1:
+        raise UnknownLogic("a count of distinct literals, or of several columns")
+    counted = column.drop_nulls().n_unique().cast(pl.Int64)
+    return _Call(comparable(_where(tests, varying[0])), counted, Typed(column, "long"))
+
+
+def _count_of_rows(name: str, tests: Sequence[pl.Expr]) -> _Call:
+    """Count the rows for which all tests are true."""
+    column = pl.col(name)
+    if not tests:
         return _Call(None, pl.len().cast(pl.Int64).alias(name), Typed(column, "long"))
-    if is_distinct:
-        return _Call(comparable(value), column.drop_nulls().n_unique().cast(pl.Int64), Typed(column, "long"))
-    return _Call(value.made.is_not_null(), column.sum().cast(pl.Int64), Typed(column, "long"))
+    return _Call(pl.all_horizontal(tests).fill_null(value=False), column.sum().cast(pl.Int64), Typed(column, "long"))
 
 
 def _total_type(kind: str) -> str:
