@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 import foldhouse as fh
@@ -144,6 +144,14 @@ def _grouped(readings: DataFrame) -> DataFrame:
     return readings.groupBy("key", "day").agg(F.sum("units").alias("units"))
 
 
+def _newest(versions: DataFrame) -> DataFrame:
+    """The two newest versions of each key, beside the sum of all."""
+    key = Window.partitionBy("key")
+    place = F.rank().over(key.orderBy(F.col("sequence").desc()))
+    placed = versions.withColumn("place", place).withColumn("whole", F.sum("units").over(key))
+    return placed.where("place <= 2").select("key", "units", "whole")
+
+
 def _word() -> Column:
     """A text that only Spark computes."""
     return F.regexp_replace("label", "[0-4]", "x")
@@ -253,6 +261,12 @@ _ALL = [
         "everyday",
         {name: (fh.maximum(name), f"max({name})") for name in ("gross", "word", "hour")},
         rows=_everyday,
+    ),
+    _definition(
+        "newest",
+        {"units": (fh.total("units"), "sum(units)"), "whole": (fh.maximum("whole"), "max(whole)")},
+        rows=_newest,
+        source=versions,
     ),
     _definition("star", _STAR, rows=_star, source=[*_BOTH, holders]),
     _definition(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from laws.amount import share
 from pyspark.errors import ArithmeticException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 import foldhouse as fh
@@ -301,7 +301,11 @@ CALLS = _listed("""
     max(w)|min(i)|min(l)|min(s)|min(b)|min(d)|min(t)|min(u)|min(n)|min(w)|max(i) - min(j)|sum(m) + sum(n)|sum(i * j)
     case when count(*) > 3 then max(s) else min(s) end|coalesce(max(i), 0)|max(i + j)|sum(abs(m)) > 1|'literal'|7
     count(*) + 1|max(coalesce(s, 'none'))|least(max(d), to_date(max(t)))|max(distinct s)|count(i is null)
-    count(null)|count(distinct x)|count(distinct cast(x as float))|count(x > 1)|max(x > 1)
+    count(null)|count(distinct x)|count(distinct cast(x as float))|count(x > 1)|max(x > 1)|count(i, s)|count(1, b)
+    sum(i) filter (where b)|sum(m) filter (where s > 'a' and i > 0)|max(s) filter (where i is null)|count_if(b)
+    count(*) filter (where x > 1)|count(s) filter (where b)|count(distinct s) filter (where i > 0)|count_if(i > j or b)
+    count_if(true)|bool_and(b)|bool_or(i > j)|every(m > 1)|some(b) filter (where d is not null)
+    count(i, s) filter (where b)|count(i, null)
 """)
 FEW_DIGITS = ("i", "j", "l")
 
@@ -483,10 +487,59 @@ def test_a_column_that_nobody_uses_needs_no_spark(spark):
         check(spark, rows, hostile(50, 3))
 
 
+WINDOWS = _listed("""
+    rank() over (partition by id order by s)|rank() over (partition by id, b order by i desc, d nulls last)
+    dense_rank() over (partition by s order by m desc nulls first, t)|rank() over (partition by d order by b, i + 1L)
+    lag(s) over (partition by id order by s)|lead(m, 2) over (partition by b order by m desc)
+    lag(t, 3, timestamp '2024-01-01') over (partition by id order by t)
+    lag(w, 1, null) over (partition by id order by w)
+    lead(l, 0) over (partition by id order by l)|lag(d, 9999) over (partition by id order by d)
+    coalesce(lag(u) over (partition by id order by u), u)
+    sum(m) over (partition by id)|count(*) over (partition by s)|max(s) over (partition by id, b)
+    count_if(b) over (partition by coalesce(s, 'none'))|max(i) filter (where b) over (partition by id)
+    bool_or(i > 0) over (partition by u)|min(t) over (partition by m) = t|count(i, s) over (partition by s) + 1
+    count(i) over (partition by id order by s rows between unbounded preceding and unbounded following)
+""")
+WINDOWS_LEFT_TO_SPARK = _listed("""
+    row_number() over (order by s)|sum(m) over (partition by id order by d)|rank() over (partition by id order by x)
+    rank() over (partition by x order by s)|lag(s) ignore nulls over (partition by id order by s)
+    ntile(2) over (partition by id order by s)|first_value(s) over (partition by id order by s)
+    max(x) over (partition by id)|count(*) over (partition by initcap(s))
+    percent_rank() over (partition by id order by s)
+    count(*) over (partition by id order by s rows between 1 preceding and current row)
+    rank() over (partition by id order by s collate UTF8_LCASE)|count(*) over (partition by a)|count(*) over ()
+    lag(s, 1, initcap(s)) over (partition by id order by s)|sum(w) over (partition by id)
+""")
+
+
+@pytest.mark.parametrize("text", WINDOWS)
+def test_a_window_gives_the_rows_of_spark(spark, text):
+    for rows in (hostile(300, 22), hostile(0, 22), hostile(1, 22)):
+        check(spark, lambda one: one.select(F.expr(text).alias("value")), few_digits(rows))
+
+
+def test_windows_of_different_orders_below_and_above_other_logic_give_the_rows_of_spark(spark):
+    def rows(one: DataFrame, other: DataFrame) -> DataFrame:
+        key = Window.partitionBy("id")
+        newest = one.withColumn("place", F.rank().over(key.orderBy(F.col("d").desc(), "i")))
+        newest = newest.withColumn("of_key", F.count("*").over(key)).where("place <= 2")
+        joined = newest.join(other.groupBy("id").agg(F.max("l").alias("most")), "id", "left")
+        again = joined.withColumn("place", F.dense_rank().over(Window.partitionBy("b").orderBy("most", "place")))
+        both = again.select("id", "place", "of_key", "most")
+        return both.union(both.where("place > 1")).groupBy("place").agg(F.count("*"), F.sum("of_key"), F.max("most"))
+
+    check(spark, rows, hostile(200, 24), hostile(50, 25))
+
+
+@pytest.mark.parametrize("text", WINDOWS_LEFT_TO_SPARK)
+def test_a_window_that_engines_may_see_differently_is_left_to_spark(spark, text):
+    assert direct_logic(spark, lambda one: one.select("id", F.expr(text).alias("value"))) is None
+
+
 CALLS_LEFT_TO_SPARK = _listed("""
-    max(x)|sum(cast(l as decimal(30,0)))|avg(m)|max(struct(i, s))|sort_array(collect_list(i))|count(i, s)
-    count(distinct i, s)|min(x)|sum(1)|max(1)|sum(i) filter (where b)|bool_and(b)|sum(distinct i)
-    max_by(s, id)|count(distinct a)|sum(w)|max(s collate UTF8_LCASE)
+    max(x)|sum(cast(l as decimal(30,0)))|avg(m)|max(struct(i, s))|sort_array(collect_list(i))
+    count(distinct i, s)|min(x)|sum(1)|max(1)|sum(i) filter (where initcap(s) = 'A')|bool_and(true)|sum(distinct i)
+    max_by(s, id)|count(distinct a)|sum(w)|max(s collate UTF8_LCASE)|max(x) filter (where b)|count_if(distinct b)
 """)
 
 
@@ -595,7 +648,7 @@ OTHER_PLANS: dict[str, Rows] = {
     "distinct lists": lambda one, other: one.select("a").distinct(),
     "grouping sets": lambda one, other: one.rollup("id", "s").count(),
     "first rows of groups": lambda one, other: one.dropDuplicates(["id"]).select("id", "s"),
-    "a window": lambda one, other: one.selectExpr("id", "count(*) OVER (PARTITION BY id)"),
+    "a window, and one column twice": lambda one, other: one.selectExpr("id", "id", "count(*) OVER (PARTITION BY id)"),
     "unequal": lambda one, other: one.join(other, one.i < other.i).select(one.id),
     "null-safe": lambda one, other: one.join(other, one.id.eqNullSafe(other.id)).select(one.id),
     "left with a condition on the left": lambda one, other: one.join(

@@ -1,15 +1,15 @@
 """Direct logic: an analysed plan that this process evaluates itself, with Polars, instead of starting a Spark job.
 
 A job costs some tenths of a second, however few rows it has; most windows are small. Only plans of projections,
-filters, unions, joins and groups are translated, and only if their expressions are; see
-`foldhouse.logic.expressions` and `foldhouse.logic.direct_groups`. Spark evaluates any other plan, and any window for
-which an evaluation here fails.
+filters, unions, joins, groups and window functions are translated, and only if their expressions are; see
+`foldhouse.logic.expressions`, `foldhouse.logic.direct_groups` and `foldhouse.logic.direct_windows`. Spark evaluates
+any other plan, and any window for which an evaluation here fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import polars as pl
@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from foldhouse.kernel.keyed import joinable
 from foldhouse.kernel.plan import polars_type
-from foldhouse.logic.columns import join_type
+from foldhouse.logic.columns import join_type, outputs_of
 from foldhouse.logic.direct_groups import groups_of
+from foldhouse.logic.direct_windows import windows_of
 from foldhouse.logic.expressions import condition, translated
 from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Expression, Node
@@ -174,7 +175,8 @@ def _translated(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Re
         return _source(node, node.place, sources)
     if any(True for _ in node.subqueries):
         raise UnknownLogic("a subquery")
-    children = [_relation(child, sources) for child in node.children]
+    are_named = node.kind in ("Project", "Window")  # by number, not by position
+    children = [_without_repeats(child, sources) if are_named else _relation(child, sources) for child in node.children]
     if node.kind in _SAME_ROWS:
         return children[0]
     if node.kind == "Project":
@@ -188,6 +190,8 @@ def _translated(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Re
         return _stacked(node, children)
     if node.kind == "Aggregate":
         return _grouped(node, children[0])
+    if node.kind == "Window":
+        return _windowed(node, children[0])
     if node.kind in ("Distinct", "Deduplicate"):
         return _distinct(node, children[0])
     raise UnknownLogic(node.kind)
@@ -252,6 +256,30 @@ def _grouped(node: Node, child: _Relation) -> _Relation:
     return _Relation(evaluate, columns, not groups.keys)
 
 
+def _without_repeats(node: Node, sources: Sequence[Mapping[str, pl.DataType]]) -> _Relation:
+    """Translate what may be a projection that lists a column twice, as Spark does around windows; it is taken once."""
+    listed = node.of("projectList")
+    kept = {one.id if one.kind == "AttributeReference" else -1 - at: one for at, one in enumerate(listed)}
+    if node.kind != "Project" or len(kept) == len(listed):
+        return _relation(node, sources)
+    found = _relation(replace(node, expressions={**node.expressions, "projectList": tuple(kept.values())}), sources)
+    if found.lifted:
+        raise UnknownLogic("a column left to Spark among others that are selected twice")
+    return found
+
+
+def _windowed(node: Node, child: _Relation) -> _Relation:
+    if child.lifted:
+        raise UnknownLogic("a window over a column that is left to Spark")
+    windows = windows_of(node, child.columns)
+    if windows.outputs.keys() & child.columns.keys():
+        raise UnknownLogic("a column that is selected twice")
+    columns = {**child.columns, **{number: _read(number, typed.type) for number, typed in windows.outputs.items()}}
+    made = [typed.made.alias(_name(number)) for number, typed in windows.outputs.items()]
+    evaluate = lambda given: windows.of(child.evaluate(given)).with_columns(made).select(map(_name, columns))  # noqa: E731
+    return _Relation(evaluate, columns)
+
+
 def _distinct(node: Node, child: _Relation) -> _Relation:
     if node.kind == "Deduplicate" and {one.id for one in node.of("keys")} != set(child.ids):
         raise UnknownLogic("the first row of each key")
@@ -272,6 +300,8 @@ def _stacked(node: Node, children: Sequence[_Relation]) -> _Relation:
     first = children[0]
     if any(child.lifted for child in children):
         raise UnknownLogic("a union of columns that are left to Spark")
+    if any(outputs_of(below) != child.ids for below, child in zip(node.children, children, strict=True)):
+        raise UnknownLogic("a union of columns in another order")
     kinds = [[typed.type for typed in child.columns.values()] for child in children]
     # A union by name would have to be resolved first; passed types may differ in what this module does not look at.
     if node.facts.get("byName") or any(one != kinds[0] for one in kinds) or "" in kinds[0]:

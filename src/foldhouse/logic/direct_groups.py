@@ -61,7 +61,7 @@ def groups_of(node: Node, columns: Columns) -> Groups:
     keys = {_FIRST_GROUP - place: translated(one, columns) for place, one in enumerate(groups)}
     found: list[Expression] = []
     listed = [(one.id, _over_groups(one, groups, found)) for one in node.of("aggregateExpressions")]
-    calls = {_FIRST_CALL - place: _call(one, _name(_FIRST_CALL - place), columns) for place, one in enumerate(found)}
+    calls = {_FIRST_CALL - place: call_of(one, _name(_FIRST_CALL - place), columns) for place, one in enumerate(found)}
     there = {number: Typed(pl.col(_name(number)), typed.type) for number, typed in keys.items()}
     there |= {number: one.after for number, one in calls.items()}
     outputs = {number: translated(one, there) for number, one in listed if number is not None}
@@ -88,7 +88,7 @@ def _over_groups(one: Expression, groups: Sequence[Expression], found: list[Expr
 
 
 @dataclass(frozen=True, eq=False)
-class _Call:
+class Call:
     """One aggregate: its argument, the aggregate over the column of that, and the value over the column of this."""
 
     argument: pl.Expr | None
@@ -96,7 +96,12 @@ class _Call:
     after: Typed
 
 
-def _call(one: Expression, name: str, columns: Columns) -> _Call:
+def call_of(one: Expression, name: str, columns: Columns) -> Call:
+    """Translate an `AggregateExpression`; its argument becomes the column `name`, and so does its value.
+
+    Raises:
+        UnknownLogic: it is not known to give the same value in Polars.
+    """
     function, *filters = one.children
     is_distinct = one.facts.get("isDistinct")
     if is_distinct not in (True, False) or function.kind not in AGGREGATES:
@@ -118,7 +123,7 @@ def _call(one: Expression, name: str, columns: Columns) -> _Call:
         if value.type in FLOATS:  # of 0.0 and -0.0, Spark returns the one that it reads first
             raise UnknownLogic(f"{function.kind} of floats")
         made = column.max() if function.kind in _GREATEST else column.min()
-        return _Call(value.made, made, Typed(column, value.type))
+        return Call(value.made, made, Typed(column, value.type))
     if is_distinct:
         raise UnknownLogic(function.kind)
     kind = _total_type(value.type)
@@ -127,7 +132,7 @@ def _call(one: Expression, name: str, columns: Columns) -> _Call:
     # Of no values, a sum is null.
     made = pl.when(column.count() > 0).then(column.sum())
     wide = polars_type(arrow_type(kind))
-    return _Call(value.made.cast(wide), made.alias(name), Typed(column.cast(wide), kind))
+    return Call(value.made.cast(wide), made.alias(name), Typed(column.cast(wide), kind))
 
 
 def _where(tests: Sequence[pl.Expr], value: Typed) -> Typed:
@@ -135,7 +140,7 @@ def _where(tests: Sequence[pl.Expr], value: Typed) -> Typed:
     return Typed(pl.when(*tests).then(value.made), value.type) if tests else value
 
 
-def _sum_of_integers(name: str, value: Typed) -> _Call:
+def _sum_of_integers(name: str, value: Typed) -> Call:
     """Add up the values above and below zero; if either sum is no long, a part of Spark's sum may overflow."""
     column = pl.col(name)
     sides = [
@@ -144,10 +149,10 @@ def _sum_of_integers(name: str, value: Typed) -> _Call:
     ]
     made = pl.when(column.count() > 0).then(pl.struct(sides)).alias(name)
     above, below = (column.struct.field(side).cast(pl.Int64) for side in ("above", "below"))
-    return _Call(value.made.cast(pl.Int128), made, Typed(above + below, "long"))
+    return Call(value.made.cast(pl.Int128), made, Typed(above + below, "long"))
 
 
-def _count(name: str, values: Sequence[Typed], tests: Sequence[pl.Expr], *, is_distinct: bool) -> _Call:
+def _count(name: str, values: Sequence[Typed], tests: Sequence[pl.Expr], *, is_distinct: bool) -> Call:
     column = pl.col(name)
     if any(one.constant is not None and not one.constant.is_valid for one in values):  # Spark counts nothing
         raise UnknownLogic("a count of null")
@@ -157,15 +162,15 @@ def _count(name: str, values: Sequence[Typed], tests: Sequence[pl.Expr], *, is_d
     if len(varying) != 1 or len(values) != 1:
         raise UnknownLogic("a count of distinct literals, or of several columns")
     counted = column.drop_nulls().n_unique().cast(pl.Int64)
-    return _Call(comparable(_where(tests, varying[0])), counted, Typed(column, "long"))
+    return Call(comparable(_where(tests, varying[0])), counted, Typed(column, "long"))
 
 
-def _count_of_rows(name: str, tests: Sequence[pl.Expr]) -> _Call:
+def _count_of_rows(name: str, tests: Sequence[pl.Expr]) -> Call:
     """Count the rows for which all tests are true."""
     column = pl.col(name)
     if not tests:
-        return _Call(None, pl.len().cast(pl.Int64).alias(name), Typed(column, "long"))
-    return _Call(pl.all_horizontal(tests).fill_null(value=False), column.sum().cast(pl.Int64), Typed(column, "long"))
+        return Call(None, pl.len().cast(pl.Int64).alias(name), Typed(column, "long"))
+    return Call(pl.all_horizontal(tests).fill_null(value=False), column.sum().cast(pl.Int64), Typed(column, "long"))
 
 
 def _total_type(kind: str) -> str:
