@@ -13,6 +13,7 @@ import os, signal, sys, time
 import corrupting
 import foldhouse as fh
 from pyspark import SparkContext
+from pyspark.sql import functions as F
 from foldhouse.spark.session import local_session
 from foldhouse.storage.catalog import open_local_catalog
 from pathlib import Path
@@ -43,6 +44,26 @@ except fh.FoldhouseError as failure:
     print(type(failure).__name__, failure)
 assert lake.tables() == head
 assert lake.rebuild(corrupting.totals).rows == rows
+
+@F.udf("string")
+def shouted(word):  # declared once, before and after its Java process ends
+    return word and word.upper()
+
+
+by_udf = fh.table(
+    "c.by_udf",
+    source=corrupting.events,
+    keys="key",
+    rows=lambda events: events.withColumn("loud", shouted(F.col("key").cast("string"))),
+    fold=fh.fold(loud=fh.maximum("loud")),
+)
+assert lake.refresh(by_udf).rows
+os.kill(SparkContext._gateway.proc.pid, signal.SIGTERM)
+SparkContext._gateway.proc.wait()
+other = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
+assert other.rebuild(by_udf).rows == lake.count(by_udf)
+assert other.rebuild(corrupting.totals).rows == rows
+assert lake.rebuild(by_udf).rows == other.count(by_udf)
 
 for expression in ("1/0", "cast('x' as int)", "nope(", "interval 1 day", "assert_true(false)"):
     bad = fh.table("c.bad", source=corrupting.events, keys="key", fold=fh.fold(x=fh.latest(expression)))

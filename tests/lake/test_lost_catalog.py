@@ -185,8 +185,8 @@ def test_a_catalog_of_an_older_backup_is_refused_and_moved_forward(folder: Path,
 
 
 def metadata_files(folder: Path) -> list[Path]:
-    """Those of `s.ev`, oldest first; pyiceberg spells the blank in the folder's name as `%20`."""
-    inside = Path(str(folder).replace(" ", "%20")) / "warehouse" / "s" / "ev" / "metadata"
+    """Those of `s.ev`, oldest first."""
+    inside = folder / "warehouse" / "s" / "ev" / "metadata"
     return sorted(inside.glob("*.metadata.json"), key=lambda path: path.name)
 
 

@@ -48,6 +48,23 @@ def test_a_late_event_of_a_day_without_events_is_folded(lake: fh.Lake) -> None:
     assert followed(lake) == dict.fromkeys(march(3, 4, 5), 1)
 
 
+def test_a_process_that_follows_adds_the_days_that_a_rollback_of_the_table_took_away(lake: fh.Lake) -> None:
+    follower = Follower(lake, [daily], say=lambda _: None)
+    append(lake, *march(1, 2))
+    follower.round()
+    earlier = lake.head(daily)
+    append(lake, *march(3))
+    for _ in range(3):
+        follower.round()
+    assert earlier is not None
+    lake.rollback(daily, to=earlier.id)
+    assert lake.new_days(daily) == march(3)
+    for _ in range(2):
+        follower.round()
+    assert lake.new_days(daily) == []
+    assert lake.to_arrow(daily).sort_by("day")["day"].to_pylist() == march(1, 2, 3)
+
+
 @pytest.mark.parametrize("wrong", [date(9999, 12, 31), date(2024, 12, 24), date(2024, 3, 30)])
 def test_an_event_with_a_wrong_day_does_not_keep_later_events_out(lake: fh.Lake, wrong: date) -> None:
     append(lake, *march(1, 2))

@@ -165,10 +165,13 @@ class Follower:
         return done.committed
 
     def _new_days(self, table: Table) -> list[date]:
-        """Return the days to add to a table; looked for when a source has another head than at the last look."""
+        """Return the days to add to a table; looked for when it or a source has another head than at the last look.
+
+        A rollback of the table alone takes away days that its sources still have.
+        """
         if table.partition_by is None:
             return []
-        heads = [head.id if (head := self.lake.head(source)) else None for source in table.sources]
+        heads = [head.id if (head := self.lake.head(one)) else None for one in (table, *table.sources)]
         if self._heads.get(table.name) == heads:
             return []
         new = self.lake.new_days(table)

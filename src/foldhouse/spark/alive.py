@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.udf import UserDefinedFunction
 
 _PORT = 15002
 """The port of a Connect server whose address contains none."""
@@ -90,6 +92,26 @@ def put_away(session: SparkSession) -> None:
     holder._gateway = holder._jvm = holder._active_spark_context = None
     forgotten: Any = SparkSession
     forgotten._instantiatedSession = None
+    _forget_functions()
+
+
+def put_away_dead() -> None:
+    """Forget the session of this process if its Java process ended, whoever started and used it."""
+    holder, sessions = cast(Any, SparkContext), cast(Any, SparkSession)
+    process = getattr(holder._gateway, "proc", None)
+    if process is not None and process.poll() is not None and sessions._instantiatedSession is not None:
+        put_away(sessions._instantiatedSession)
+
+
+def _forget_functions() -> None:
+    """Have Python functions of Spark be declared again in the next Java process; PySpark keeps what the last one made.
+
+    A function that is declared in a module, once for all sessions, could otherwise not be used again.
+    """
+    for one in gc.get_objects():
+        if isinstance(one, UserDefinedFunction):
+            function: Any = one
+            function._judf_placeholder = None
 
 
 def _is_usable(holder: Any) -> bool:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from foldhouse.errors import CannotStart, InvalidCall
-from foldhouse.spark.alive import answers, with_few_retries
+from foldhouse.spark.alive import answers, put_away_dead, with_few_retries
 from foldhouse.spark.class_archive import archive_options, drop_archive
 from foldhouse.spark.executors import equip
 from foldhouse.spark.process import folder_of_spark, last_of_its_log, last_warnings_of_its_log, start_java
@@ -131,6 +131,7 @@ def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) 
     If Java does not start, it may be for its archive of classes, or because it was killed. It is tried once more, then
     without the archive, which is removed if that helps.
     """
+    put_away_dead()  # no lake may hold it any more
     archive = archive_options()
     failed: Exception | None = None
     for options in (archive, archive, []) if archive else ([],):

@@ -22,7 +22,7 @@ from foldhouse.errors import LostTables
 from foldhouse.storage.known import KnowingCatalog
 from foldhouse.storage.lost import check_catalog, check_newest, lost_table
 from foldhouse.storage.sqlite import address, check_is_database, failure_of_catalog, is_read_only
-from foldhouse.storage.warehouse import TableFolder, path_of
+from foldhouse.storage.warehouse import TableFolder, path_of, warehouse_of
 
 CATALOG_NAME = "foldhouse"
 _BUSY_SECONDS = 30
@@ -96,7 +96,7 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
         StorageError: `catalog.db` cannot be read, or the folder cannot be created.
     """
     lake = lake.resolve()
-    file = lake / "catalog.db"
+    file, warehouse = lake / "catalog.db", warehouse_of(lake)
     if is_checked:
         check_catalog(lake, CATALOG_NAME)
     check_is_database(file)
@@ -104,14 +104,14 @@ def open_local_catalog(lake: Path, *, is_checked: bool = True) -> SqlCatalog:
         return _LocalCatalog(
             CATALOG_NAME,
             uri=address(file, _BUSY_SECONDS),
-            warehouse=(lake / "warehouse").as_uri(),
+            warehouse=warehouse,
             # By default, pyiceberg creates missing tables, and a read-only file refuses that.
             init_catalog_tables="false",
         )
     (lake / "warehouse").mkdir(parents=True, exist_ok=True)
     uri = address(file, _BUSY_SECONDS)
     _prepare(uri, file)
-    return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=(lake / "warehouse").as_uri())
+    return _LocalCatalog(CATALOG_NAME, uri=uri, warehouse=warehouse)
 
 
 def _prepare(uri: str, file: Path) -> None:

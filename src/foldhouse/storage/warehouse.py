@@ -18,6 +18,8 @@ from pyiceberg.table.metadata import TableMetadata
 from foldhouse.storage.dropped import marked_in
 from foldhouse.storage.metadata import read_metadata
 
+_ENDS = "#?\t\r\n"
+"""Characters at which a program may see the end of an address, or leave them out."""
 # Matches `00003-<uuid>.metadata.json`, also with `.gz`, and other writers' `v3.metadata.json` and `.json.gz`.
 _METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
@@ -61,7 +63,7 @@ class TableFolder:
 
 def folders(lake: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and folder of each table below a lake's warehouse, sorted: folders that contain `metadata`."""
-    warehouse = path_of((lake / "warehouse").as_uri())
+    warehouse = path_of(warehouse_of(lake))
     if not warehouse.is_dir():
         return
     for namespace in sorted(one for one in warehouse.iterdir() if one.is_dir()):
@@ -133,6 +135,24 @@ def read(path: Path, version: int) -> MetadataFile | str:
     if head is not None and not path_of(head.manifest_list).is_file():
         return f"its head {head.snapshot_id} has lost its manifest list {head.manifest_list}"
     return MetadataFile(path, version, metadata)
+
+
+def warehouse_of(lake: Path) -> str:
+    """Return the location of a lake's warehouse, which is the folder `warehouse` in that of the lake.
+
+    Earlier versions wrote `%20` for a blank, and so on, and took it for three characters of a name: the tables were in
+    another folder beside the lake's. There they stay, and so do those of a lake whose path has a character at which
+    the address of a file would end.
+
+    Args:
+        lake: the absolute path of the lake's folder.
+    """
+    folder = lake / "warehouse"
+    escaped = folder.as_uri()
+    beside = path_of(escaped)
+    if any(one in str(folder) for one in _ENDS) or (beside.is_dir() and not (beside.parent / "catalog.db").exists()):
+        return escaped
+    return f"file://{folder}"
 
 
 def path_of(location: str) -> Path:
