@@ -242,6 +242,54 @@ def test_a_state_is_asked_for_once_and_then_the_look_says_why_nothing_is(lake: f
         assert len(daemon.tick()) == 1
 
 
+def test_days_of_a_run_that_failed_are_asked_for_again_though_a_run_beside_it_moved_the_table_on(
+    lake: fh.Lake, opener: Opened
+) -> None:
+    def asked(requests: list[dg.RunRequest]) -> list[tuple[str, str]]:
+        start, end = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+        return [(one.tags[start][-2:], one.tags[end][-2:]) for one in requests]
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 1, 2, 7)
+        lake.backfill(daily, [date(2024, 3, day) for day in (1, 2, 7)])
+        for table in (sums, above):
+            lake.refresh(table)
+        land(lake, 5, 8, 9)
+        lost, done = daemon.tick()
+        assert asked([lost, done]) == [("05", "05"), ("08", "09")]
+        reported(opener, instance, done)  # the other one was cancelled
+        assert lake.new_days(daily) == []
+        (again,) = daemon.tick()
+        assert asked([again]) == [("05", "05")]
+        assert daemon.tick() == [], "it failed again, and nothing else happened"
+        assert daemon.tick() == []
+        land(lake, 9)
+        (again,) = daemon.tick()
+        assert asked([again]) == [("05", "05")]
+        assert sorted(reported(opener, instance, again)["daily"]) == ["2024-03-05", "2024-03-09"]
+        assert daemon.tick() == []
+        assert daemon.cursor == "[]"
+    assert [one.day for one in lake.days(daily)] == [1, 2, 5, 7, 8, 9]
+
+
+def test_days_that_are_no_longer_in_the_stream_are_not_asked_for_again(lake: fh.Lake, opener: Opened) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 1, 2, 7)
+        lake.backfill(daily, [date(2024, 3, day) for day in (1, 2, 7)])
+        for table in (sums, above):
+            lake.refresh(table)
+        land(lake, 5, 8)
+        _, done = daemon.tick()
+        reported(opener, instance, done)
+        lake.replace(events, [], partitions=[date(2024, 3, 5)])
+        for request in daemon.tick():
+            reported(opener, instance, request)
+        assert daemon.tick() == []
+    assert [one.day for one in lake.days(daily)] == [1, 2, 7, 8]
+
+
 @pytest.mark.parametrize("looks_at_the_new_state", [True, False])
 def test_tables_that_were_rolled_back_to_a_state_that_was_asked_for_get_a_run_again(
     lake: fh.Lake, opener: Opened, looks_at_the_new_state: bool

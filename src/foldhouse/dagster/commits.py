@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
@@ -44,12 +44,14 @@ def commit_sensor(
         a late event for a covered day      -> a run of the newest day; it reports the days that changed alone
         events of days that are new         -> a run of these days, if the stream is partitioned by day: see `new_days`
         the run it asked for is not done    -> nothing, until it is
+        of several such runs, one fails     -> its days again, once the table has another commit
         nothing was committed               -> nothing
 
     Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
     a run that failed, the next commit, a rollback or a run by hand goes on. The cursor has the states that were asked
-    for and are still behind. A table that comes back to such a state later, by a rollback or because its pause ended,
-    is asked for again: no run has a run key, because Dagster never starts a second run for the same key.
+    for and are still behind, and the days that runs were to add and that are still missing. A table that comes back to
+    such a state later, by a rollback or because its pause ended, is asked for again: no run has a run key, because
+    Dagster never starts a second run for the same key.
 
     Which days a late event changes is known only once it is folded, and Dagster has no run of a table with days without
     a day. So such a run has the newest day. It reports that day too if it changed, or if the page shows it as missing
@@ -83,21 +85,27 @@ def commit_sensor(
             return dg.SensorResult(skip_reason=f"the run {unfinished[0].run_id} that it asked for is not done")
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         lake = opener.open()
-        late = _behind(lake, tables, days)
+        before = _Before.of(context.cursor)
+        lacking = {table.name: _lacking(lake, table, before.ranges.get(table.name, ())) for table in tables}
+        late = _behind(lake, tables, days, lacking)
         if not late:
-            return dg.SensorResult(skip_reason=f"none of {len(tables)} tables is behind its sources", cursor="[]")
+            why = f"none of {len(tables)} tables is behind its sources"
+            return dg.SensorResult(skip_reason=why, cursor=_cursor([], lacking))
         behind = {
             _state(lake, group, asked): (group, asked)
-            for group, asked in ((group, _days_of(lake, group, own)) for own, group in _by_days(late, days))
+            for group, asked in ((group, _days_of(lake, group, own, lacking)) for own, group in _by_days(late, days))
         }
-        before = _asked_before(context.cursor)
         requests = [
             request
             for state, (group, asked) in behind.items()
-            if state not in before
+            if state not in before.states
             for request in _requests(context.instance, group, asked)
         ]
-        cursor = json.dumps(list(behind))
+        for group, asked in behind.values():
+            if asked.are_new:
+                of_runs = {day for one in asked.ranges for day in _days_in(one)}
+                lacking |= {one.name: {*lacking[one.name], *of_runs} for one in group if one.partition_by is not None}
+        cursor = _cursor(list(behind), lacking)
         if not requests:
             return dg.SensorResult(skip_reason=_waits_for_a_commit(late), cursor=cursor)
         return dg.SensorResult(run_requests=requests, cursor=cursor)
@@ -105,13 +113,58 @@ def commit_sensor(
     return look
 
 
-def _asked_before(cursor: str | None) -> Set[str]:
-    """Return the states of a cursor; none for a cursor that is lost or damaged, so that they are asked for again."""
-    try:
-        found = json.loads(cursor or "[]")
-    except (ValueError, RecursionError):
+@dataclass(frozen=True)
+class _Before:
+    """What the sensor asked for at its earlier looks.
+
+    Args:
+        states: those that were asked for and are still behind.
+        ranges: table -> the first and last days of runs that were to add days.
+    """
+
+    states: Set[str] = frozenset()
+    ranges: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(cursor: str | None) -> "_Before":
+        """Read a cursor; nothing from one that is lost or damaged, so that all is asked for again."""
+        try:
+            found = json.loads(cursor or "[]")
+            states = found["states"] if isinstance(found, dict) else found  # of earlier versions
+            ranges = found["days"] if isinstance(found, dict) else {}
+            for one in (one for each in ranges.values() for one in each):
+                _days_in(one)
+            return _Before({one for one in states if isinstance(one, str)}, ranges)
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            return _Before()
+
+
+def _cursor(states: Sequence[str], lacking: Mapping[str, Set[date]]) -> str:
+    ranges = {
+        name: [[one[0], one[-1]] for one in _ranges(sorted(day.isoformat() for day in days))]
+        for name, days in lacking.items()
+        if days
+    }
+    return json.dumps({"states": list(states), "days": ranges} if ranges else list(states))
+
+
+def _days_in(given: Sequence[str]) -> list[date]:
+    """Return the days from the first to the last one of a range."""
+    first, last = date.fromisoformat(given[0]), date.fromisoformat(given[-1])
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
+def _lacking(lake: Lake, table: Table, ranges: Sequence[Sequence[str]]) -> Set[date]:
+    """Return the days of which a source has rows, and that an earlier run was to add to a table, but did not.
+
+    Where several runs were asked for, one that succeeds moves the table's position; `new_days` then takes the days of
+    one that failed for days that were left out on purpose.
+    """
+    asked = {day for one in ranges for day in _days_in(one)}
+    if not asked or table.partition_by is None:
         return set()
-    return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+    there = {day for source in table.sources for day in lake.days(source)}
+    return (asked & there) - set(lake.covered(table, asked))
 
 
 def _waits_for_a_commit(late: Sequence[Table]) -> str:
@@ -144,8 +197,8 @@ def _by_days(tables: Sequence[Table], days: Days) -> list[tuple[dg.DailyPartitio
     return list(groups.values())
 
 
-def _behind(lake: Lake, tables: Sequence[Table], days: Days) -> list[Table]:
-    """Return the tables that have something to fold: a commit of a source, new days, or all of it for a new table."""
+def _behind(lake: Lake, tables: Sequence[Table], days: Days, lacking: Mapping[str, Set[date]]) -> list[Table]:
+    """Return the tables that have something to fold: a commit of a source, days, or all of it for a new table."""
     lags, names = lake.lags(), set(lake.tables())
     found: list[Table] = []
     comes = {table.name for table in tables}
@@ -154,8 +207,8 @@ def _behind(lake: Lake, tables: Sequence[Table], days: Days) -> list[Table]:
         if table.name in paused:
             continue
         if lags.get(table.name):
-            has_new_days = table.name in days and bool(lake.new_days(table))
-            is_late = has_new_days or any(_moves(one, paused) for one in lags[table.name])
+            has_days = table.name in days and bool(lacking[table.name] or lake.new_days(table))
+            is_late = has_days or any(_moves(one, paused) for one in lags[table.name])
         else:  # never folded: it can be if each source has rows, or is folded by the same run
             late = {one.name for one in found}
             is_late = all(
@@ -188,15 +241,20 @@ class _Asked:
     are_new: bool = False
 
 
-def _days_of(lake: Lake, tables: Sequence[Table], partitions_def: dg.DailyPartitionsDefinition | None) -> _Asked:
-    """Return the days to ask for: new ones, or else one that exists.
+def _days_of(
+    lake: Lake,
+    tables: Sequence[Table],
+    partitions_def: dg.DailyPartitionsDefinition | None,
+    lacking: Mapping[str, Set[date]],
+) -> _Asked:
+    """Return the days to ask for: new ones, those that an earlier run did not add, or else one that exists.
 
     A run of any day refreshes every day that exists.
     """
     partitioned = [table for table in tables if table.partition_by is not None]
     if not partitioned or partitions_def is None:
         return _Asked()
-    new = {day.isoformat() for table in partitioned for day in lake.new_days(table)}
+    new = {day.isoformat() for one in partitioned for day in {*lake.new_days(one), *lacking[one.name]}}
     asked = sorted(day for day in new if partitions_def.has_partition_key(day))
     if asked:
         return _Asked(partitions_def, list(_ranges(asked)), are_new=True)
