@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import foldhouse as fh
-from foldhouse.logic.declaration import declaration, is_by_another_engine
+from foldhouse.logic.declaration import declaration, is_another_text, is_by_another_engine
 
 RATES = """
 TAX = 1.19
@@ -115,6 +115,140 @@ def test_a_closure_a_default_and_a_partial_are_part_of_it() -> None:
     assert of(within(1, 1)) != of(within(1))
     cut = lambda frame, n: frame.limit(n)  # noqa: E731
     assert of(functools.partial(cut, n=1)) == of(functools.partial(cut, n=1)) != of(functools.partial(cut, n=2))
+
+
+CODE = """
+import enum
+import functools
+import logging
+import re
+from dataclasses import dataclass
+
+import foldhouse as fh
+import helper
+
+BASE = 10
+LOG = logging.getLogger("x")
+DIGITS = re.compile("[0-9]+", re.ASCII)
+
+
+class Kind(enum.Enum):
+    ONE = BASE
+
+
+@dataclass(frozen=True)
+class Rates:
+    rate: int
+
+    def of(self, n):
+        return n * self.rate
+
+
+class Taxed:
+    @staticmethod
+    def of(n):
+        return n * helper.RATE
+
+    def __call__(self, n):
+        return n + 1
+
+
+RATES = Rates(7)
+taxed = Taxed()
+
+
+def doubled(given):
+    @functools.wraps(given)
+    def wrapper(n):
+        return given(n) * 2
+
+    return wrapper
+
+
+@doubled
+def wrapped(n):
+    return n
+
+
+def imported(n):
+    from helper import of
+    import helper as named
+
+    return of(n)
+
+
+def later():
+    def one(n):
+        return n if n else not_there
+
+    if BASE < 0:
+        not_there = 1
+    return one
+
+
+empty = later()
+
+
+def used(n):
+    LOG.debug("n")
+    return DIGITS.sub("x", Kind.ONE, RATES.of(n), Taxed.of(n), taxed(n), wrapped(n), imported(n), empty(n))
+
+
+def rows(frame):
+    return frame.select("k", used(frame.n))
+
+
+table = fh.table(
+    "d.table",
+    source=fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k"),
+    rows=rows,
+    fold=fh.fold(n=fh.count()),
+)
+"""
+HELPER = """
+RATE = 3
+
+
+def of(n):
+    return n + 5
+"""
+EDITS = {
+    "a value of an enumeration": ("BASE = 10", "BASE = 11"),
+    "a pattern": ("[0-9]+", "[0-8]+"),
+    "the flags of a pattern": ("re.ASCII", "re.IGNORECASE"),
+    "a field of an instance": ("Rates(7)", "Rates(8)"),
+    "a method of a class": ("n * self.rate", "n * self.rate + 1"),
+    "a call of an object": ("n + 1", "n + 2"),
+    "a wrapper": ("given(n) * 2", "given(n) * 3"),
+    "what is wrapped": ("def wrapped(n):\n    return n", "def wrapped(n):\n    return -n"),
+    "what a static method uses": ("RATE = 3", "RATE = 4"),
+    "a function that is imported in the body": ("n + 5", "n + 6"),
+    "the body beside a logger": ('LOG.debug("n")', 'LOG.info("n")'),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_what_the_code_of_a_function_reaches_is_part_of_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def digest(*change: str) -> str:
+        for name, text in (("helper", HELPER), ("code_of", CODE)):
+            (tmp_path / f"{name}.py").write_text(text.replace(*change) if change else text)
+        return declaration(_imported(tmp_path, "helper", "code_of").table, "Spark 1")
+
+    before = digest()
+    assert before
+    assert digest() == before
+    assert is_another_text(before, digest(*EDITS[what]))
+
+
+def test_a_digest_that_an_earlier_version_made_in_another_way_says_nothing() -> None:
+    assert not is_another_text("+0123 by Spark 1", "4567 by Spark 1")
+    assert is_another_text("+0123 by Spark 1", "+4567 by Spark 1")
+    assert is_another_text("0123 by Spark 1", "4567 by Spark 1")
 
 
 def test_what_cannot_be_read_has_no_digest() -> None:

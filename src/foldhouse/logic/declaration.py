@@ -3,18 +3,22 @@
 The definition's hash is made of Spark's plan, and another version of Spark may print the same logic differently. The
 digest here is made of the declaration's keys, folds and layout, and of every function in it. A function is digested by
 its source text, its defaults, its closure and the global names that it uses; functions among these are digested in the
-same way. From Python's standard library, Spark, foldhouse, Arrow, Polars, pandas and NumPy, only the names are used. If
-a part cannot be digested, there is no digest, and a new version of Spark requires a rebuild. A function that reads a
-file or a variable of the environment is such a part: an open lake then compiles the declaration for each refresh.
+same way, and so are what it imports in its body, the wrappers around it, classes by their source text, and patterns.
+From Python's standard library, Spark, foldhouse, Arrow, Polars, pandas and NumPy, only the names are used. If a part
+cannot be digested, there is no digest, and a new version of Spark requires a rebuild. A function that reads a file or
+a variable of the environment is such a part: an open lake then compiles the declaration for each refresh.
 """
 
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import hashlib
+import importlib.util
 import inspect
 import json
+import logging
 import re
 import sys
 import textwrap
@@ -34,8 +38,20 @@ _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 _ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", "read_text"})
 """Names of the standard library by which a function reads what may be different at its next call."""
 _LAMBDA = re.compile(r"\blambda\b")
+_FURTHER = "+"
+"""Begins a digest that earlier versions made in another way: they saw no imports in a body, and no wrappers."""
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
+
+
+class _Seen(dict[int, int]):
+    """The values that were described, by their ids -> their numbers.
+
+    Attributes:
+        has_further: whether one of them is described in a way that earlier versions did not know.
+    """
+
+    has_further = False
 
 
 class _Unreadable(Exception):
@@ -53,11 +69,13 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
     Returns:
         The digest; empty if a part of the declaration cannot be digested.
     """
+    seen = _Seen()
     try:
-        contents = json.dumps([*_contents(table), *beside], sort_keys=True)
+        contents = json.dumps([*_contents(table, seen), *beside], sort_keys=True)
     except (_Unreadable, RecursionError):
         return ""
-    return f"{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
+    further = _FURTHER if seen.has_further else ""
+    return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
 
 
 def is_by_another_engine(one: str, other: str) -> bool:
@@ -70,23 +88,27 @@ def is_by_another_engine(one: str, other: str) -> bool:
 
 
 def is_another_text(one: str, other: str) -> bool:
-    """Whether two declarations are certainly not equal, whatever engine made their plans."""
+    """Whether two declarations are certainly not equal, whatever engine made their plans.
+
+    A digest that an earlier version made in another way says nothing.
+    """
     digests = {each.partition(" by ")[0] for each in (one, other)}
+    if len({digest.startswith(_FURTHER) for digest in digests}) == 2:
+        return False
     return len(digests) == 2 and "" not in digests
 
 
-def _contents(table: Table) -> Iterator[Any]:
+def _contents(table: Table, seen: _Seen) -> Iterator[Any]:
     fold = table.fold
     yield from (table.keys, table.sequence_by, table.partition_by, table.buckets, repr(fold))
     yield [source.name for source in table.sources]
     columns = fold.columns if isinstance(fold, Fold) else ()
     yield {column.algebra.name: column.algebra.version for _, column in columns}
     named = [*(argument for _, column in columns for argument in column.arguments), fold.delete_when, table.rows]
-    seen: dict[int, int] = {}
     yield [_value(one, seen) for one in named]
 
 
-def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> Any:
+def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     """Describe a value as JSON: a function by its parts, a module by the names that are used from it."""
     if isinstance(given, _PLAIN):
         return [type(given).__name__, repr(given)]
@@ -107,36 +129,121 @@ def _value(given: Any, seen: dict[int, int], used: Set[str] = frozenset()) -> An
     if isinstance(given, functools.partial):
         return ["partial", [_value(one, seen) for one in (given.func, given.args, given.keywords)]]
     if isinstance(given, types.ModuleType):
-        return ["module", given.__name__, [] if _is_known(given.__name__) else _reached(vars(given), used, seen)]
+        return ["module", given.__name__, [] if _is_known(given.__name__) else _named(vars(given), used, seen)]
+    if isinstance(given, re.Pattern):
+        return ["pattern", repr(given.pattern), given.flags]
+    if isinstance(given, logging.Logger):
+        return ["logger", given.name]
+    if isinstance(given, types.MethodType):
+        return ["method", _value(given.__func__, seen), _value(given.__self__, seen)]
+    if isinstance(given, enum.Enum):
+        return ["member", _value(type(given), seen), given.name, _value(given.value, seen)]
     if _is_of_library(given):
         return ["known", given.__module__, given.__qualname__]
     if isinstance(given, types.FunctionType | types.BuiltinFunctionType | type):
         return _callable(given, seen)
+    if _is_written_here(type(given)):
+        return ["instance", _value(type(given), seen), _value(vars(given), seen)]
     raise _Unreadable(repr(given))
 
 
-def _callable(given: Any, seen: dict[int, int]) -> Any:
-    if hasattr(given, "__wrapped__"):  # a Spark UDF or another decorated function: digest the wrapped function
+def _is_written_here(given: type) -> bool:
+    """Whether the instances of a class have their state in a dictionary, and the class has a source text."""
+    if _is_known(given.__module__) or _is_installed(sys.modules.get(given.__module__)):
+        return False
+    return given.__mro__[1:] == (object,) and "__dict__" in vars(given)
+
+
+def _class(given: type, seen: _Seen) -> Any:
+    """Describe a class by its source text, and by what its methods use."""
+    try:
+        text = textwrap.dedent(inspect.getsource(given))
+    except (OSError, TypeError) as failure:
+        raise _Unreadable(repr(given)) from failure
+    found: list[Any] = [_value(one, seen) for one in given.__mro__[1:-1] if not _is_known(one.__module__)]
+    for name, one in sorted(vars(given).items()):
+        written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
+        if isinstance(written, types.FunctionType) and written.__code__.co_filename != "<string>":  # of a dataclass
+            _refuse_answers(written)
+            found.append([name, _reached(written, seen)])
+        elif isinstance(one, _PLAIN) and not name.startswith("__"):
+            found.append([name, _value(one, seen)])
+    members = [[one.name, _value(one.value, seen)] for one in given] if issubclass(given, enum.Enum) else []
+    return ["class", given.__qualname__, text, found, members]
+
+
+def _callable(given: Any, seen: _Seen) -> Any:
+    is_written = isinstance(given, types.FunctionType)
+    is_wrapper = is_written and hasattr(given, "__wrapped__") and not _is_known(given.__globals__.get("__name__", ""))
+    if hasattr(given, "__wrapped__") and not is_wrapper:  # a Spark UDF, or a function that the library decorated
         attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
         return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
-    module, is_written = given.__module__ or "builtins", isinstance(given, types.FunctionType)
-    if _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module, too
+    seen.has_further |= is_wrapper
+    module = given.__module__ or "builtins"
+    if not is_wrapper and _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module
         if given.__name__ in _ANSWERS:
             raise _Unreadable(repr(given))
         return ["known", module, given.__qualname__]
+    if isinstance(given, type):
+        return _class(given, seen)
     if not is_written:
         raise _Unreadable(repr(given))
+    _refuse_answers(given)
+    cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
+    defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
+    return ["function", _source(given), defaults, cells, _reached(given, seen)]
+
+
+def _refuse_answers(given: types.FunctionType) -> None:
+    """Refuse a function that reads what may be different at its next call."""
     if _ANSWERS & set(_names(given.__code__)) or (
         "open" in _globals(given.__code__) and "open" not in given.__globals__
     ):
         raise _Unreadable(repr(given))
-    cells = [_value(cell.cell_contents, seen) for cell in given.__closure__ or ()]
-    defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
-    return ["function", _source(given), defaults, cells, _reached(given.__globals__, set(_names(given.__code__)), seen)]
 
 
-def _reached(there: Mapping[str, Any], used: Set[str], seen: dict[int, int]) -> list[Any]:
+def _cell(cell: types.CellType, seen: _Seen) -> Any:
+    try:
+        return _value(cell.cell_contents, seen)
+    except ValueError:  # a variable that has no value yet
+        return ["empty"]
+
+
+def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
+    """Describe what a function names outside of itself, and what it imports."""
+    used = set(_names(given.__code__))
+    found = _named(given.__globals__, used, seen)
+    for name in sorted(set(_imported(given.__code__, given.__globals__.get("__package__") or ""))):
+        if _is_known(name) or _top(name) in _LIBRARIES:
+            continue
+        try:
+            module = importlib.import_module(name)
+        except Exception as failure:  # whatever it raises: the function itself has not been called
+            raise _Unreadable(name) from failure
+        if not _is_installed(module) or _top(name) == _top(given.__module__ or ""):
+            seen.has_further = True
+            found.append(["import", name, _value(module, seen, used)])
+    return found
+
+
+def _named(there: Mapping[str, Any], used: Set[str], seen: _Seen) -> list[Any]:
     return [[name, _value(there[name], seen, used)] for name in sorted(used) if name in there]
+
+
+def _imported(code: types.CodeType, package: str) -> Iterator[str]:
+    """Yield the modules that code imports, including that of nested functions."""
+    loaded: list[Any] = []
+    for one in dis.get_instructions(code):
+        if one.opname in (
+            "LOAD_CONST",
+            "LOAD_SMALL_INT",
+        ):  # how many dots begin the name, then the names that are wanted
+            loaded.append(one.argval)
+        if one.opname == "IMPORT_NAME":
+            yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imported(constant, package)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -154,17 +261,27 @@ def _globals(code: types.CodeType) -> set[str]:
 
 
 def _is_known(module: str) -> bool:
-    return module.partition(".")[0] in _KNOWN
+    return _top(module) in _KNOWN
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _is_installed(module: types.ModuleType | None) -> bool:
+    """Whether a module is of a package that was installed, and so probably a library."""
+    return "-packages" in (getattr(module, "__file__", None) or "")
 
 
 def _is_of_library(given: Any) -> bool:
     name = getattr(given, "__module__", None)
-    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES and hasattr(given, "__qualname__")
+    return isinstance(name, str) and _top(name) in _LIBRARIES and hasattr(given, "__qualname__")
 
 
 def _source(given: Any) -> str:
     try:
-        text, lines = textwrap.dedent(inspect.getsource(given)), inspect.findsource(given)[0]
+        # Of the code, because of a wrapper, Python would find the text of what is wrapped.
+        text, lines = textwrap.dedent(inspect.getsource(given.__code__)), inspect.findsource(given.__code__)[0]
     except (OSError, TypeError) as failure:
         raise _Unreadable(repr(given)) from failure
     code: types.CodeType = given.__code__
