@@ -193,6 +193,26 @@ def test_a_stream_that_was_dropped_gets_its_days_again(landed):
         assert landed.look() == []
 
 
+def test_a_quarantine_that_was_dropped_gets_its_lines_again(landed):
+    assert landed.look() == []
+    landed.lake.catalog.drop_table(rejected.name)
+    asked = landed.look()
+    assert "2" in asked[0]
+    landed.land(2, 6)
+    assert landed.lake.count(rejected) == 1
+    assert landed.look() == []
+
+
+def test_a_cursor_of_an_earlier_version_is_known(landed):
+    assert landed.look() == []
+    state = json.loads(landed.cursor)
+    state["lake"] = state["lake"].rpartition(":")[0]
+    landed.cursor = json.dumps(state)
+    (landed.folder.path / "2024-03-03.csv").touch()
+    assert landed.look() == []
+    assert json.loads(landed.cursor)["lake"].count(":") == 4
+
+
 def test_a_day_that_this_sensor_landed_gets_a_run_again_after_a_rollback_and_a_reset_of_the_cursor(landed):
     landed.look()
     before = landed.lake.head(orders).id

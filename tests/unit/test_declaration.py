@@ -245,6 +245,32 @@ def test_what_the_code_of_a_function_reaches_is_part_of_its_digest(
     assert is_another_text(before, digest(*EDITS[what]))
 
 
+def test_the_digest_is_of_the_code_that_this_process_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file may have been edited since."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    first = """
+import foldhouse as fh
+events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k")
+def rows(frame):
+    return frame.select("k", (lambda one: one * 10)(frame.n))
+table = fh.table("d.table", source=events, rows=rows, fold=fh.fold(n=fh.count()))
+"""
+    file = tmp_path / "edited.py"
+    file.write_text(first)
+    old = _imported(tmp_path, "edited").table
+    by_first = declaration(old, "Spark 1")
+    for text in (first.replace("10", "20"), first.replace("def rows", "A = 1\ndef rows")):
+        file.write_text(text)
+        __import__("linecache").clearcache()
+        stale = declaration(old, "Spark 1")
+        assert stale
+        assert is_another_text(stale, by_first)
+        assert is_another_text(stale, declaration(_imported(tmp_path, "edited").table, "Spark 1"))
+    file.write_text(first)
+    __import__("linecache").clearcache()
+    assert declaration(old, "Spark 1") == by_first
+
+
 def test_a_digest_that_an_earlier_version_made_in_another_way_says_nothing() -> None:
     assert not is_another_text("+0123 by Spark 1", "4567 by Spark 1")
     assert is_another_text("+0123 by Spark 1", "+4567 by Spark 1")

@@ -26,7 +26,7 @@ Seen = dict[str, str]
 _OUTSIDE = "outside"
 """The entry of the state with the days of files that are no partitions."""
 _LAKE = "lake"
-"""The entry of the state with the lake, the stored table and the newest commits of both streams at the last look."""
+"""The entry of the state with the lake, both stored streams and their newest commits at the last look."""
 _NO_DAYS = {_OUTSIDE, _LAKE}
 
 
@@ -53,10 +53,10 @@ def landing_sensor(
 
     What was consumed is known to the lake alone; the cursor only spares runs. With `quarantine`, a new or changed file
     is compared with what landed, by anyone, and gets no run if the lake is proven to hold it: see `LandedFiles`. The
-    sensor starts over if it finds another lake or a stream that was created again. Only files that may have landed are
-    opened. A file that is gone is no correction, it may have been archived: its day stays as it is until somebody lands
-    a file with the header alone, or runs the day by hand. A day that is no partition yet is asked for when it is one;
-    the tick names it until then.
+    sensor starts over if it finds another lake, or one of both streams was dropped or created again. Only files that
+    may have landed are opened. A file that is gone is no correction, it may have been archived: its day stays as it is
+    until somebody lands a file with the header alone, or runs the day by hand. A day that is no partition yet is asked
+    for when it is one; the tick names it until then.
 
     Args:
         name: the sensor's name.
@@ -143,9 +143,15 @@ def _followed(seen: Seen, files: LandedFiles) -> tuple[Seen, set[str]]:
         LostTables: the stream is in an older state than at the last look. Days that landed since then would be lost.
     """
     events, bad = files.heads()
-    now = [_short(repr(files.lake)), events.table_id, str(events.sequence), str(bad.sequence)]
+    now = [_short(repr(files.lake)), events.table_id, str(events.sequence), str(bad.sequence), bad.table_id]
     was = seen[_LAKE].split(":") if _LAKE in seen else now
-    is_known = len(was) == 4 and was[0] == now[0] and was[1] in ("", now[1]) and all(map(str.isdigit, was[2:]))
+    was += now[4:] if len(was) == 4 else []  # an earlier version did not know the quarantine
+    is_known = (
+        len(was) == 5
+        and was[0] == now[0]
+        and all(one in ("", other) for one, other in ((was[1], now[1]), (was[4], now[4])))
+        and all(map(str.isdigit, was[2:4]))
+    )
     if not is_known:
         seen, was = {_OUTSIDE: seen[_OUTSIDE]} if _OUTSIDE in seen else {}, now
     if was[1] == now[1] and events.sequence < int(was[2]):

@@ -279,15 +279,52 @@ def _is_of_library(given: Any) -> bool:
 
 
 def _source(given: Any) -> str:
+    """Return the source text of a function; its instructions, if its file has another one by now.
+
+    Python finds the text in the file as it is, and not as it was when this process loaded it.
+    """
     try:
         # Of the code, because of a wrapper, Python would find the text of what is wrapped.
         text, lines = textwrap.dedent(inspect.getsource(given.__code__)), inspect.findsource(given.__code__)[0]
     except (OSError, TypeError) as failure:
         raise _Unreadable(repr(given)) from failure
     code: types.CodeType = given.__code__
+    if not _is_in(code, "".join(lines)):
+        return f"Python {sys.version_info[:2]}: {_instructions(code)}"
     if code.co_name != "<lambda>" or len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
         return text
     return f"{text}{_body(code, lines)}"  # the text is the same for each lambda of the line
+
+
+def _is_in(code: types.CodeType, text: str) -> bool:
+    """Whether code is what the text of its file says."""
+    try:
+        there = _compiled(text, code.co_filename)
+    except (SyntaxError, ValueError):  # of a notebook, perhaps
+        return True
+    same = [one for one in there if (one.co_name, one.co_firstlineno) == (code.co_name, code.co_firstlineno)]
+    return any(_instructions(one) == _instructions(code) for one in same)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(text: str, filename: str) -> tuple[types.CodeType, ...]:
+    """Return the code of all functions in the text of a file."""
+    found, left = [], [compile(text, filename, "exec", dont_inherit=True)]
+    while left:
+        one = left.pop()
+        found.append(one)
+        left += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
+    return tuple(found)
+
+
+def _instructions(code: types.CodeType) -> list[Any]:
+    """Return what code does, without the lines where it stands."""
+    constants = [_instructions(one) if isinstance(one, types.CodeType) else _plain(one) for one in code.co_consts]
+    return [code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants]
+
+
+def _plain(constant: object) -> str:
+    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
 def _body(code: types.CodeType, lines: Sequence[str]) -> str:
