@@ -24,6 +24,7 @@ longest = fh.table(
 NAMES = ["plain", "a b", "a%20b", "50%", "a+b=c", "été", "a;b,c", "a&b", "[a]{b,c}*", "a'b\"c"]
 
 
+@pytest.mark.classic  # about the files of a local session
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lake_in_a_folder_of_any_name_is_in_that_folder_alone(spark, tmp_path: Path, name: str) -> None:
     for number in (1, 2):
