@@ -64,6 +64,11 @@ other = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_
 assert other.rebuild(by_udf).rows == lake.count(by_udf)
 assert other.rebuild(corrupting.totals).rows == rows
 assert lake.rebuild(by_udf).rows == other.count(by_udf)
+other.spark.stop()  # and its Java process ends after that
+os.kill(SparkContext._gateway.proc.pid, signal.SIGTERM)
+SparkContext._gateway.proc.wait()
+third = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
+assert third.rebuild(by_udf).rows == third.count(by_udf)
 
 for expression in ("1/0", "cast('x' as int)", "nope(", "interval 1 day", "assert_true(false)"):
     bad = fh.table("c.bad", source=corrupting.events, keys="key", fold=fh.fold(x=fh.latest(expression)))

@@ -44,6 +44,13 @@ def land(lake: fh.Lake, *days: int) -> None:
     lake.append(events, [{"day": date(2024, 3, day), "k": "a", "n": day} for day in days])
 
 
+def cover_1_2_and_7(lake: fh.Lake) -> None:
+    land(lake, 1, 2, 7)
+    lake.backfill(daily, [date(2024, 3, day) for day in (1, 2, 7)])
+    for table in (sums, above):
+        lake.refresh(table)
+
+
 class Daemon:
     """Looks as Dagster's daemon does: it keeps the cursor, and starts one run for each run key."""
 
@@ -251,10 +258,7 @@ def test_days_of_a_run_that_failed_are_asked_for_again_though_a_run_beside_it_mo
 
     with dg.DagsterInstance.ephemeral() as instance:
         daemon = Daemon(opener, instance)
-        land(lake, 1, 2, 7)
-        lake.backfill(daily, [date(2024, 3, day) for day in (1, 2, 7)])
-        for table in (sums, above):
-            lake.refresh(table)
+        cover_1_2_and_7(lake)
         land(lake, 5, 8, 9)
         lost, done = daemon.tick()
         assert asked([lost, done]) == [("05", "05"), ("08", "09")]
@@ -276,10 +280,7 @@ def test_days_of_a_run_that_failed_are_asked_for_again_though_a_run_beside_it_mo
 def test_days_that_are_no_longer_in_the_stream_are_not_asked_for_again(lake: fh.Lake, opener: Opened) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         daemon = Daemon(opener, instance)
-        land(lake, 1, 2, 7)
-        lake.backfill(daily, [date(2024, 3, day) for day in (1, 2, 7)])
-        for table in (sums, above):
-            lake.refresh(table)
+        cover_1_2_and_7(lake)
         land(lake, 5, 8)
         _, done = daemon.tick()
         reported(opener, instance, done)
@@ -333,7 +334,7 @@ def test_tables_that_were_paused_when_their_run_began_get_a_run_once_they_are_re
         assert lake.to_arrow(sums).to_pylist() == [{"k": "a", "n": 8}]
 
 
-@pytest.mark.parametrize("lost", ["not JSON", "{}", "[5]", "[" * 100_000])
+@pytest.mark.parametrize("lost", ['{"states": [], "days": {"f.daily": [[]]}}', "not JSON", "{}", "[5]", "[" * 100_000])
 def test_a_damaged_cursor_asks_again(lake: fh.Lake, opener: Opened, lost: str) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         daemon = Daemon(opener, instance)

@@ -135,7 +135,7 @@ class _Before:
             for one in (one for each in ranges.values() for one in each):
                 _days_in(one)
             return _Before({one for one in states if isinstance(one, str)}, ranges)
-        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        except (ValueError, RecursionError, TypeError, LookupError, AttributeError):
             return _Before()
 
 

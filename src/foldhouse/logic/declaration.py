@@ -232,15 +232,15 @@ def _named(there: Mapping[str, Any], used: Set[str], seen: _Seen) -> list[Any]:
 
 def _imported(code: types.CodeType, package: str) -> Iterator[str]:
     """Yield the modules that code imports, including that of nested functions."""
-    loaded: list[Any] = []
+    loaded: list[Any] = []  # at last, how many dots begin the name, and the names that are wanted
     for one in dis.get_instructions(code):
-        if one.opname in (
-            "LOAD_CONST",
-            "LOAD_SMALL_INT",
-        ):  # how many dots begin the name, then the names that are wanted
+        if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
             loaded.append(one.argval)
         if one.opname == "IMPORT_NAME":
-            yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
+            try:
+                yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
+            except ImportError as failure:  # relative, but not in a package
+                raise _Unreadable(one.argval) from failure
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imported(constant, package)

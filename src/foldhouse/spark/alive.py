@@ -76,6 +76,11 @@ def put_away(session: SparkSession) -> None:
     # The Java process outlives a stopped session; if it can be used, the next session uses it.
     if not hasattr(session, "_jsparkSession") or _is_usable(holder):
         return
+    _forget_java(holder)
+
+
+def _forget_java(holder: Any) -> None:
+    """Have PySpark start another Java process; what is left of the last one is ended."""
     active = holder._active_spark_context
     with contextlib.suppress(Exception):
         if active is not None and active._accumulatorServer is not None:
@@ -99,8 +104,12 @@ def put_away_dead() -> None:
     """Forget the session of this process if its Java process ended, whoever started and used it."""
     holder, sessions = cast(Any, SparkContext), cast(Any, SparkSession)
     process = getattr(holder._gateway, "proc", None)
-    if process is not None and process.poll() is not None and sessions._instantiatedSession is not None:
+    if process is None or process.poll() is None:
+        return
+    if sessions._instantiatedSession is not None:
         put_away(sessions._instantiatedSession)
+    else:  # it was stopped before
+        _forget_java(holder)
 
 
 def _forget_functions() -> None:
