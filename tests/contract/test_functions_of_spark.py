@@ -272,6 +272,19 @@ def test_logic_that_is_row_by_row_or_kept_by_columns_is_found(spark: SparkSessio
     assert not shape(lambda e: e.unionByName(e.sparkSession.createDataFrame([("a",)], "k string"), True)).is_known
 
 
+def test_a_function_whose_change_would_not_be_noticed_is_warned_of(spark: SparkSession, caplog) -> None:
+    made: dict[str, Callable[[int], int]] = {}
+    exec("doubled = lambda n: 2 * n", made)
+    doubled = made["doubled"]
+    compiled(spark, lambda e: e.withColumn("n", F.udf(lambda n: 2 * n, "int")("n")))
+    assert not caplog.records
+    compiled(spark, lambda e: e.withColumn("n", F.udf(doubled, "int")("n")))
+    (warned,) = caplog.messages
+    assert warned.startswith("f.t: a change of the text of its logic may not be noticed, because of <function <lambda>")
+    assert "which has no source text (in test_a_function" in warned
+    assert "rebuild the table after such a change" in warned
+
+
 def test_rows_that_a_definition_holds_itself_are_part_of_its_hash(spark: SparkSession) -> None:
     def hash_of(*names: str) -> str:
         made = spark.createDataFrame([(name,) for name in names], "k string")

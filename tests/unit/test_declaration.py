@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 import foldhouse as fh
-from foldhouse.logic.declaration import declaration, is_another_text, is_by_another_engine
+from foldhouse.logic.declaration import declaration, is_another_text, is_by_another_engine, undigested
 
 RATES = """
 TAX = 1.19
@@ -103,8 +105,12 @@ events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k")
 LOCK = threading.Lock()
 
 
+def table_of(rows: Any, name: str = "d.table") -> fh.Table:
+    return fh.table(name, source=events, rows=rows, fold=fh.fold(n=fh.count()))
+
+
 def of(rows: Any, name: str = "d.table") -> str:
-    return declaration(fh.table(name, source=events, rows=rows, fold=fh.fold(n=fh.count())), "Spark 1")
+    return declaration(table_of(rows, name), "Spark 1")
 
 
 def test_a_closure_a_default_and_a_partial_are_part_of_it() -> None:
@@ -282,6 +288,15 @@ def test_what_cannot_be_read_has_no_digest() -> None:
     exec("rows = lambda frame: frame", made)
     assert of(made["rows"]) == ""
     assert of(lambda frame: frame.where(LOCK)) == ""
+
+
+def test_why_there_is_no_digest_is_said() -> None:
+    made: dict[str, Any] = {}
+    exec("rows = lambda frame: frame", made)
+    assert "which has no source text" in undigested(table_of(made["rows"]))
+    assert re.search(r"lock.*has no source text \(in .*<lambda>\)", undigested(table_of(lambda f: f.where(LOCK))))
+    assert "which reads a file or the environment" in undigested(table_of(lambda frame: frame.where(os.environ["A"])))
+    assert undigested(table_of(lambda frame: frame)) == ""
 
 
 def test_only_another_engine_makes_equal_digests_enough() -> None:

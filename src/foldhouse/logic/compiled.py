@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from foldhouse.errors import DefinitionError
 from foldhouse.kernel.plan import FoldPlan, argument_column, arguments_of, plan_of, sequence_column
 from foldhouse.logic.analysed import is_classic
 from foldhouse.logic.columns import may_multiply
-from foldhouse.logic.declaration import declaration
+from foldhouse.logic.declaration import declaration, undigested
 from foldhouse.logic.direct import Direct, direct_of
 from foldhouse.logic.lineage import Column as SourceColumn
 from foldhouse.logic.lineage import published_from
@@ -35,6 +36,7 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Expression, Fold
 
+_LOG = logging.getLogger("foldhouse")
 # Matches Spark's `(line 1, pos 9)` and `== SQL (line 1, position 1) ==`.
 _PLACE = re.compile(r"\(line \d+, pos(?:ition)? \d+\)")
 
@@ -147,6 +149,13 @@ def _compiled_by_spark(
     settings = settings_of(session, calls_python=logic.calls_python)
     bound = _hash(table, text, logic.literal_rows, settings)
     itself = declaration(table, engine_of(session), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
+    if logic.is_doubtful and not itself:
+        _LOG.warning(
+            "%s: a change of the text of its logic may not be noticed, because of %s; rebuild the table after such a "
+            "change, or write the logic without it",
+            table.name,
+            undigested(table),
+        )
     direct = None
     if logic.plan is not None and not settings:  # other settings may change what an expression means
         arrow = [[one.arrow.field(name) for name in names] for one, names in zip(sources, inputs, strict=True)]

@@ -37,6 +37,7 @@ _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 """Libraries that Python functions of Spark are written with."""
 _ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", "read_text"})
 """Names of the standard library by which a function reads what may be different at its next call."""
+_READS = "which reads a file or the environment"
 _LAMBDA = re.compile(r"\blambda\b")
 _FURTHER = "+"
 """Begins a digest that earlier versions made in another way: they saw no imports in a body, and no wrappers."""
@@ -55,7 +56,17 @@ class _Seen(dict[int, int]):
 
 
 class _Unreadable(Exception):
-    """A value without a text that is the same in every process."""
+    """A value without a text that is the same in every process.
+
+    Attributes:
+        within: the name of the innermost function that uses it; empty for the function itself.
+    """
+
+    within = ""
+
+    def __str__(self) -> str:
+        """Return what it is, and where it is used."""
+        return f"{super().__str__()}{f' (in {self.within})' if self.within else ''}"
 
 
 def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
@@ -76,6 +87,17 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
         return ""
     further = _FURTHER if seen.has_further else ""
     return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
+
+
+def undigested(table: Table) -> str:
+    """Return what a declaration has no digest because of; empty if it has one."""
+    try:
+        json.dumps([*_contents(table, _Seen())])
+    except _Unreadable as reason:
+        return str(reason)
+    except RecursionError:
+        return "values that contain one another"
+    return ""
 
 
 def is_by_another_engine(one: str, other: str) -> bool:
@@ -117,7 +139,7 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
         return ["again", seen[once]]
     seen[once] = len(seen)
     if len(seen) > _MOST_VALUES:
-        raise _Unreadable("a library")
+        raise _Unreadable(f"more than {_MOST_VALUES:,} values that its functions reach, as of a library")
     if isinstance(given, list | tuple):
         return [type(given).__name__, [_value(one, seen) for one in given]]
     if isinstance(given, Mapping):
@@ -144,7 +166,7 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
         return _callable(given, seen)
     if _is_written_here(type(given)):
         return ["instance", _value(type(given), seen), _value(vars(given), seen)]
-    raise _Unreadable(repr(given))
+    raise _Unreadable(f"{given!r}, which has no source text")
 
 
 def _is_written_here(given: type) -> bool:
@@ -159,7 +181,7 @@ def _class(given: type, seen: _Seen) -> Any:
     try:
         text = textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError) as failure:
-        raise _Unreadable(repr(given)) from failure
+        raise _Unreadable(f"{given!r}, which has no source text") from failure
     found: list[Any] = [_value(one, seen) for one in given.__mro__[1:-1] if not _is_known(one.__module__)]
     for name, one in sorted(vars(given).items()):
         written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
@@ -182,16 +204,21 @@ def _callable(given: Any, seen: _Seen) -> Any:
     module = given.__module__ or "builtins"
     if not is_wrapper and _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module
         if given.__name__ in _ANSWERS:
-            raise _Unreadable(repr(given))
+            raise _Unreadable(f"{given!r}, {_READS}")
         return ["known", module, given.__qualname__]
     if isinstance(given, type):
         return _class(given, seen)
     if not is_written:
-        raise _Unreadable(repr(given))
+        raise _Unreadable(f"{given!r}, which has no source text")
     _refuse_answers(given)
-    cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
-    defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
-    return ["function", _source(given), defaults, cells, _reached(given, seen)]
+    source = _source(given)
+    try:
+        cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
+        defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
+        return ["function", source, defaults, cells, _reached(given, seen)]
+    except _Unreadable as reason:
+        reason.within = reason.within or given.__qualname__
+        raise
 
 
 def _refuse_answers(given: types.FunctionType) -> None:
@@ -199,7 +226,7 @@ def _refuse_answers(given: types.FunctionType) -> None:
     if _ANSWERS & set(_names(given.__code__)) or (
         "open" in _globals(given.__code__) and "open" not in given.__globals__
     ):
-        raise _Unreadable(repr(given))
+        raise _Unreadable(f"{given!r}, {_READS}")
 
 
 def _cell(cell: types.CellType, seen: _Seen) -> Any:
@@ -219,7 +246,7 @@ def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
         try:
             module = importlib.import_module(name)
         except Exception as failure:  # whatever it raises: the function itself has not been called
-            raise _Unreadable(name) from failure
+            raise _Unreadable(f"the module {name}, which cannot be imported") from failure
         if not _is_installed(module) or _top(name) == _top(given.__module__ or ""):
             seen.has_further = True
             found.append(["import", name, _value(module, seen, used)])
@@ -240,7 +267,7 @@ def _imported(code: types.CodeType, package: str) -> Iterator[str]:
             try:
                 yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
             except ImportError as failure:  # relative, but not in a package
-                raise _Unreadable(one.argval) from failure
+                raise _Unreadable(f"the relative import of {one.argval!r}") from failure
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _imported(constant, package)
@@ -287,7 +314,7 @@ def _source(given: Any) -> str:
         # Of the code, because of a wrapper, Python would find the text of what is wrapped.
         text, lines = textwrap.dedent(inspect.getsource(given.__code__)), inspect.findsource(given.__code__)[0]
     except (OSError, TypeError) as failure:
-        raise _Unreadable(repr(given)) from failure
+        raise _Unreadable(f"{given!r}, which has no source text") from failure
     code: types.CodeType = given.__code__
     if not _is_in(code, "".join(lines)):
         return f"Python {sys.version_info[:2]}: {_instructions(code)}"
@@ -332,7 +359,7 @@ def _body(code: types.CodeType, lines: Sequence[str]) -> str:
     starts = [(line, at) for line, _, at, to in code.co_positions() if line and at is not None and to]
     ends = [(line, to) for _, line, at, to in code.co_positions() if line and at is not None and to]
     if not starts:  # Python was told to keep no columns
-        raise _Unreadable(code.co_name)
+        raise _Unreadable(f"{code.co_name}, of which Python keeps no columns")
     (first, start), (last, end) = min(starts), max(ends)
     within = [line.encode() for line in lines[first - 1 : last]]
     within[-1] = within[-1][:end]
