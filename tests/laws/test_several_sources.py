@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from laws.amount import HISTORIES, IS_THOROUGH, seeds
 from laws.rules import FULLY, WRITTEN, rule_of
+from laws.settings import any_tuning
 from laws.several_sources import (
     CASES,
     CURRENT_TABLES,
@@ -58,7 +59,7 @@ def check(lake: fh.Lake, case: Case) -> None:
     assert_same(lake.to_arrow(case.table), expected, list(case.table.keys))
 
 
-def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> None:
+def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int, *, draws_settings: bool = False) -> None:
     chance = random.Random(seed)
     for stream in STREAMS:
         lake.append(stream, a_batch(chance, stream))
@@ -68,6 +69,8 @@ def run_histories(lake: fh.Lake, seed: int, cases: list[Case], steps: int) -> No
         for table in CURRENT_TABLES:
             lake.refresh(table)
         for case in cases:
+            if draws_settings:
+                lake.tuning = any_tuning(chance, has_spark=True)
             lake.refresh(case.table)
             try:
                 check(lake, case)
@@ -118,6 +121,13 @@ def test_the_law_holds_over_many_histories_with_several_sources(spark_lake, seed
     lake = spark_lake()
     with rule_of(seed, lake):
         run_histories(lake, seed, list(CASES.values()), steps=4)
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", MANY[::3])
+def test_settings_drawn_before_each_refresh_change_no_row(spark_lake, seed: int) -> None:
+    run_histories(spark_lake(), seed, list(CASES.values()), steps=4, draws_settings=True)
 
 
 @pytest.mark.parametrize("seed", seeds(6, 12, 20))

@@ -16,7 +16,7 @@ import os
 import pkgutil
 
 import pytest
-from laws import deleting, streams
+from laws import deleting, settings, streams
 from laws.amount import HISTORIES, IS_THOROUGH
 from laws.quick import quick_lake
 from laws.runner import SEED, run_history, run_in_process, run_in_two_processes
@@ -51,6 +51,11 @@ def test_events_that_another_tool_deletes_by_position_are_taken_back(seed: int) 
 @pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
 def test_two_processes_that_live_long_find_what_the_other_did(seed: int) -> None:
     run_in_two_processes(seed, (None, {streams.add_files: 6}, deleting.STEPS)[seed % 3])
+
+
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+def test_settings_that_change_on_the_way_change_no_row(seed: int) -> None:
+    run_in_process(seed, {settings.change_settings: 8})
 
 
 def test_each_process_has_all_caches_of_its_own() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from laws.amount import HISTORIES, IS_THOROUGH
 from laws.rules import FULLY
+from laws.settings import any_tuning
 from oracle import assert_same, folded_at_its_position
 from pyspark.sql import functions as F
 
@@ -150,12 +151,14 @@ def check(lake: fh.Lake, case: Case) -> None:
     assert_same(lake.to_arrow(case.table), expected, list(case.table.keys))
 
 
-def run_history(lake: fh.Lake, seed: int, steps: int) -> None:
+def run_history(lake: fh.Lake, seed: int, steps: int, *, draws_settings: bool = False) -> None:
     chance = random.Random(seed)
     for stream in STREAMS:
         lake.append(stream, a_batch(chance, stream, rows=0 if seed % 2 == 0 else 5))
     for step in range(steps):
         for case in CASES:
+            if draws_settings:
+                lake.tuning = any_tuning(chance, has_spark=True)
             lake.refresh(case.table)
             try:
                 check(lake, case)
@@ -177,6 +180,13 @@ def test_windows_and_rows_of_nothing_hold_the_law(spark_lake, seed: int) -> None
     run_history(
         spark_lake(tuning=fh.Tuning(**forced)), seed, steps=3 if IS_THOROUGH or "in_process_rows" not in forced else 2
     )
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", SEEDS)
+def test_settings_drawn_before_each_refresh_change_no_row(spark_lake, seed: int) -> None:
+    run_history(spark_lake(), seed, steps=3, draws_settings=True)
 
 
 @pytest.mark.spark
