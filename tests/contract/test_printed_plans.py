@@ -14,6 +14,7 @@ import foldhouse as fh
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed
 from foldhouse.logic.asked_order import check_order
+from foldhouse.logic.decided import Identity
 from foldhouse.logic.lineage import computed_from
 from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import Node, source_name
@@ -141,21 +142,19 @@ def _schema(source: fh.Stream | fh.Table) -> str:
     return ", ".join(f"{name} {known[name]}" for name in names)
 
 
-def _is_refused(check: Callable[[Node, Sequence[tuple[str, ...]]], None], plan: Node, unique: tuple[str, ...]) -> bool:
+def _is_refused(check: Callable[[Node, Sequence[Identity]], None], plan: Node, identity: Identity) -> bool:
     try:
-        check(plan, [unique])
+        check(plan, [identity])
     except DefinitionError:
         return True
     return False
 
 
 @pytest.mark.parametrize("what", [*(name for name in ONE if name != "one group"), "odd.steps", "odd.ranked"])
-@pytest.mark.parametrize("unique", [(), ("k", "t")])
-def test_the_same_orders_are_refused(
-    spark: SparkSession, events: DataFrame, what: str, unique: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("identity", [Identity(), Identity(("k", "t")), Identity(("k", "t"), may_be_null=True)])
+def test_the_same_orders_are_refused(spark: SparkSession, events: DataFrame, what: str, identity: Identity) -> None:
     made = ONE.get(what) or LAWS[what].rows
     assert made is not None
     given = events if what in ONE else spark.createDataFrame([], _schema(windows.events))
     plan, printed = _plans(made(given.alias(source_name(0))))
-    assert _is_refused(check_order, printed, unique) == _is_refused(check_repeatable, plan, unique)
+    assert _is_refused(check_order, printed, identity) == _is_refused(check_repeatable, plan, identity)

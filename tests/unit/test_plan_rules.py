@@ -9,6 +9,7 @@ import pytest
 
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.asked import check_words
+from foldhouse.logic.decided import Identity
 from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import plan_from_json, source_name
 from foldhouse.logic.repeatable import check_repeatable, check_text
@@ -90,12 +91,12 @@ def shape(tree: Tree, places: int = 1) -> Shape:
 
 def refused(tree: Tree, *unique: tuple[str, ...]) -> str:
     with pytest.raises(DefinitionError) as failure:
-        check_repeatable(plan_from_json(json.dumps(tree)), unique)
+        check_repeatable(plan_from_json(json.dumps(tree)), [Identity(one) for one in unique])
     return str(failure.value)
 
 
 def accepted(tree: Tree, *unique: tuple[str, ...]) -> None:
-    check_repeatable(plan_from_json(json.dumps(tree)), unique)
+    check_repeatable(plan_from_json(json.dumps(tree)), [Identity(one) for one in unique])
 
 
 LAG = expression("Lag", N, literal("1", "integer"), literal(None, "void"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from foldhouse.logic.asked import refuse
-from foldhouse.logic.columns import Columns, columns_of
+from foldhouse.logic.decided import Decided, Identity
 from foldhouse.logic.functions import CLASS_OF, ORDERED
 from foldhouse.logic.plan import Expression, Node
 from foldhouse.logic.repeatable import check_deduplicate, listed, ordered_by
@@ -17,27 +17,27 @@ _WINDOW = re.compile(r"(\w+)\(.*\) windowspecdefinition\(.*\bspecifiedwindowfram
 _ALL_ROWS = "unboundedpreceding$(), unboundedfollowing$()"
 
 
-def check_order(plan: Node, unique: Sequence[tuple[str, ...]]) -> None:
+def check_order(plan: Node, sources: Sequence[Identity]) -> None:
     """Refuse a window or `dropDuplicates` that gives an arbitrary answer among rows that tie.
 
     Args:
         plan: the printed plan; its sources have the aliases `source_name(place)`.
-        unique: per source, the columns that identify a row.
+        sources: in the order of their places.
 
     Raises:
         DefinitionError: the message contains the function, and the columns that would order it.
     """
-    columns = columns_of(plan, unique)
+    decided = Decided(plan, sources)
     for node in plan.walk():
         if node.kind == "Deduplicate":
-            check_deduplicate(node, columns)
+            check_deduplicate(node, decided)
         if node.kind == "Window":
-            _check_window(node, columns)
+            _check_window(node, decided)
 
 
-def _check_window(node: Node, columns: Columns) -> None:
+def _check_window(node: Node, decided: Decided) -> None:
     partition = [one.id for one in node.of("partitionSpec") if one.kind == "AttributeReference" and one.id is not None]
-    differing = columns.undecided(node.children[0], [*partition, *ordered_by(node.of("orderSpec"))])
+    differing = decided.undecided(node.children[0], [*partition, *ordered_by(node.of("orderSpec"))])
     if not differing:
         return
     for one in node.of("windowExpressions"):

@@ -1,11 +1,11 @@
-"""The columns of a plan: the outputs of each node, the columns that determine them, and the unique columns."""
+"""The columns of a plan: the outputs of each node, their names, and the columns of sources that they rename."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from foldhouse.logic.functions import ORDERED, words
+from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Expression, Node
 
 PASSING = words("""
@@ -23,17 +23,13 @@ class Columns:
 
     Args:
         renames: column -> the column that it renames.
-        functions: column -> the columns that determine its value.
         names: column -> its name.
         origins: column of a source -> the place of the source, and the name there.
-        unique: per source, the columns that identify a row; empty if none are declared.
     """
 
     renames: Mapping[int, int]
-    functions: Mapping[int, frozenset[int]]
     names: Mapping[int, str]
     origins: Mapping[int, tuple[int, str]]
-    unique: Sequence[tuple[str, ...]] = ()
 
     def root(self, column: int) -> int:
         """Return the column that this column renames, through all renames; or the column itself."""
@@ -47,80 +43,33 @@ class Columns:
         """Return the source column that this column equals; `None` if it is computed."""
         return self.origins.get(self.root(column))
 
-    def is_decided(self, column: int, by: Iterable[int]) -> bool:
-        """Whether rows with equal values in the columns `by` have equal values in this column."""
-        roots = {self.root(one) for one in by}
-        return self._is_decided(column, roots, frozenset())
 
-    def _is_decided(self, column: int, roots: set[int], seen: frozenset[int]) -> bool:
-        column = self.root(column)
-        if column in roots:
-            return True
-        needed = self.functions.get(column)
-        if needed is None or column in seen:
-            return False
-        return all(self._is_decided(one, roots, seen | {column}) for one in needed)
-
-    def undecided(self, node: Node, by: Sequence[int]) -> list[str]:
-        """Return the names of a node's columns in which rows with equal values in the columns `by` can differ.
-
-        If the columns `by` identify a row of the node, there are none.
-        """
-        for unique in self.unique_of(node):
-            if all(self.is_decided(one, by) for one in unique):
-                return []
-        outputs = outputs_of(node)
-        if outputs is None:
-            return ["its other columns"]
-        return sorted({self.names.get(one, "?") for one in outputs if not self.is_decided(one, by)})
-
-    def unique_of(self, node: Node) -> list[frozenset[int]]:
-        """Return the known sets of columns that identify a row of a node."""
-        place = node.place
-        if place is not None:
-            named = self.unique[place] if place < len(self.unique) else ()
-            found = {name: one.id for one in node.children[0].of("output") for name in [one.name]}
-            return [frozenset(number for name in named if (number := found[name]) is not None)] if named else []
-        if node.kind in PASSING or node.kind in ("Project", "Window"):
-            kept = [] if node.kind not in ("Distinct", "Deduplicate") else [frozenset(outputs_of(node) or ())]
-            return [*self.unique_of(node.children[0]), *(one for one in kept if one)]
-        if node.kind == "Aggregate":
-            groups = node.of("groupingExpressions")
-            numbers = [one.id for one in groups if one.kind == "AttributeReference" and one.id is not None]
-            return [frozenset(numbers)] if groups and len(numbers) == len(groups) else []
-        if node.kind == "Join":
-            left, right = (self.unique_of(child) for child in node.children)
-            if join_type(node) in _ONE_SIDED:
-                return left
-            return [one | other for one in left for other in right]
-        return []
-
-
-def columns_of(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> Columns:
+def columns_of(plan: Node) -> Columns:
     """Collect the columns of a plan whose sources have the aliases `source_name(place)`.
+
+    Above a union, a column has the number that it has in the first part, and is no longer what it renames there.
 
     Args:
         plan: the analysed plan.
-        unique: per source, the columns that identify a row.
     """
     renames: dict[int, int] = {}
-    functions: dict[int, frozenset[int]] = {}
-    names: dict[int, str] = {}
     origins: dict[int, tuple[int, str]] = {}
     for node in nodes_of(plan):
         place = node.place
         if place is not None:
             leaf = node.children[0]
             origins |= {one.id: (place, one.name) for one in leaf.of("output") if one.id is not None}
-        names |= {e.id: e.name for e in node.everything() if e.id is not None and e.name}
-        for alias in _aliases(node):
+        for alias in aliases(node):
             made = alias.children[0]
             assert alias.id is not None
             if made.kind == "AttributeReference" and made.id is not None:
                 renames[alias.id] = made.id
-            elif (decided := _decided_by(node, made)) is not None:
-                functions[alias.id] = decided
-    return Columns(renames, functions, names, origins, unique)
+    return Columns(renames, names_of(plan), origins)
+
+
+def names_of(plan: Node) -> dict[int, str]:
+    """Return the names of all columns of a plan, by their numbers."""
+    return {e.id: e.name for node in nodes_of(plan) for e in node.everything() if e.id is not None and e.name}
 
 
 def nodes_of(plan: Node) -> Iterable[Node]:
@@ -131,26 +80,20 @@ def nodes_of(plan: Node) -> Iterable[Node]:
             yield from nodes_of(inner)
 
 
-def _aliases(node: Node) -> list[Expression]:
+def aliases(node: Node) -> list[Expression]:
+    """Return the columns that a node computes or renames."""
     listed = {"Project": "projectList", "Aggregate": "aggregateExpressions", "Window": "windowExpressions"}
     named = node.of(listed.get(node.kind, ""))
     return [one for one in named if one.kind == "Alias" and one.id is not None]
 
 
-def _decided_by(node: Node, made: Expression) -> frozenset[int] | None:
-    """Return the columns that determine the value of an expression in a node; `None` if they are not known."""
-    if any(one.plan is not None for one in made.walk()):
-        return None
-    if node.kind == "Project":
-        return made.references
-    if node.kind == "Aggregate":
-        groups = node.of("groupingExpressions")
-        numbers = {one.id for one in groups if one.kind == "AttributeReference" and one.id is not None}
-        return frozenset(numbers) if len(numbers) == len(groups) else None
-    if any(one.kind in ORDERED for one in made.walk()):
-        return None
-    outputs = outputs_of(node.children[0])
-    return None if outputs is None else frozenset(outputs)
+def conjuncts(condition: Expression) -> Iterator[Expression]:
+    """Yield the conditions that are joined by AND."""
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from conjuncts(child)
+    else:
+        yield condition
 
 
 def outputs_of(node: Node) -> list[int] | None:

@@ -11,7 +11,8 @@ from typing import NoReturn
 
 from foldhouse.errors import DefinitionError
 from foldhouse.logic.collated import chosen_by_chance, is_collated
-from foldhouse.logic.columns import Columns, columns_of, nodes_of
+from foldhouse.logic.columns import nodes_of
+from foldhouse.logic.decided import Decided, Identity
 from foldhouse.logic.functions import DETERMINISTIC, DIGITS, EXACT_OF_EXACT, FLOATS, ORDERED, REFUSED, words
 from foldhouse.logic.plan import Expression, Node
 
@@ -53,12 +54,12 @@ _WHOLE_NUMBERS = words("""
 """)
 
 
-def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None:
+def check_repeatable(plan: Node, sources: Sequence[Identity] = ()) -> None:
     """Refuse logic that can give different rows for the same input.
 
     Args:
         plan: the analysed plan; its sources have the aliases `source_name(place)`.
-        unique: per source, the columns that identify a row; empty if none are declared.
+        sources: in the order of their places.
 
     Raises:
         DefinitionError: the logic uses a clock, a random number, the place of a row, an order with ties, one of several
@@ -66,15 +67,15 @@ def check_repeatable(plan: Node, unique: Sequence[tuple[str, ...]] = ()) -> None
     """
     if (text := chosen_by_chance(plan)) is not None:
         _refuse(text, COLLATED)
-    columns = columns_of(plan, unique)
+    decided = Decided(plan, sources)
     for node in nodes_of(plan):
-        _check_node(node, columns)
+        _check_node(node, decided)
         for expression in node.everything():
             _check_expression(expression)
         if node.kind == "Window":
-            _check_window(node, columns)
+            _check_window(node, decided)
         else:
-            _check_aggregates(node, columns)
+            _check_aggregates(node, decided)
 
 
 def check_text(text: str) -> None:
@@ -95,7 +96,7 @@ def _refuse(what: object, why: str) -> NoReturn:
     raise DefinitionError(f"the logic uses {what}, which {why}. A table must always equal the fold of its source")
 
 
-def _check_node(node: Node, columns: Columns) -> None:
+def _check_node(node: Node, decided: Decided) -> None:
     if node.kind == "Sample":
         _refuse("sample(...)", "keeps a random part of the rows; filter by a hash of a column")
     if not node.children and node.kind not in _NODES:
@@ -106,15 +107,15 @@ def _check_node(node: Node, columns: Columns) -> None:
     if node.kind not in _NODES:
         _refuse(node.kind, "is not known to give the same rows each time; write the logic without it")
     if node.kind in _LIMITS:
-        _check_limit(node, columns)
+        _check_limit(node, decided)
     if node.kind == "Deduplicate":
-        check_deduplicate(node, columns)
+        check_deduplicate(node, decided)
 
 
-def check_deduplicate(node: Node, columns: Columns) -> None:
+def check_deduplicate(node: Node, decided: Decided) -> None:
     """Refuse `dropDuplicates` by columns that do not identify a row."""
     keys = [one.id for one in node.of("keys") if one.id is not None and not is_collated(one)]
-    if differing := columns.undecided(node.children[0], keys):
+    if differing := decided.undecided(node.children[0], keys):
         named = ", ".join(map(str, node.of("keys")))
         _refuse(
             f"dropDuplicates({named})",
@@ -123,7 +124,7 @@ def check_deduplicate(node: Node, columns: Columns) -> None:
         )
 
 
-def _check_limit(node: Node, columns: Columns) -> None:
+def _check_limit(node: Node, decided: Decided) -> None:
     below = node
     while below.kind in _LIMITS or below.kind in ("Project", "SubqueryAlias"):
         if not below.children:
@@ -131,7 +132,7 @@ def _check_limit(node: Node, columns: Columns) -> None:
         below = below.children[0]
     if below.kind != "Sort" or not below.facts.get("global"):
         _refuse("a limit without an order", "keeps arbitrary rows; order by columns that together identify a row")
-    differing = columns.undecided(below.children[0], ordered_by(below.of("order")))
+    differing = decided.undecided(below.children[0], ordered_by(below.of("order")))
     if differing:
         order = ", ".join(map(str, below.of("order")))
         _refuse(
@@ -183,10 +184,10 @@ def _check_special(expression: Expression) -> None:
         _refuse(expression, "can be another value at another time; write the day or time itself as a literal")
 
 
-def _check_window(node: Node, columns: Columns) -> None:
+def _check_window(node: Node, decided: Decided) -> None:
     partition = _telling(node.of("partitionSpec"))
     order = node.of("orderSpec")
-    differing = columns.undecided(node.children[0], [*partition, *ordered_by(order)])
+    differing = decided.undecided(node.children[0], [*partition, *ordered_by(order)])
     if not differing:
         return
     for expression in node.of("windowExpressions"):
@@ -201,7 +202,7 @@ def _check_window(node: Node, columns: Columns) -> None:
                     f"{function} OVER (... {by})",
                     f"gives an arbitrary answer among rows that tie; order by {listed(differing)} as well",
                 )
-            _check_parts(function, None, [], node, columns)
+            _check_parts(function, None, [], node, decided)
 
 
 def _is_frame_of_rows(spec: Expression) -> bool:
@@ -215,29 +216,29 @@ def _is_frame_of_rows(spec: Expression) -> bool:
     return not is_range and bounds != {"UnboundedPreceding$", "UnboundedFollowing$"}
 
 
-def _check_aggregates(node: Node, columns: Columns) -> None:
+def _check_aggregates(node: Node, decided: Decided) -> None:
     groups = _telling(node.of("groupingExpressions"))
     for expressions in node.expressions.values():
         for expression in expressions:
-            _check_parts(expression, None, groups, node, columns)
+            _check_parts(expression, None, groups, node, decided)
 
 
 def _check_parts(
-    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, columns: Columns
+    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, decided: Decided
 ) -> None:
     """Refuse aggregates whose answer depends on the order of rows, if nothing determines that order."""
-    if expression.kind in ORDERED and not _is_ordered(expression, parent, groups, node, columns):
+    if expression.kind in ORDERED and not _is_ordered(expression, parent, groups, node, decided):
         advice = f"write {ORDERED[expression.kind]}" if ORDERED[expression.kind] else "order its window"
         _refuse(expression, f"depends on the order in which rows are read, which is arbitrary; {advice}")
     if expression.kind in FLOATS and not _is_exact(expression):
         _refuse(expression, DIGITS)
     above = parent if expression.kind == "AggregateExpression" else expression
     for child in expression.children:
-        _check_parts(child, above, groups, node, columns)
+        _check_parts(child, above, groups, node, decided)
 
 
 def _is_ordered(
-    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, columns: Columns
+    expression: Expression, parent: Expression | None, groups: Sequence[int], node: Node, decided: Decided
 ) -> bool:
     if expression.kind.startswith("Collect"):
         return parent is not None and parent.kind in _SORTING
@@ -245,10 +246,13 @@ def _is_ordered(
         value, ordering = expression.children
         by = [*groups, *_determined_by(ordering)]
         below = node.children[0] if node.children else node
-        return all(columns.is_decided(one, by) for one in value.references) or not columns.undecided(below, by)
+        is_decided = all(decided.is_decided(one, by, below) for one in value.references)
+        return is_decided or not decided.undecided(below, by)
     if expression.kind == "ListAgg":
         by = [*groups, *ordered_by(expression.children)]
-        return bool(expression.children) and all(columns.is_decided(n, by) for n in expression.children[0].references)
+        below = node.children[0] if node.children else node
+        wanted = [number for one in expression.children[:1] for number in one.references]
+        return bool(expression.children) and all(decided.is_decided(one, by, below) for one in wanted)
     return False
 
 

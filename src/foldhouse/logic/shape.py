@@ -19,10 +19,10 @@ nodes of `foldhouse.logic.plan`, without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from foldhouse.logic.columns import Columns, columns_of, join_type, nodes_of, outputs_of
+from foldhouse.logic.columns import Columns, columns_of, conjuncts, join_type, nodes_of, outputs_of
 from foldhouse.logic.functions import words
 from foldhouse.logic.occurrences import Apart, apart
 from foldhouse.logic.plan import Expression, Node
@@ -192,7 +192,7 @@ def _links(join: Node, columns: Columns) -> list[tuple[Column, Column]]:
     left, right = (_places(child) for child in join.children)
     pairs = []
     for condition in join.of("condition"):
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             found = [columns.origin(one.id) for one in _equated(part) if one.id is not None]
             if len(found) != 2 or found[0] is None or found[1] is None:
                 continue
@@ -202,14 +202,6 @@ def _links(join: Node, columns: Columns) -> list[tuple[Column, Column]]:
             elif one[0] in right and other[0] in left:
                 pairs.append((other, one))
     return pairs
-
-
-def _conjuncts(condition: Expression) -> Iterator[Expression]:
-    if condition.kind == "And":
-        for child in condition.children:
-            yield from _conjuncts(child)
-    else:
-        yield condition
 
 
 def _equated(part: Expression) -> tuple[Expression, ...]:

@@ -15,6 +15,7 @@ from foldhouse.logic.asked import check_asked
 from foldhouse.logic.asked_order import check_order
 from foldhouse.logic.asked_shape import asked_functions, asked_origins, asked_rows, asked_shape, literals, printed_plan
 from foldhouse.logic.columns import nodes_of
+from foldhouse.logic.decided import Identity
 from foldhouse.logic.functions import words
 from foldhouse.logic.plan import Node
 from foldhouse.logic.plan_text import analysed_plan, normalised
@@ -83,8 +84,7 @@ def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[Data
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
     """Read and check the typed nodes of the analysed plan."""
     plan = analysed(logic)
-    unique = [unique_columns(source) for source in table.sources]
-    check_repeatable(plan, unique)
+    check_repeatable(plan, [identity_of(source) for source in table.sources])
     if not says_deterministic(logic):
         raise DefinitionError(
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
@@ -118,7 +118,7 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
     """Read and check the request that the client sends to the Connect server, and the plan that the server prints."""
     plan = printed_plan(logic, text, sources)
     if plan is not None:
-        check_order(plan, [unique_columns(source) for source in table.sources])
+        check_order(plan, [identity_of(source) for source in table.sources])
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
     calls_python = asked_functions(logic)
@@ -137,6 +137,11 @@ def _is_doubtful(texts: Iterable[str]) -> bool:
 def unique_columns(source: Source) -> tuple[str, ...]:
     """Return the columns that identify a row of a source; none if they are not known."""
     return source.event_id if isinstance(source, Stream) else source.keys
+
+
+def identity_of(source: Source) -> Identity:
+    """Return what identifies a row of a source: an event without an id, or with a part of it, is one of its own."""
+    return Identity(unique_columns(source), may_be_null=isinstance(source, Stream))
 
 
 def _check_same(once: str, again: str) -> None:
