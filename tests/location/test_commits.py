@@ -1,6 +1,8 @@
 """The sensor that follows commits: it asks for what is behind, once, and for days that do not exist yet."""
 
+import json
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -401,3 +403,72 @@ def test_tables_of_different_days_are_asked_for_in_runs_of_their_own(opener: Ope
     for name in ("daily", "other"):
         assert found[(name,)]["dagster/asset_partition_range_start"] == "2024-03-04"
         assert found[(name,)]["dagster/priority"] == "1"
+
+
+def test_days_of_a_failed_run_are_kept_while_the_lake_is_not_there(
+    lake: fh.Lake, opener: Opened, tmp_path: Path
+) -> None:
+    land(lake, 1, 5)
+    lake.backfill(daily, [date(2024, 3, 5)])
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        daemon.cursor = json.dumps({"states": [], "days": {"f.daily": [["2024-03-01", "2024-03-01"]]}})
+        daemon.opener = Opened(path=str(tmp_path / "empty"))
+        daemon.tick()
+        daemon.opener = opener
+        (request,) = daemon.tick()
+    assert request.tags["dagster/asset_partition_range_start"] == "2024-03-01"
+
+
+undated = fh.stream("f.undated", schema={"day": "date", "n": "long"})
+by_day = fh.table("f.by_day", source=undated, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
+
+
+def test_a_new_table_over_a_source_without_days_gets_all_of_them(lake: fh.Lake, opener: Opened) -> None:
+    lake.append(undated, [{"day": date(2024, 3, day), "n": day} for day in (1, 2, 20)])
+    asset, sensor = fold_asset(by_day, partitions_def=DAYS), commit_sensor("undated", [by_day], partitions_def=DAYS)
+    repository = dg.Definitions(assets=[asset], sensors=[sensor], resources={"lake": object()}).get_repository_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        with dg.build_sensor_context(
+            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="undated"
+        ) as context:
+            (request,) = sensor.evaluate_tick(context).run_requests or []
+        assert dg.materialize([asset], instance=instance, resources={"lake": opener}, tags=request.tags).success
+    assert sorted(lake.to_arrow(by_day)["n"].to_pylist()) == [1, 2, 20]
+
+
+def test_days_without_a_partition_are_waited_for(lake: fh.Lake, opener: Opened) -> None:
+    land(lake, 1)
+    far = dg.DailyPartitionsDefinition("2999-01-01", timezone="UTC")
+    sensor = commit_sensor("far", [daily], partitions_def=far)
+    assets = [fold_asset(daily, partitions_def=far)]
+    repository = dg.Definitions(assets=assets, sensors=[sensor], resources={"lake": object()}).get_repository_def()
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(
+            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="far"
+        ) as context,
+    ):
+        assert not sensor.evaluate_tick(context).run_requests
+
+
+def test_an_asset_that_lost_its_days_gets_the_new_ones(lake: fh.Lake, opener: Opened) -> None:
+    cover_1_2_and_7(lake)
+    land(lake, 8, 9)
+    whole = commit_sensor("whole", [daily])
+    asset = fold_asset(daily)
+    repository = dg.Definitions(assets=[asset], sensors=[whole], resources={"lake": object()}).get_repository_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        with dg.build_sensor_context(
+            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="whole"
+        ) as context:
+            (request,) = whole.evaluate_tick(context).run_requests or []
+        assert dg.materialize([asset], instance=instance, resources={"lake": opener}, tags=request.tags).success
+    assert sorted(lake.to_arrow(daily)["n"].to_pylist()) == [1, 2, 7, 8, 9]
+
+
+def test_a_range_that_ends_before_it_begins_fails(lake: fh.Lake, opener: Opened) -> None:
+    land(lake, 1)
+    tags = {"dagster/asset_partition_range_start": "2024-03-05", "dagster/asset_partition_range_end": "2024-03-02"}
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="the run has no day"):
+        dg.materialize([ASSETS[2]], instance=instance, resources={"lake": opener}, tags=tags)

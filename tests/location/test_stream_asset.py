@@ -1,5 +1,6 @@
 """What a function gives for the days of a stream may have any form that `append` takes."""
 
+import itertools
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -52,3 +53,33 @@ def test_what_are_no_events_is_named_with_its_day_and_nothing_is_written(tmp_pat
         run(tmp_path, lambda day: third if day == DAYS[2] else [{"day": day, "n": 1}])
     with closing(fh.Lake.local(tmp_path / "lake")) as lake:
         assert lake.tables() == []
+
+
+def test_an_older_answer_never_stays_over_a_newer_one(tmp_path: Path) -> None:
+    asked = []
+
+    def given(day: date) -> list[dict[str, Any]]:
+        asked.append(day)
+        answer = [{"day": day, "n": len(asked)}]
+        if len(asked) == 2:  # while this run has its answer, another one commits a newer one
+            with closing(fh.Lake.local(tmp_path / "lake")) as other:
+                other.replace(events, [{"day": DAYS[1], "n": 99}], partitions=[DAYS[1]])
+        return answer
+
+    assert run(tmp_path, given) == [(DAYS[0], 4), (DAYS[1], 5), (DAYS[2], 6)]
+    assert asked == [*DAYS, *DAYS]
+
+
+def test_a_day_that_others_replace_all_the_time_is_said(tmp_path: Path) -> None:
+    count = itertools.count()
+
+    def given(day: date) -> list[dict[str, Any]]:
+        with closing(fh.Lake.local(tmp_path / "lake")) as other:
+            other.replace(events, [{"day": day, "n": next(count)}], partitions=[day])
+        return [{"day": day, "n": -1}]
+
+    with pytest.raises(dg.Failure, match=r"sa\.events"):
+        run(tmp_path, given)
+    assert next(count) == 5 * len(DAYS)
+    with closing(fh.Lake.local(tmp_path / "lake")) as lake:
+        assert -1 not in lake.to_arrow(events)["n"].to_pylist()

@@ -58,7 +58,8 @@ def commit_sensor(
     or failed.
 
     Args:
-        name: the sensor's name.
+        name: the sensor's name. It waits for runs of every sensor of that name, so give those of other code locations
+            other names.
         tables: the declarations; each has an asset made by `fold_asset`.
         partitions_def: the days of the assets of tables with `partition_by`; by table, if they differ, and then there
             is a run for each; `None` if their assets have none.
@@ -163,6 +164,8 @@ def _lacking(lake: Lake, table: Table, ranges: Sequence[Sequence[str]]) -> Set[d
     asked = {day for one in ranges for day in _days_in(one)}
     if not asked or table.partition_by is None:
         return set()
+    if any(lake.head(source) is None for source in table.sources):
+        return asked  # the lake is not there now, or the source is about to be made again
     there = {day for source in table.sources for day in lake.days(source)}
     return (asked & there) - set(lake.covered(table, asked))
 
@@ -207,7 +210,7 @@ def _behind(lake: Lake, tables: Sequence[Table], days: Days, lacking: Mapping[st
         if table.name in paused:
             continue
         if lags.get(table.name):
-            has_days = table.name in days and bool(lacking[table.name] or lake.new_days(table))
+            has_days = bool(lacking[table.name] or lake.new_days(table))
             is_late = has_days or any(_moves(one, paused) for one in lags[table.name])
         else:  # never folded: it can be if each source has rows, or is folded by the same run
             late = {one.name for one in found}
@@ -232,7 +235,7 @@ class _Asked:
 
     Args:
         partitions_def: the days of the assets; `None` if they have none.
-        ranges: days that follow one another, as Dagster's keys.
+        ranges: days that follow one another, as Dagster's keys; none if there is no partition yet.
         are_new: whether the days are asked for because they do not exist.
     """
 
@@ -260,7 +263,13 @@ def _days_of(
         return _Asked(partitions_def, list(_ranges(asked)), are_new=True)
     there = sorted((day.isoformat() for table in partitioned for day in lake.days(table)), reverse=True)
     known = [day for day in there if partitions_def.has_partition_key(day)]
-    return _Asked(partitions_def, [known[:1] or [partitions_def.get_first_partition_key() or ""]])
+    first, last = partitions_def.get_first_partition_key(), partitions_def.get_last_partition_key()
+    if known or first is None or last is None:
+        return _Asked(partitions_def, [known[:1]] if known else [])
+    if any(source.partition_by is not None for table in partitioned for source in table.sources):
+        return _Asked(partitions_def, [[first]])
+    # Sources without days do not say of which days their rows are.
+    return _Asked(partitions_def, [[first, last]], are_new=True)
 
 
 def _ranges(days: Sequence[str]) -> Iterator[list[str]]:
@@ -286,7 +295,7 @@ def _state(lake: Lake, tables: Sequence[Table], asked: _Asked) -> str:
 def _requests(instance: dg.DagsterInstance, tables: Sequence[Table], asked: _Asked) -> Iterator[dg.RunRequest]:
     keys = [key_of(table.name) for table in tables]
     tags = {"foldhouse/behind": ", ".join(table.name for table in tables)[:_LONGEST_NAMES], PRIORITY: LIVE}
-    if not asked.ranges:
+    if asked.partitions_def is None:
         yield dg.RunRequest(asset_selection=keys, tags=tags)
     for one in asked.ranges:
         of_run = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}

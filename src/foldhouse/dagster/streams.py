@@ -4,9 +4,11 @@
 |---|---|
 | a day or a range | replaces these days of the stream by what the function gives for them |
 | the same again | commits nothing |
+| a day that somebody else replaces meanwhile | asks for its events again: no older answer stays over a newer one |
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -21,11 +23,13 @@ from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
 from foldhouse.dagster.report import Metadata, days_of, group_of, key_of, reporting_days
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import DefinitionError, InvalidData
+from foldhouse.errors import DaysChanged, DefinitionError, InvalidData
+from foldhouse.lake import Lake
 from foldhouse.values.definition import Stream
 from foldhouse.values.results import Appended
 
 DAYS_PER_COMMIT = 31
+_MOST_QUESTIONS = 5
 
 EventsOfDay = Callable[[date], Events]
 """A day -> all events of it, in the stream's columns and in any form that `append` takes; no rows if it has none."""
@@ -78,14 +82,37 @@ def stream_asset(
             with trying_again(context, stream.name), reporting_days(context) as report:
                 lake = opener.open()
                 for days in report.parts(chunks(days_of(context), days_per_commit)):
-                    of_the_days = {day: _rows(stream, day, events(day)) for day in days}
-                    commit = lake.replace(stream, _together(stream, of_the_days), partitions=days)
+                    of_the_days, commit = _replaced(lake, stream, days, events)
                     for day, given in of_the_days.items():
                         rows = {"dagster/partition_row_count": given.num_rows}
                         report.committed(stream.name, day, {**rows, **commit_metadata(commit, day)})
             return dg.MaterializeResult(asset_key=key_of(stream.name), metadata=report.output_metadata)
 
     return landed
+
+
+def _replaced(
+    lake: Lake, stream: Stream, days: Sequence[date], events: EventsOfDay
+) -> tuple[dict[date, pa.Table], Appended]:
+    """Replace some days by what is given for them; ask again if somebody else replaced one of them meanwhile.
+
+    Otherwise the run that asked first and commits last would put its older answer over a newer one.
+
+    Raises:
+        DaysChanged: that happened each of several times.
+    """
+    for _ in range(_MOST_QUESTIONS - 1):
+        with contextlib.suppress(DaysChanged):
+            return _replaced_once(lake, stream, days, events)
+    return _replaced_once(lake, stream, days, events)
+
+
+def _replaced_once(
+    lake: Lake, stream: Stream, days: Sequence[date], events: EventsOfDay
+) -> tuple[dict[date, pa.Table], Appended]:
+    seen = lake.landed(stream, days).states
+    of_the_days = {day: _rows(stream, day, events(day)) for day in days}
+    return of_the_days, lake.replace(stream, _together(stream, of_the_days), partitions=days, seen=seen)
 
 
 def _rows(stream: Stream, day: date, given: Any) -> pa.Table:

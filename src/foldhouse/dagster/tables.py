@@ -25,7 +25,7 @@ from foldhouse.dagster.report import (
     tell,
 )
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import DaysNotCovered, DefinitionError, FoldhouseError, Paused
+from foldhouse.errors import DaysNotCovered, DefinitionError, FoldhouseError, InvalidCall, Paused
 from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
@@ -108,7 +108,7 @@ def fold_asset(
 
 def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     try:
-        refreshed = lake.refresh(table)
+        refreshed = _with_new_days(lake, table)
     except Paused as held:
         return _left_as_it_is(lake, table, {"paused": str(held.pause)})
     tell(table.name, None)
@@ -119,10 +119,18 @@ def _refresh(lake: Lake, table: Table) -> dg.MaterializeResult:
     )
 
 
+def _with_new_days(lake: Lake, table: Table) -> Refreshed:
+    """Refresh a table; one that has been folded by days, before its asset had none, gets the days that are new."""
+    days = lake.new_days(table) if table.partition_by is not None and lake.head(table) is not None else []
+    return lake.backfill(table, days) if days else lake.refresh(table)
+
+
 def _backfill(
     lake: Lake, table: Table, context: dg.AssetExecutionContext, days_per_commit: int | None
 ) -> dg.MaterializeResult:
     asked, changes_alone = days_of(context), reports_changes_alone(context)
+    if not asked:
+        raise InvalidCall(f"{table.name}: the run has no day; its range ends before it begins, so ask for another one")
     missing = _uncovered(lake, table, asked)
     ready = [day for day in asked if not any(day in days for days in missing.values())]
     may_leave_out, refreshed = leaves_out_uncovered(context), None
