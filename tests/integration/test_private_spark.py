@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,41 @@ def test_what_spark_refused_to_start_with_is_in_the_error() -> None:
     assert "Spark did not start with the master spark://nohost: SparkException:" in done.stderr
     assert "Invalid master URL" in done.stderr
     assert "Java 17" not in done.stderr
+
+
+CLEANED = """
+import os, shutil
+from pathlib import Path
+from pyspark.sql import functions as F
+import foldhouse as fh
+events = fh.stream("c.events", schema={"k": "long", "s": "string"})
+words = fh.table("c.words", source=events, keys="w", fold=fh.fold(n=fh.count()),
+    rows=lambda e: e.withColumn("w", F.regexp_replace("s", "[0-4]", "x")).groupBy("k", "w").count())
+temporary = Path(os.environ["TMPDIR"])
+with_tasks = {"in_process_rows": -1}
+lake = fh.Lake.local("lake")
+for number in range(3):
+    lake.append(events, [{"k": k, "s": f"s{k % 7}"} for k in range(100 * number, 100 * number + 100)])
+    lake.tuning = fh.Tuning(direct_rows=0, passed_rows=0, passed_share=0, **(with_tasks if number == 1 else {}))
+    lake.refresh(words)
+    for of_process in temporary.glob("foldhouse-run-*"):
+        if number:
+            shutil.rmtree(of_process)
+        else:  # as `find -empty -delete` does
+            for at, _, _ in os.walk(of_process, topdown=False):
+                try:
+                    os.rmdir(at)
+                except OSError:
+                    pass
+print(sorted((row["w"], row["n"]) for row in lake.to_arrow(words).to_pylist()))
+"""
+
+
+@pytest.mark.heavy
+def test_spark_goes_on_after_a_cleaner_removed_its_folders(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    command = [sys.executable, "-c", CLEANED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    expected = Counter("s" + ("x" if k % 7 < 5 else str(k % 7)) for k in range(300))
+    assert done.stdout.strip() == str(sorted(expected.items())), done.stderr

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from foldhouse.errors import CorruptFile, FoldhouseError, InvalidData, StorageError, UnknownTable
 from foldhouse.spark import failures
 from foldhouse.storage.hiding import AGAIN
+from foldhouse.storage.private import PREFIX, REMOVED
 from foldhouse.storage.secrets import cut
 from foldhouse.storage.sqlite import failure_of_catalog
 
@@ -87,6 +88,8 @@ def _line(failure: BaseException) -> str:
 def _of_store(name: str, failure: OSError) -> FoldhouseError:
     at = f"{failure.filename}: " if failure.filename else ""
     said = f"{at}{failure.strerror or _line(failure)}"
+    if isinstance(failure, FileNotFoundError) and PREFIX in said:
+        return StorageError(f"{name}: {REMOVED.format(said)}")
     if isinstance(failure, FileNotFoundError):
         return CorruptFile(
             f"{name}: a file is missing: {said}. It was expired meanwhile, and then running again helps, or it was "

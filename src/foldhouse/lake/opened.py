@@ -24,6 +24,7 @@ from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.spark.active import make_active
 from foldhouse.spark.alive import is_alive, put_away
+from foldhouse.spark.folders import make_folders_again
 from foldhouse.spark.session import all_settings, in_utc
 from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
@@ -109,6 +110,7 @@ class OpenLake:
             self._session = None
         if self._session is None:
             self._session = self._start()
+        make_folders_again(self._session)
         return self._session
 
     def start_spark_early(self) -> None:

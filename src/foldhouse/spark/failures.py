@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from foldhouse import errors
 from foldhouse.spark.process import has_stopped_itself, how_java_ended, why_spark_stopped
+from foldhouse.storage.private import PREFIX, REMOVED
 from foldhouse.storage.secrets import cut
 
 # Errors cross from a Python worker to the driver as text, so patterns are the only way to recognise them.
@@ -33,6 +34,9 @@ _DAMAGED = re.compile(
     r"FAILED_READ_FILE|CRC checksum|FileNotFoundException|is not a Parquet file|ParquetDecodingException"
     r"|could not read page|Could not verify dictionary page integrity|Could not verify data page integrity"
 )
+_MISSING = re.compile(r"NoSuchFileException|FileNotFoundException|No such file or directory|FileNotFoundError")
+_TEMPORARY = re.compile(rf"/[^\s'\":]*/{PREFIX}[^\s'\":]*")
+"""A path in the folder of a process."""
 _AGAIN = "Nothing was committed; run it again, which starts a new session"
 # Matches `file:/lake/warehouse/shop/orders/data/00000.parquet` in a message.
 _FILE = re.compile(r"(?:file|s3|s3a|gs|abfss?|hdfs):/[^\s'\"]+\.parquet")
@@ -81,7 +85,7 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
             f"{name}: the Python of Spark's executors has no module {absent[1]!r}. Nothing was committed; install it "
             "there, or send a module of your own with `spark.submit.pyFiles`, and run it again"
         )
-    if _DIED.search(said) or has_stopped_itself():
+    if _DIED.search(said) or has_stopped_itself() or _is_unanswered(failure, said):
         return lost(name, failure)
     if _FULL.search(said):
         reason = _FULL.search(said)
@@ -89,6 +93,8 @@ def translated(name: str, failure: Exception) -> errors.FoldhouseError:
             f"{name}: Spark could not write: {reason[0] if reason else what}. Nothing was committed; make room, or set "
             "TMPDIR or `spark.local.dir` to a folder of a larger disk, and run it again"
         )
+    if _MISSING.search(said) and (at := _TEMPORARY.search(said)):
+        return errors.StorageError(f"{name}: {REMOVED.format(at[0])}")
     if _DAMAGED.search(said):
         file = _FILE.search(said)
         where = file[0] if file else "a file of it"
@@ -121,10 +127,17 @@ def means_lost(failure: Exception) -> bool:
     """Whether an error says that Spark is gone, raised by whatever code was using it."""
     if isinstance(failure, PySparkException | Py4JError):
         try:
-            return _DIED.search(str(failure)) is not None
+            said = str(failure)
+            return _DIED.search(said) is not None or _is_unanswered(failure, said)
         except ConnectionError:  # Py4J asks Java for the text, and Java has ended
             return True
     return isinstance(failure, ConnectionError) and bool(how_java_ended())
+
+
+def _is_unanswered(failure: Exception, said: str) -> bool:
+    """Whether a call of Java had no answer, not even an error: Java ended during the call."""
+    is_bare = type(failure) is Py4JError and said.startswith(_CALLING) and len(said.strip().splitlines()) == 1
+    return is_bare and bool(how_java_ended())
 
 
 def _named(kind: type[errors.FoldhouseError], name: str, message: str) -> errors.FoldhouseError:

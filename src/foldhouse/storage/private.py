@@ -21,6 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "foldhouse-run-"
+REMOVED = (
+    "a temporary file was removed while it was in use: {}. Nothing was committed; keep other programs away from the "
+    "folder, or set TMPDIR to another, and run it again"
+)
+"""What an error says of a missing file in such a folder."""
 _ATTEMPTS = 100
 
 
