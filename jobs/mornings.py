@@ -19,6 +19,7 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
         each morning                             -> a run of the day before
         the daemon was stopped for three weeks   -> one run of these weeks: Dagster makes up one morning only
         the last run failed or was cancelled     -> one run of its days and the day before
+        an earlier one failed after that morning -> one run from its first day on
         it failed because a file cannot be read  -> a run of the day before: the other days and all tables are done
         the schedule never asked for a run       -> a run of the day before
 
@@ -58,16 +59,19 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
 
 
 def _first_open(instance: dg.DagsterInstance, schedule: str) -> date | None:
-    """Return the first day after the runs of a schedule that did their work, or the first that it ever asked for.
+    """Return the first day that a run of a schedule was to do and none did, or else the day after the last that one did.
 
     `None` if there is no run of it.
     """
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/schedule_name": schedule}), limit=_RUNS_LOOKED_AT)
-    asked = [(days, run) for run in runs if (days := _days_of(run)) is not None]
-    for (_, last), run in sorted(asked, key=lambda one: one[0][1], reverse=True):
-        if _did_its_work(instance, run):
-            return last + timedelta(days=1)
-    return min((first for (first, _), _ in asked), default=None)
+    done, failed = set[date](), set[date]()
+    for run in runs:
+        if (of_run := _days_of(run)) is not None:
+            first, last = of_run
+            days = {first + timedelta(days=number) for number in range((last - first).days + 1)}
+            (done if _did_its_work(instance, run) else failed).update(days)
+    # A run that was still going when a later day was asked for may have failed since.
+    return min([*failed - done, *([max(done) + timedelta(days=1)] if done else [])], default=None)
 
 
 def _days_of(run: dg.DagsterRun) -> tuple[date, date] | None:

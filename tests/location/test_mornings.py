@@ -78,6 +78,9 @@ GOOD, BAD, GONE = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.D
         # Somebody started a good one of an older day again.
         ([("2024-02-27", GOOD), ("2024-02-28", BAD), ("2024-02-01", GOOD)], "2024-02-28..2024-02-29"),
         ([("2024-02-27", GOOD), ("2024-02-28", dg.DagsterRunStatus.STARTED)], None),
+        # It was still going when the next morning asked for the next day, and failed after that.
+        ([("2024-02-26", GOOD), ("2024-02-27", BAD), ("2024-02-28", GOOD)], "2024-02-27..2024-02-29"),
+        ([("2024-02-27", BAD), ("2024-02-28", GOOD), ("2024-02-27", GOOD)], None),
     ],
 )
 def test_the_schedule_asks_again_for_the_days_of_runs_that_did_not_do_their_work(runs, expected, records, request):
