@@ -59,7 +59,7 @@ def each_morning(job_name: str, hour: int, days: dg.DailyPartitionsDefinition) -
 
 
 def _first_open(instance: dg.DagsterInstance, schedule: str) -> date | None:
-    """Return the first day that a run of a schedule was to do and none did, or else the day after the last that one did.
+    """Return the first day that a run of a schedule was to do and none did, else the day after the last that one did.
 
     `None` if there is no run of it.
     """
