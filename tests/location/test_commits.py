@@ -424,15 +424,22 @@ undated = fh.stream("f.undated", schema={"day": "date", "n": "long"})
 by_day = fh.table("f.by_day", source=undated, keys="day", partition_by="day", fold=fh.fold(n=fh.total("n")))
 
 
+def asked_by(
+    sensor: dg.SensorDefinition, asset: dg.AssetsDefinition, opener: Opened, instance: dg.DagsterInstance
+) -> Any:
+    """What a sensor of one asset asks for at its first look."""
+    repository = dg.Definitions(assets=[asset], sensors=[sensor], resources={"lake": object()}).get_repository_def()
+    with dg.build_sensor_context(
+        instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name=sensor.name
+    ) as context:
+        return sensor.evaluate_tick(context).run_requests or []
+
+
 def test_a_new_table_over_a_source_without_days_gets_all_of_them(lake: fh.Lake, opener: Opened) -> None:
     lake.append(undated, [{"day": date(2024, 3, day), "n": day} for day in (1, 2, 20)])
     asset, sensor = fold_asset(by_day, partitions_def=DAYS), commit_sensor("undated", [by_day], partitions_def=DAYS)
-    repository = dg.Definitions(assets=[asset], sensors=[sensor], resources={"lake": object()}).get_repository_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        with dg.build_sensor_context(
-            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="undated"
-        ) as context:
-            (request,) = sensor.evaluate_tick(context).run_requests or []
+        (request,) = asked_by(sensor, asset, opener, instance)
         assert dg.materialize([asset], instance=instance, resources={"lake": opener}, tags=request.tags).success
     assert sorted(lake.to_arrow(by_day)["n"].to_pylist()) == [1, 2, 20]
 
@@ -440,29 +447,17 @@ def test_a_new_table_over_a_source_without_days_gets_all_of_them(lake: fh.Lake, 
 def test_days_without_a_partition_are_waited_for(lake: fh.Lake, opener: Opened) -> None:
     land(lake, 1)
     far = dg.DailyPartitionsDefinition("2999-01-01", timezone="UTC")
-    sensor = commit_sensor("far", [daily], partitions_def=far)
-    assets = [fold_asset(daily, partitions_def=far)]
-    repository = dg.Definitions(assets=assets, sensors=[sensor], resources={"lake": object()}).get_repository_def()
-    with (
-        dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(
-            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="far"
-        ) as context,
-    ):
-        assert not sensor.evaluate_tick(context).run_requests
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor = commit_sensor("far", [daily], partitions_def=far)
+        assert not asked_by(sensor, fold_asset(daily, partitions_def=far), opener, instance)
 
 
 def test_an_asset_that_lost_its_days_gets_the_new_ones(lake: fh.Lake, opener: Opened) -> None:
     cover_1_2_and_7(lake)
     land(lake, 8, 9)
-    whole = commit_sensor("whole", [daily])
     asset = fold_asset(daily)
-    repository = dg.Definitions(assets=[asset], sensors=[whole], resources={"lake": object()}).get_repository_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        with dg.build_sensor_context(
-            instance=instance, resources={"lake": opener}, repository_def=repository, sensor_name="whole"
-        ) as context:
-            (request,) = whole.evaluate_tick(context).run_requests or []
+        (request,) = asked_by(commit_sensor("whole", [daily]), asset, opener, instance)
         assert dg.materialize([asset], instance=instance, resources={"lake": opener}, tags=request.tags).success
     assert sorted(lake.to_arrow(daily)["n"].to_pylist()) == [1, 2, 7, 8, 9]
 

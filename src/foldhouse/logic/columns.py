@@ -33,15 +33,20 @@ class Columns:
 
     def root(self, column: int) -> int:
         """Return the column that this column renames, through all renames; or the column itself."""
-        seen = set()
-        while column in self.renames and column not in seen:
-            seen.add(column)
-            column = self.renames[column]
-        return column
+        return root_of(column, self.renames)
 
     def origin(self, column: int) -> tuple[int, str] | None:
         """Return the source column that this column equals; `None` if it is computed."""
         return self.origins.get(self.root(column))
+
+
+def root_of(column: int, renames: Mapping[int, int]) -> int:
+    """Return the column that a column renames, through all renames; or the column itself."""
+    seen = set()
+    while column in renames and column not in seen:
+        seen.add(column)
+        column = renames[column]
+    return column
 
 
 def columns_of(plan: Node) -> Columns:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foldhouse.logic.columns import PASSING, aliases, conjuncts, join_type, names_of, outputs_of
+from foldhouse.logic.columns import PASSING, aliases, conjuncts, join_type, names_of, outputs_of, root_of
 from foldhouse.logic.functions import ORDERED
 from foldhouse.logic.plan import Expression, Node
 
@@ -51,11 +51,7 @@ class _Facts:
     functions: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def root(self, column: int) -> int:
-        seen = set()
-        while column in self.renames and column not in seen:
-            seen.add(column)
-            column = self.renames[column]
-        return column
+        return root_of(column, self.renames)
 
     def is_decided(self, column: int, by: Iterable[int]) -> bool:
         return self._is_decided(column, {self.root(one) for one in by}, frozenset())
