@@ -189,6 +189,64 @@ def test_definitions_that_cannot_be_loaded_are_no_failed_run(location, code, sai
         run_in_foreground("shop", *days(1, 2), folder=location)
 
 
+MADE = """
+@dg.definitions
+def made():
+    return defs_of()
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("python_file: NAME.py", "NAME.py"),
+        ("python_file: {relative_path: NAME.py, attribute: defs}", "NAME.py:defs"),
+        ("python_file: {relative_path: ./NAME.py, working_directory: ., location_name: shop}", "shop"),
+        ("python_module: NAME", "NAME"),
+        ("python_package: {package_name: NAME, attribute: made}", "NAME:made"),
+        ("python_package: NAME", "NAME"),
+    ],
+)
+@pytest.mark.parametrize("is_lazy", [False, True], ids=["a value", "a function"])
+def test_the_ways_to_name_the_code(location, written, named, is_lazy):
+    (file,) = location.glob("definitions_*.py")
+    if is_lazy:
+        if "defs" in written:
+            written, named = written.replace("defs", "made"), named.replace("defs", "made")
+        text = file.read_text().replace("defs = dg.Definitions", "defs_of = lambda: dg.Definitions")
+        file.write_text(text + MADE)
+    elif "made" in written:
+        file.write_text(file.read_text() + "\nmade = defs\n")
+    (location / "workspace.yaml").write_text(f"load_from: [{{{written.replace('NAME', file.stem)}}}]")
+    for _ in range(2):  # the second one finds what the first one loaded
+        run = run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
+        with dg.DagsterInstance.from_config(str(run.home)) as instance:
+            tags = instance.get_run_by_id(run.run_id).tags
+        assert tags[".dagster/repository"] == f"__repository__@{named.replace('NAME', file.stem)}"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "load_from: []",
+        "",
+        "load_from: [",
+        "load_from: [{grpc_server: {port: 4000}}]",
+        "load_from: [{python_module: {}}]",
+    ],
+)
+def test_a_workspace_without_code_of_ours_is_a_clear_error(location, written):
+    (location / "workspace.yaml").write_text(written)
+    with pytest.raises(fh.InvalidCall, match=r"below load_from in .*workspace\.yaml is none of python_module, "):
+        run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
+
+
+def test_a_file_that_is_not_there_is_a_clear_error(location):
+    (location / "workspace.yaml").write_text("load_from: [{python_file: gone.py}]")
+    with pytest.raises(fh.DefinitionError, match=r"gone cannot be imported: FileNotFoundError.*gone\.py"):
+        run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
+
+
 def test_a_folder_without_a_workspace_is_a_clear_error(tmp_path):
     with pytest.raises(fh.FoldhouseError, match=r"there is no workspace\.yaml in"):
         run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=tmp_path)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from foldhouse.dagster.code_location import workspace_of
 from foldhouse.dagster.event_log import BATCH_SIZE, EVENTS_AT_ONCE
 from foldhouse.dagster.foreground import home_of, instance_of
 from foldhouse.dagster.records import almost_full
@@ -35,12 +36,7 @@ def serve(port: int, *, folder: Path | None = None, allow_hosts: Sequence[str] =
         FoldhouseError: no `workspace.yaml`, no usable Dagster home, or one of the two ended by itself.
     """
     folder = (folder or Path.cwd()).resolve()
-    workspace = folder / "workspace.yaml"
-    if not workspace.exists():
-        raise InvalidCall(
-            f"there is no workspace.yaml in {folder}; run this in the folder of your project. `foldhouse init NAME` "
-            "makes one"
-        )
+    workspace = workspace_of(folder)
     home = home_of(folder)
     if home is None:
         raise InvalidCall(

@@ -1,10 +1,8 @@
 """The same job, run here and now: what `foldhouse backfill` calls, with progress instead of logs."""
 
 import fcntl
-import importlib
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
@@ -15,15 +13,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import dagster as dg
-import yaml
 from yaml import YAMLError
 
-from foldhouse.calls.declared import failed_import, place_of
+from foldhouse.dagster.code_location import CodeLocation
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.records import naming_the_disk
 from foldhouse.dagster.report import OnPartition, listening
-from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
+from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
 
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
@@ -84,11 +81,11 @@ def run_in_foreground(
         instance = stack.enter_context(instance_of(home))
         stack.enter_context(quick_events(instance))
         stack.enter_context(_output_into(home / "foreground.log" if home else Path(os.devnull)))
-        location = _location(folder)
+        location = CodeLocation.first_of(folder)
         with asking_for(first, last):
-            definitions = _definitions(folder, location)
+            definitions = location.definitions()
         job = _job(definitions, job_name)
-        tags = {**_range_tags(job, first, last), **_origin_tag(location)}
+        tags = {**_range_tags(job, first, last), **location.tags}
         if on_start:
             on_start(_plan(definitions, job, (last - first).days + 1))
         stack.enter_context(listening(on_partition))
@@ -219,40 +216,6 @@ def _output_into(path: Path) -> Iterator[None]:
             for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)
-
-
-def _location(folder: Path) -> Mapping[str, str]:
-    """The code location that `workspace.yaml` names."""
-    workspace = folder / "workspace.yaml"
-    if not workspace.exists():
-        raise InvalidCall(
-            f"there is no workspace.yaml in {folder}; run this in the folder of your project. `foldhouse init NAME` "
-            "makes one"
-        )
-    location: Mapping[str, str] = yaml.safe_load(workspace.read_text())["load_from"][0]["python_module"]
-    return location
-
-
-def _definitions(folder: Path, location: Mapping[str, str]) -> dg.Definitions:
-    working_directory = str((folder / location.get("working_directory", ".")).resolve())
-    if working_directory not in sys.path:
-        sys.path.insert(0, working_directory)
-    name = location["module_name"]
-    try:
-        module = importlib.import_module(name)
-    except FoldhouseError as failure:
-        raise type(failure)(f"{failure}{place_of(failure)}") from failure
-    except Exception as failure:  # whatever the user's code raises
-        raise failed_import(name, failure) from failure
-    found = next((value for value in vars(module).values() if isinstance(value, dg.Definitions)), None)
-    if found is None:
-        raise DefinitionError(f"{name} has no dg.Definitions; `foldhouse init NAME` shows a definitions.py")
-    return found
-
-
-def _origin_tag(location: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags by which the page lists the run under its job."""
-    return {".dagster/repository": f"__repository__@{location.get('location_name', location['module_name'])}"}
 
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
