@@ -1,5 +1,7 @@
 """The page's check of a table is what its position says, whoever committed, and the sensor keeps it so."""
 
+from contextlib import nullcontext
+
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -33,10 +35,17 @@ def append(lake):
     lake.append(events, pa.table({"k": ["a", "b"], "n": [1, 2]}))
 
 
-def look(lake, cursor=None):
+def look(lake, cursor=None, instance=None):
     """One tick: what is reported, and the cursor afterwards."""
-    with dg.build_sensor_context(cursor=cursor, resources={"lake": Opened(lake)}, repository_def=REPOSITORY) as context:
+    with (
+        nullcontext(instance) if instance is not None else dg.DagsterInstance.ephemeral() as page,
+        dg.build_sensor_context(
+            cursor=cursor, resources={"lake": Opened(lake)}, repository_def=REPOSITORY, instance=page
+        ) as context,
+    ):
         tick = SENSOR.evaluate_tick(context)
+        for one in tick.asset_events:
+            page.report_runless_asset_event(one)
     assert not tick.run_requests
     return {one.asset_key.to_user_string(): one for one in tick.asset_events}, tick.cursor or cursor
 
@@ -100,3 +109,19 @@ def test_the_check_is_part_of_a_run(lake):
     [evaluation] = done.get_asset_check_evaluations()
     assert (evaluation.passed, evaluation.description) == (False, "1 commit behind late.events")
     assert done.success, "it warns"
+
+
+def test_a_commit_that_follows_the_check_of_a_run_is_told(lake):
+    append(lake)
+    lake.refresh(sums)
+    assets = [fold_asset(sums), lag_check(sums)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        _, cursor = look(lake, None, instance)
+        append(lake)
+        told, cursor = look(lake, cursor, instance)
+        assert [one.description for one in told.values()] == ["1 commit behind late.events"]
+        dg.materialize(assets, resources={"lake": Opened(lake)}, instance=instance)
+        append(lake)
+        told, cursor = look(lake, cursor, instance)
+        assert [one.description for one in told.values()] == ["1 commit behind late.events"], "the page was green"
+        assert look(lake, cursor, instance) == ({}, cursor), "the page says so"

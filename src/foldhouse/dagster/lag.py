@@ -5,6 +5,7 @@
 | a run folds it | passes, if the check is part of the run |
 | anybody commits to a source of it, or to a source of that | warns, at the next look of the sensor |
 | anybody folds it up to there | passes, at the next look of the sensor |
+| a commit follows the check of a run | warns, at the next look of the sensor |
 
 Dagster's own staleness knows only what its runs did. This reads positions and histories, and no rows.
 """
@@ -62,7 +63,8 @@ def lag_sensor(
 ) -> dg.SensorDefinition:
     """Make a sensor that reports the check `up_to_date` of tables whenever its outcome changes; it starts no run.
 
-    It is on by default. A table that was never folded is not reported.
+    It also reports it if the page shows another outcome. It is on by default. A table that was never folded is not
+    reported.
 
     Args:
         name: the sensor's name.
@@ -83,12 +85,27 @@ def lag_sensor(
         lags, seen = opener.open().lags(), texts_of(context.cursor)
         found = {table.name: lags[table.name] for table in tables if lags.get(table.name)}
         states = {name: _state(lag) for name, lag in found.items()}
-        changed = [name for name, state in states.items() if seen.get(name) != state]
+        changed = [
+            name
+            for name, state in states.items()
+            if seen.get(name) != state or _on_page(context.instance, name) not in (None, state)
+        ]
         if not changed:
             return dg.SensorResult(skip_reason=f"no lag of {len(found)} tables changed")
         return dg.SensorResult(asset_events=list(_evaluations(found, changed)), cursor=json.dumps(states))
 
     return look
+
+
+def _on_page(instance: dg.DagsterInstance, name: str) -> str | None:
+    """Return the state of a table that its newest check says; `None` if there is none, or a run is about to say it.
+
+    A commit may come between the check of a run and the next look, and leave the table as it was at the last look.
+    """
+    newest = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key_of(name), UP_TO_DATE))
+    event = None if newest is None or newest.event is None else newest.event.dagster_event
+    said = None if event is None else event.event_specific_data
+    return said.description if isinstance(said, dg.AssetCheckEvaluation) else None
 
 
 def _evaluations(found: dict[str, Lag], names: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
