@@ -2,8 +2,19 @@ import dagster as dg
 import pytest
 
 import foldhouse as fh
-from foldhouse.dagster import fold_asset
-from tests.location.fakes import DAILY, FakeLake, customers, daily_orders, days, range_tags
+from foldhouse.dagster import fold_asset, landing_asset, stream_asset
+from tests.location.fakes import (
+    DAILY,
+    FORMAT,
+    FakeFolder,
+    FakeLake,
+    customers,
+    daily_orders,
+    days,
+    orders,
+    range_tags,
+    rejected,
+)
 
 DAILY_ORDERS = dg.AssetKey(["shop", "daily_orders"])
 
@@ -32,6 +43,25 @@ def test_a_table_is_an_asset_by_its_dotted_name_and_depends_on_its_source():
 def test_days_for_a_table_without_partition_by_are_refused():
     with pytest.raises(fh.DefinitionError, match=r"shop\.customers has no partition_by"):
         fold_asset(customers, partitions_def=DAILY)
+
+
+@pytest.mark.parametrize(
+    "asset",
+    [
+        fold_asset(daily_orders, partitions_def=DAILY),
+        landing_asset(orders, rejected, FORMAT, partitions_def=DAILY),
+        stream_asset(orders, lambda day: None, partitions_def=DAILY),
+    ],
+    ids=["a table", "a landing", "a stream"],
+)
+def test_a_run_without_a_day_fails_in_words_if_there_are_days(asset, tmp_path):
+    lake = FakeLake()
+    with pytest.raises(dg.Failure, match=r"shop\.orders|shop\.daily_orders") as failed:
+        dg.materialize([asset], resources={"lake": lake, "landing": FakeFolder(tmp_path)})
+    assert "the run has no day, but what it materializes is partitioned by day; launch it for a day" in str(
+        failed.value
+    )
+    assert lake.calls == []
 
 
 def test_a_run_of_a_table_without_days_refreshes_it_and_says_what_it_came_to():

@@ -1,6 +1,6 @@
 """Reports committed days to Dagster, even if the run fails later, and to listeners in this process."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date
@@ -10,6 +10,7 @@ import dagster as dg
 
 from foldhouse.dagster.calendar_days import days_of_keys
 from foldhouse.dagster.event_log import in_one_batch
+from foldhouse.errors import InvalidCall
 
 Metadata = Mapping[str, Any]
 """Name -> value, as Dagster takes metadata."""
@@ -52,8 +53,23 @@ def group_of(name: str) -> str:
 
 
 def days_of(context: dg.AssetExecutionContext) -> list[date]:
-    """The days of a partitioned run, in order."""
-    return days_of_keys(context.partition_keys)
+    """Return the days of a partitioned run, in order.
+
+    Raises:
+        InvalidCall: the run has none, though its asset has.
+    """
+    return days_of_keys(_keys_of(context))
+
+
+def _keys_of(context: dg.AssetExecutionContext) -> Sequence[str]:
+    if not (context.has_partition_key or context.has_partition_key_range):
+        names = ", ".join(sorted(".".join(key.path) for key in context.selected_asset_keys))
+        raise InvalidCall(
+            f"{names}: the run has no day, but what it materializes is partitioned by day; launch it for a day or a "
+            "range, as the page does, or give it the tag dagster/partition"
+        )
+    keys: Sequence[str] = context.partition_keys
+    return keys
 
 
 def reports_changes_alone(context: dg.AssetExecutionContext) -> bool:
@@ -82,7 +98,7 @@ class DayReport:
 
     def __init__(self, context: dg.AssetExecutionContext) -> None:
         self._context = context
-        self._asked = frozenset(context.partition_keys)
+        self._asked = frozenset(_keys_of(context))
         self._committed: dict[tuple[str, str], Metadata] = {}
         self._hands_over = True
 
