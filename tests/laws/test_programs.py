@@ -1,0 +1,113 @@
+"""The law over random programs: trees of joins, sets, groups and windows over streams and a table, against DuckDB."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from laws.amount import HISTORIES, IS_THOROUGH
+from laws.definitions import deliveries
+from laws.programs import Program, random_program
+from laws.settings import any_tuning
+from oracle import assert_same, folded_at_its_position
+
+import foldhouse as fh
+from foldhouse.errors import DefinitionError
+
+DAYS = [date(2024, 1, day) for day in (1, 2, 3)]
+TYPES = {"a": "long", "b": "long", "s": "string", "day": "date"}
+MORE = {"id": "string", **TYPES}
+plain = fh.stream("random.plain", schema=TYPES, partition_by="day")
+named = fh.stream("random.named", schema=MORE, event_id="id", partition_by="day")
+kept = fh.table("random.kept", source=plain, keys="a", fold=fh.fold(b=fh.maximum("b"), s=fh.minimum("s")))
+KEPT = {"a": "long", "b": "long", "s": "string"}
+SOURCES = {plain: TYPES, named: MORE, kept: KEPT}
+ARROW = {"long": pa.int64(), "string": pa.string(), "date": pa.date32()}
+ONCE = f"CREATE TEMP VIEW once AS {deliveries(named).replace('FROM source', 'FROM named')}"
+REFUSED = (DefinitionError,)
+
+
+def a_batch(chance: random.Random, stream: fh.Stream, day: date | None = None, rows: int | None = None) -> pa.Table:
+    made: dict[str, Any] = {
+        "id": lambda: chance.choice(["i", "j", "k", "l", "m", None]),
+        "a": lambda: chance.choice([0, 1, 2, 3, None]),
+        "b": lambda: chance.choice([-1, 0, 1, 2, None]),
+        "s": lambda: chance.choice(["x", "y", "", None]),
+        "day": lambda: day or chance.choice(DAYS),
+    }
+    wanted = chance.choice([0, 1, 3, 6]) if rows is None else rows
+    schema = pa.schema([(name, ARROW[kind]) for name, kind in stream.schema])
+    return pa.Table.from_pylist([{name: made[name]() for name in schema.names} for _ in range(wanted)], schema)
+
+
+def disturb(lake: fh.Lake, chance: random.Random) -> None:
+    stream = chance.choice([plain, named])
+    history = lake.history(stream)
+    kind = chance.choice(["append", "append", "append", "restate", "empty", "roll back"])
+    if kind == "restate":
+        day = chance.choice(DAYS)
+        lake.replace(stream, a_batch(chance, stream, day), partitions=[day])
+    elif kind == "empty":
+        lake.replace(stream, a_batch(chance, stream, rows=0), partitions=[chance.choice(DAYS)])
+    elif kind == "roll back" and len(history) > 1:
+        lake.tuning = replace(lake.tuning, restored_rows_factor=chance.choice([0, 10]))
+        lake.rollback(stream, to=chance.choice(history[1:]).id)
+    else:
+        lake.append(stream, a_batch(chance, stream))
+
+
+def check(lake: fh.Lake, program: Program) -> None:
+    uses_named = named in program.table.sources
+    sql = program.expected.replace("FROM named", "FROM once") if uses_named else program.expected
+    expected = folded_at_its_position(lake, program.table, sql, ONCE if uses_named else "")
+    assert_same(lake.to_arrow(program.table), expected, list(program.table.keys))
+
+
+def accepted(lake: fh.Lake, program: Program) -> bool:
+    try:
+        lake.refresh(program.table)
+    except REFUSED:
+        return False
+    return True
+
+
+def run_history(lake: fh.Lake, seed: int, programs: int, steps: int) -> int:
+    """Refresh random programs while their sources change; return how many of them were accepted."""
+    chance = random.Random(seed)
+    for stream in (plain, named):
+        lake.append(stream, a_batch(chance, stream, rows=chance.choice([0, 5, 8])))
+    lake.refresh(kept)
+    made = []
+    for number in range(programs):
+        sources = chance.sample(list(SOURCES), chance.choice([1, 2, 2, 3]))
+        made.append(random_program(chance, f"random.p{number}", sources, [SOURCES[one] for one in sources]))
+    kept_programs = [one for one in made if accepted(lake, one)]
+    for step in range(steps):
+        lake.tuning = fh.Tuning()
+        lake.refresh(kept)
+        for one in kept_programs:
+            lake.tuning = any_tuning(chance, has_spark=True)
+            lake.refresh(one.table)
+            try:
+                check(lake, one)
+            except AssertionError as failure:
+                raise AssertionError(f"seed {seed}, step {step}, {one.table.name}, {one.said}: {failure}") from failure
+        for _ in range(chance.randint(1, 2)):
+            disturb(lake, chance)
+    for one in kept_programs:
+        lake.rebuild(one.table)
+        check(lake, one)
+    return len(kept_programs)
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(1 + HISTORIES // 40))
+def test_random_programs_hold_the_law(spark_lake, seed: int) -> None:
+    programs = 8
+    found = run_history(spark_lake(), seed, programs, steps=4 if IS_THOROUGH else 3)
+    assert found >= programs // 2
