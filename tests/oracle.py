@@ -6,7 +6,7 @@ It uses no code of foldhouse: the files, the rules for bad lines and the folds a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,9 @@ def expected(folder: Path, first: date | None = None, last: date | None = None) 
         return {name: oracle.sql(query).to_arrow_table() for name, query in _TABLES.items()}
 
 
-def folded_at_its_position(lake: fh.Lake, table: fh.Table, sql: str, views: str = "") -> pa.Table:
+def folded_at_its_position(
+    lake: fh.Lake, table: fh.Table, sql: str, views: str = "", arranged: Callable[[pa.Table], pa.Table] = lambda it: it
+) -> pa.Table:
     """What DuckDB makes of the sources of a table, each as it was at the position that the table says.
 
     Args:
@@ -167,12 +169,14 @@ def folded_at_its_position(lake: fh.Lake, table: fh.Table, sql: str, views: str 
         table: has been refreshed.
         sql: the query, over the sources by the last words of their names.
         views: what is defined before.
+        arranged: puts the rows of a source in another order.
     """
     head = lake.head(table)
     assert head is not None
     with duckdb.connect() as oracle:
         for source in table.sources:
-            oracle.register(source.name.split(".")[1], lake.to_arrow(source, as_of=position_of(head)[source.name]))
+            rows = lake.to_arrow(source, as_of=position_of(head)[source.name])
+            oracle.register(source.name.split(".")[1], arranged(rows))
         if views:
             oracle.execute(views)
         return oracle.sql(sql).to_arrow_table()

@@ -1,6 +1,7 @@
 """Random `rows` of several sources: trees of relational operators, in Spark's words and in DuckDB's.
 
-Every program has one answer: numbers are whole, an order that picks a row is one of all columns.
+Every program has one answer: numbers are whole, an order that picks a row is one of all columns. With `ties`, an order
+may be one of some columns, so that a program may have several.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ class Programs:
     Args:
         chance: decides everything.
         sources: name in DuckDB -> columns and their types, in the order in which `rows` gets them.
+        ties: whether an order may be one of some columns.
     """
 
-    def __init__(self, chance: random.Random, sources: Mapping[str, Mapping[str, str]]) -> None:
-        self._chance, self._sources, self._names = chance, sources, 0
+    def __init__(self, chance: random.Random, sources: Mapping[str, Mapping[str, str]], *, ties: bool = False) -> None:
+        self._chance, self._sources, self._ties, self._names = chance, sources, ties, 0
 
     def relation(self, depth: int) -> Relation:
         """A relation of so many operators upon each other at most."""
@@ -108,6 +110,7 @@ class Programs:
                 self._windowed,
                 self._distinct,
                 self._first_of_each,
+                *([self._first_of_each, self._first_of_each, self._any_of_each, self._greatest] if self._ties else []),
             ]
         )
         return make(depth - 1)
@@ -298,11 +301,39 @@ class Programs:
         )
 
     def _orders(self, below: Relation) -> tuple[str, str]:
-        """An order of one column, and one of all of them, in which no two different rows tie."""
+        """An order of one column, and one of all of them, in which no two different rows tie; with ties, of some."""
         chance = self._chance
         names = chance.sample(list(below.types), len(below.types))
         ways = [f"{name} {chance.choice(['ASC NULLS FIRST', 'DESC NULLS LAST', 'ASC NULLS LAST'])}" for name in names]
-        return ways[0], ", ".join(ways)
+        return ways[0], ", ".join(ways[: chance.randint(1, len(ways))] if self._ties else ways)
+
+    def _any_of_each(self, depth: int) -> Relation:
+        """A row of each value of some columns."""
+        below = self.relation(depth)
+        kept = self._columns(below, self._chance.randint(1, 3))
+        return Relation(
+            below.types,
+            lambda given: below.frame(given).dropDuplicates(kept),
+            f"SELECT DISTINCT ON ({', '.join(kept)}) * FROM ({below.sql})",
+            f"any[{', '.join(kept)}]({below.said})",
+            below.meeting,
+        )
+
+    def _greatest(self, depth: int) -> Relation:
+        """A value of the row in which another one is the greatest."""
+        below = self.relation(depth)
+        part, value, new = self._column(below), self._chance.choice(list(below.types)), self._new()
+        by = self._chance.choice(list(below.types))
+        text = f"max_by({value}, {by}) FILTER (WHERE {value} IS NOT NULL)"  # with nulls, they differ
+
+        def frame(given: Sequence[Any]) -> Any:
+            from pyspark.sql import functions as F
+
+            return below.frame(given).groupBy(part).agg(F.expr(text).alias(new))
+
+        sql = f"SELECT {part}, {text} AS {new} FROM ({below.sql}) GROUP BY {part}"
+        types = {part: below.types[part], new: below.types[value]}
+        return Relation(types, frame, sql, f"group[{part}, {text}]({below.said})", (part,))
 
     def _distinct(self, depth: int) -> Relation:
         below = self.relation(depth)
@@ -330,7 +361,12 @@ class Programs:
 
 
 def random_program(
-    chance: random.Random, name: str, sources: Sequence[fh.Stream | fh.Table], types: Sequence[Mapping[str, str]]
+    chance: random.Random,
+    name: str,
+    sources: Sequence[fh.Stream | fh.Table],
+    types: Sequence[Mapping[str, str]],
+    *,
+    ties: bool = False,
 ) -> Program:
     """A table over all of the sources, some of which its program may not use.
 
@@ -339,9 +375,12 @@ def random_program(
         name: of the table.
         sources: what it is declared over.
         types: of their columns.
+        ties: whether it may have several answers.
     """
     names = [source.name.split(".")[1] for source in sources]
-    made = Programs(chance, dict(zip(names, types, strict=True))).relation(chance.choice([1, 1, 2, 2, 2, 3, 4]))
+    made = Programs(chance, dict(zip(names, types, strict=True)), ties=ties).relation(
+        chance.choice([1, 1, 2, 2, 2, 3, 4])
+    )
     keys = chance.sample(list(made.types), min(len(made.types), chance.choice([1, 1, 2])))
     value = chance.choice(list(made.types))
     folds: dict[str, tuple[fh.FoldColumn, str]] = {"n": (fh.count(), "count(*)")}
