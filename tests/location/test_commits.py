@@ -346,6 +346,35 @@ def test_a_damaged_cursor_asks_again(lake: fh.Lake, opener: Opened, lost: str) -
         assert daemon.tick() == []
 
 
+@pytest.mark.parametrize("cursor", [None, "", "not JSON"])
+def test_a_reset_cursor_does_not_forget_the_days_of_runs_that_failed(
+    lake: fh.Lake, opener: Opened, cursor: str | None
+) -> None:
+    cover_1_2_and_7(lake)
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        land(lake, 5, 8)
+        for request in daemon.tick():
+            is_first = request.tags["dagster/asset_partition_range_start"] == "2024-03-05"
+            done = dg.materialize(
+                ASSETS,
+                selection=list(request.asset_selection or []),
+                resources={"lake": Unopened(path="") if is_first else opener},
+                instance=instance,
+                tags={**request.tags, "dagster/sensor_name": "commits"},
+                raise_on_error=False,
+            )
+            assert done.success is not is_first
+        assert lake.new_days(daily) == [], "the table's position is after the commit"
+        daemon.cursor = cursor
+        (again,) = daemon.tick()
+        assert again.tags["dagster/asset_partition_range_start"] == "2024-03-05"
+        reported(opener, instance, again)
+        daemon.cursor = cursor
+        assert daemon.tick() == []
+    assert [one.day for one in lake.days(daily)] == [1, 2, 5, 7, 8]
+
+
 def test_a_paused_table_and_what_waits_for_it_alone_are_not_asked_for(lake: fh.Lake, opener: Opened) -> None:
     land(lake, 1)
     for table in (sums, above, daily):

@@ -21,6 +21,9 @@ from foldhouse.values.proofs import SourceLag
 Days = Mapping[str, dg.DailyPartitionsDefinition]
 """Table -> the days of its asset."""
 _LONGEST_NAMES = 200
+_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_MOST_RUNS = 1_000
+_FAILED = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -49,7 +52,8 @@ def commit_sensor(
 
     Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
     a run that failed, the next commit, a rollback or a run by hand goes on. The cursor has the states that were asked
-    for and are still behind, and the days that runs were to add and that are still missing. A table that comes back to
+    for and are still behind, and the days that runs were to add and that are still missing; if it is lost, or reset on
+    the page, the days of runs that failed are those of Dagster's records. A table that comes back to
     such a state later, by a rollback or because its pause ended, is asked for again: no run has a run key, because
     Dagster never starts a second run for the same key.
 
@@ -86,7 +90,7 @@ def commit_sensor(
             return dg.SensorResult(skip_reason=f"the run {unfinished[0].run_id} that it asked for is not done")
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         lake = opener.open()
-        before = _Before.of(context.cursor)
+        before = _Before.of(context.cursor) or _Before(ranges=_ranges_of_failed(context.instance, name, tables))
         lacking = {table.name: _lacking(lake, table, before.ranges.get(table.name, ())) for table in tables}
         late = _behind(lake, tables, days, lacking)
         if not late:
@@ -127,17 +131,31 @@ class _Before:
     ranges: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     @staticmethod
-    def of(cursor: str | None) -> "_Before":
-        """Read a cursor; nothing from one that is lost or damaged, so that all is asked for again."""
+    def of(cursor: str | None) -> "_Before | None":
+        """Read a cursor; `None` if it is lost, damaged, or was reset, so that all is asked for again."""
         try:
-            found = json.loads(cursor or "[]")
+            found = json.loads(cursor or "")
             states = found["states"] if isinstance(found, dict) else found  # of earlier versions
             ranges = found["days"] if isinstance(found, dict) else {}
             for one in (one for each in ranges.values() for one in each):
                 _days_in(one)
             return _Before({one for one in states if isinstance(one, str)}, ranges)
         except (ValueError, RecursionError, TypeError, LookupError, AttributeError):
-            return _Before()
+            return None
+
+
+def _ranges_of_failed(
+    instance: dg.DagsterInstance, name: str, tables: Sequence[Table]
+) -> Mapping[str, Sequence[Sequence[str]]]:
+    """Return the days of this sensor's runs that failed or were cancelled, by table: what a cursor would have said."""
+    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/sensor_name": name}, statuses=_FAILED), limit=_MOST_RUNS)
+    found: dict[str, list[Sequence[str]]] = {}
+    for run in runs:
+        ends = run.tags.get(_RANGE_START), run.tags.get(_RANGE_END)
+        for table in tables if None not in ends else ():
+            if not run.asset_selection or key_of(table.name) in run.asset_selection:
+                found.setdefault(table.name, []).append([str(one) for one in ends])
+    return found
 
 
 def _cursor(states: Sequence[str], lacking: Mapping[str, Set[date]]) -> str:
@@ -298,7 +316,7 @@ def _requests(instance: dg.DagsterInstance, tables: Sequence[Table], asked: _Ask
     if asked.partitions_def is None:
         yield dg.RunRequest(asset_selection=keys, tags=tags)
     for one in asked.ranges:
-        of_run = {"dagster/asset_partition_range_start": one[0], "dagster/asset_partition_range_end": one[-1]}
+        of_run = {_RANGE_START: one[0], _RANGE_END: one[-1]}
         of_run |= COVERED_ALONE
         if not asked.are_new and _are_green(instance, tables, one, asked.partitions_def):
             of_run |= CHANGES_ALONE
