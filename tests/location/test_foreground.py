@@ -233,6 +233,7 @@ def test_the_ways_to_name_the_code(location, written, named, is_lazy):
         "load_from: [",
         "load_from: [{grpc_server: {port: 4000}}]",
         "load_from: [{python_module: {}}]",
+        "load_from: [{python_file: {relative_path: {env: CODE}}}]",
     ],
 )
 def test_a_workspace_without_code_of_ours_is_a_clear_error(location, written):

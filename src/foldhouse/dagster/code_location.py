@@ -74,9 +74,12 @@ class CodeLocation:
         try:
             [(kind, said)] = yaml.safe_load(workspace.read_text())["load_from"][0].items()
             given = said if isinstance(said, dict) else {_NAME_OF[kind]: said}
+            code = given[_NAME_OF[kind]]
+            if not isinstance(code, str):  # such as a variable of the environment
+                raise TypeError(f"{code!r} is no name")
             return CodeLocation(
                 folder=folder,
-                code=given[_NAME_OF[kind]],
+                code=code,
                 is_file=kind == "python_file",
                 attribute=given.get("attribute"),
                 working_directory=given.get("working_directory") or ".",
