@@ -9,6 +9,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.dagster import run_in_foreground
+from foldhouse.dagster.code_location import CodeLocation
 from foldhouse.dagster.dev import serve
 from foldhouse.dagster.foreground import instance_of
 from tests.location.fakes import days
@@ -219,10 +220,9 @@ def test_the_ways_to_name_the_code(location, written, named, is_lazy):
         file.write_text(file.read_text() + "\nmade = defs\n")
     (location / "workspace.yaml").write_text(f"load_from: [{{{written.replace('NAME', file.stem)}}}]")
     for _ in range(2):  # the second one finds what the first one loaded
-        run = run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
-        with dg.DagsterInstance.from_config(str(run.home)) as instance:
-            tags = instance.get_run_by_id(run.run_id).tags
-        assert tags[".dagster/repository"] == f"__repository__@{named.replace('NAME', file.stem)}"
+        found = CodeLocation.first_of(location)
+        assert {job.name for job in found.definitions().resolve_all_job_defs()} >= {"shop", "loud"}
+        assert found.tags == {".dagster/repository": f"__repository__@{named.replace('NAME', file.stem)}"}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +240,13 @@ def test_a_workspace_without_code_of_ours_is_a_clear_error(location, written):
     (location / "workspace.yaml").write_text(written)
     with pytest.raises(fh.InvalidCall, match=r"below load_from in .*workspace\.yaml is none of python_module, "):
         run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
+
+
+def test_the_code_may_be_a_file(location):
+    (file,) = location.glob("definitions_*.py")
+    (location / "workspace.yaml").write_text(f"load_from: [{{python_file: {file.name}}}]")
+    run = run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
+    assert materialized(run.home, ["shop", "daily_orders"]) == ["2024-03-04"]
 
 
 def test_a_file_that_is_not_there_is_a_clear_error(location):

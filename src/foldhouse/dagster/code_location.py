@@ -17,6 +17,7 @@ from typing import Any
 import dagster as dg
 import yaml
 from dagster.components.definitions import LazyDefinitions
+from yaml import YAMLError
 
 from foldhouse.calls.declared import failed_import, place_of
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall
@@ -85,7 +86,7 @@ class CodeLocation:
                 working_directory=given.get("working_directory") or ".",
                 location_name=given.get("location_name"),
             )
-        except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError) as failure:
+        except (YAMLError, LookupError, TypeError, ValueError, AttributeError) as failure:
             raise InvalidCall(
                 f"the first entry below load_from in {workspace} is none of {', '.join(_NAME_OF)}, as Dagster writes "
                 "them; this process loads the code itself, so it needs one of them"
