@@ -68,7 +68,9 @@ def an_answer(lake: fh.Lake, program: Program, chance: random.Random | None = No
     sql = program.expected.replace("FROM named", "FROM once") if uses_named else program.expected
 
     def arranged(rows: pa.Table) -> pa.Table:
-        return rows if chance is None else rows.take(chance.sample(range(rows.num_rows), rows.num_rows))
+        if chance is None:
+            return rows
+        return rows.take(pa.array(chance.sample(range(rows.num_rows), rows.num_rows), pa.int64()))
 
     return folded_at_its_position(lake, program.table, sql, ONCE if uses_named else "", arranged)
 
