@@ -167,7 +167,11 @@ def check_python():
 
 
 def check_ours():
-    """Raise when there is a `.venv` that this script did not begin: it is about to be emptied."""
+    """Raise when there is a `.venv` that this script did not begin, or a link: it is about to be emptied."""
+    if VENV.is_symlink():
+        raise CannotSetUp(
+            "{} is a link, and what it leads to may be another project's; remove it, and run this again.".format(VENV)
+        )
     if VENV.exists() and not STATE.exists() and any(VENV.iterdir()):
         raise CannotSetUp("{} was made by something else; move it away or delete it, and run this again.".format(VENV))
 
