@@ -242,6 +242,14 @@ def test_a_workspace_without_code_of_ours_is_a_clear_error(location, written):
         run_in_foreground("shop", *days(4, 4), *days(4, 4), folder=location)
 
 
+def test_of_a_value_and_a_function_the_function_counts_as_on_the_page(location):
+    (file,) = location.glob("definitions_*.py")
+    text = file.read_text().replace("defs = dg.Definitions", "defs_of = lambda: dg.Definitions")
+    file.write_text(text + "\nother = dg.Definitions()\n" + MADE)
+    found = CodeLocation.first_of(location).definitions()
+    assert {job.name for job in found.resolve_all_job_defs()} >= {"shop", "loud"}
+
+
 def test_the_code_may_be_a_file(location):
     (file,) = location.glob("definitions_*.py")
     (location / "workspace.yaml").write_text(f"load_from: [{{python_file: {file.name}}}]")

@@ -146,5 +146,8 @@ def _defined(module: ModuleType, attribute: str | None) -> Any:
     if attribute is not None:
         found = getattr(module, attribute)
         return found() if callable(found) else found
-    found = [value for value in vars(module).values() if isinstance(value, dg.Definitions | LazyDefinitions)]
-    return found[0]() if found and isinstance(found[0], LazyDefinitions) else next(iter(found), None)
+    values = list(vars(module).values())
+    lazy = next((value for value in values if isinstance(value, LazyDefinitions)), None)
+    if lazy is not None:  # Dagster prefers them as well
+        return lazy()
+    return next((value for value in values if isinstance(value, dg.Definitions)), None)
