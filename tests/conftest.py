@@ -94,6 +94,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _LAST[:] = [item.nodeid]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_in_a_folder_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No process of a test reads what one of another run compiled."""
+    os.environ["FOLDHOUSE_COMPILED"] = str(tmp_path_factory.mktemp("compiled") / "compiled")
+
+
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the whole run; of each process, where it runs in two."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -13,6 +14,7 @@ from laws.amount import HISTORIES
 from laws.definitions import deliveries
 from laws.programs import Program, random_program
 from laws.settings import any_tuning
+from new_process import new_processes, starts
 from oracle import assert_same, folded_at_its_position
 
 import foldhouse as fh
@@ -96,8 +98,25 @@ def is_accepted(lake: fh.Lake, program: Program) -> bool:
     return True
 
 
-def run_history(lake: fh.Lake, seed: int, programs: int, steps: int, *, ties: bool = False) -> int:
-    """Refresh random programs while their sources change; return how many of them were accepted."""
+def run_history(
+    lake: fh.Lake,
+    seed: int,
+    programs: int,
+    steps: int,
+    *,
+    ties: bool = False,
+    opened_again: Callable[[], fh.Lake] | None = None,
+) -> int:
+    """Refresh random programs while their sources change; return how many of them were accepted.
+
+    Args:
+        lake: empty.
+        seed: of the programs, the changes and the settings.
+        programs: how many.
+        steps: how often their sources change.
+        ties: whether rows may tie in the orders of a program.
+        opened_again: opens the lake once more, as a new process; called before each refresh.
+    """
     chance = random.Random(seed)
     for stream in (plain, named):
         lake.append(stream, a_batch(chance, stream, rows=chance.choice([0, 5, 8])))
@@ -112,6 +131,7 @@ def run_history(lake: fh.Lake, seed: int, programs: int, steps: int, *, ties: bo
         lake.tuning = fh.Tuning()
         lake.refresh(kept)
         for one in accepted:
+            lake = opened_again() if opened_again else lake
             lake.tuning = any_tuning(chance, has_spark=True)
             lake.refresh(one.table)
             try:
@@ -131,6 +151,24 @@ def run_history(lake: fh.Lake, seed: int, programs: int, steps: int, *, ties: bo
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_programs_hold_the_law(spark_lake, seed: int) -> None:
     assert run_history(spark_lake(), seed, PROGRAMS, steps=3) == PROGRAMS
+
+
+@pytest.mark.heavy
+@pytest.mark.spark
+@pytest.mark.classic
+@pytest.mark.parametrize("seed", [10_000 + seed for seed in SEEDS])
+def test_random_programs_hold_the_law_in_processes_that_read_what_others_compiled(
+    spark, tmp_path, monkeypatch, seed: int
+) -> None:
+    found: list[fh.Lake] = []
+
+    def opened_again() -> fh.Lake:
+        found.append(new_process())
+        return found[-1]
+
+    new_process = new_processes(spark, tmp_path, monkeypatch)
+    assert run_history(opened_again(), seed, PROGRAMS, steps=3, opened_again=opened_again) == PROGRAMS
+    assert any(not starts(lake) for lake in found[1:])
 
 
 @pytest.mark.heavy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foldhouse.errors import CannotStart
-from foldhouse.spark import class_archive, session
+from foldhouse.spark import cache_folder, session
 from foldhouse.spark.class_archive import archive_file, archive_options, drop_archive
 
 
@@ -51,8 +51,8 @@ def test_one_that_others_can_write_is_not_used(archive: Path, where: str, mode: 
 
 
 def test_one_of_another_user_is_not_used(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive.os, "geteuid", lambda: os.stat(archive).st_uid + 1)
-    monkeypatch.setattr(class_archive, "_ROOT", -1)
+    monkeypatch.setattr(cache_folder.os, "geteuid", lambda: os.stat(archive).st_uid + 1)
+    monkeypatch.setattr(cache_folder, "_ROOT", -1)
     assert archive_options() == []
 
 

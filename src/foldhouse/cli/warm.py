@@ -30,7 +30,10 @@ def warm(as_json: bool) -> None:
 
     file = archive_file()
     if file is None:
-        raise CannotStart("there is no java on the path or in JAVA_HOME; install Java 17 or newer")
+        raise CannotStart(
+            "there is no java on the path or in JAVA_HOME, or no home folder to write to; install Java 17 or newer, or "
+            "set XDG_CACHE_HOME"
+        )
     with stderr().status("starting Spark, and writing the classes that it loads"):
         make_archive(file)
     size = file.stat().st_size

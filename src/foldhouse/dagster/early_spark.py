@@ -1,8 +1,8 @@
 """Starts Spark while files land, in a run that folds them in the same process.
 
 A landing keeps one core busy with Python, and Spark needs seconds to start. It is started only if a table of the run
-has `rows`, because a process that evaluates `rows` needs a session. Steps that have processes of their own start it
-there.
+has `rows` that no earlier process has compiled, because compiling them needs a session. Steps that have processes of
+their own start it there.
 """
 
 import dagster as dg
@@ -13,17 +13,19 @@ from foldhouse.values.definition import Table
 
 _IN_ONE_PROCESS = (dg.in_process_executor.name, "execute_in_process_executor")
 
-_with_rows: set[dg.AssetKey] = set()
+_with_rows: dict[dg.AssetKey, Table] = {}
 
 
 def known(table: Table) -> None:
     """Keep whether a table, which is an asset, has `rows`."""
     if table.rows is not None:
-        _with_rows.add(key_of(table.name))
+        _with_rows[key_of(table.name)] = table
 
 
 def start_spark_early(context: dg.AssetExecutionContext, lake: Lake) -> None:
     """Start Spark beside a step that does not need it, if a later step of this process does."""
     job = context.job_def
-    if job.executor_def.name in _IN_ONE_PROCESS and _with_rows & job.asset_layer.selected_asset_keys:
-        lake.start_spark_early()
+    selected = job.asset_layer.selected_asset_keys
+    tables = [table for key, table in _with_rows.items() if key in selected]
+    if tables and job.executor_def.name in _IN_ONE_PROCESS:
+        lake.start_spark_early(tables)

@@ -1,6 +1,5 @@
 """The resource `lake`: a lake in a folder or of a configured catalog, and the Spark session that folds into it."""
 
-import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from foldhouse.errors import ConfigurationError
 from foldhouse.lake import Lake
-from foldhouse.spark.session import session_of
+from foldhouse.spark.starter import Starter
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.configuration import check_is_folder
 from foldhouse.storage.configured import open_catalog
@@ -60,7 +59,7 @@ class LakeFolder:
     @cached_property
     def _lake(self) -> Lake:
         remote = self.spark_remote or ("" if self.spark_master else os.environ.get("FOLDHOUSE_SPARK_REMOTE", ""))
-        start = functools.partial(session_of, remote or self.spark_master, self.spark_driver_host)
+        start = Starter(remote or self.spark_master, self.spark_driver_host)
         return Lake(self._catalog(), start, run_id=self.run_id)
 
     def _given(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from foldhouse.lake.proving import Proving
 from foldhouse.lake.reading import Reading
 from foldhouse.lake.upkeep import Upkeep
 from foldhouse.lake.writing import Writing
-from foldhouse.spark.session import session_of
+from foldhouse.spark.starter import Starter
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.configuration import check_is_folder
 from foldhouse.storage.configured import open_catalog
@@ -57,7 +57,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
         """
         check_is_folder(path)
         catalog = open_local_catalog(Path(path))
-        return cls(catalog, lambda: session_of(master), in_process_rows=in_process_rows, tuning=tuning)
+        return cls(catalog, Starter(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @classmethod
     def open(
@@ -83,7 +83,7 @@ class Lake(Writing, Reading, Proving, Looking, Upkeep):
             StorageError: the catalog cannot be reached, or refuses the credentials.
         """
         catalog = open_catalog(name)
-        return cls(catalog, lambda: session_of(master), in_process_rows=in_process_rows, tuning=tuning)
+        return cls(catalog, Starter(master), in_process_rows=in_process_rows, tuning=tuning)
 
     @staticmethod
     def register(

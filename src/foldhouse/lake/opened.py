@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from foldhouse.calls.arguments import told
 from foldhouse.errors import CorruptCatalog, DefinitionError, InvalidCall, UnknownTable
-from foldhouse.logic.compiled import Compiled, compile_table
+from foldhouse.logic.compiled import Compiled, compile_as_kept, compile_table
 from foldhouse.logic.declaration import declaration
+from foldhouse.logic.kept import Kept, Said
 from foldhouse.logic.plan_text import analyse_first_plan
 from foldhouse.reading.lag import Lags
 from foldhouse.refresh.workshop import Workshop
@@ -26,6 +27,7 @@ from foldhouse.spark.active import make_active
 from foldhouse.spark.alive import is_alive, put_away
 from foldhouse.spark.folders import make_folders_again
 from foldhouse.spark.session import all_settings, in_utc
+from foldhouse.spark.starter import is_as_begun, is_running, promised
 from foldhouse.storage import log
 from foldhouse.storage.catalog import is_in_warehouse, table_names
 from foldhouse.storage.clock import clock_ms
@@ -59,6 +61,8 @@ class OpenLake:
         self._early_in = 0
         self._compiled: dict[_Declared, Compiled] = {}
         self._compiled_under: dict[_Declared, Mapping[str, str]] = {}
+        self._kept = Kept(promised(session))
+        self._as_kept: list[tuple[Table, Sequence[Layout], Compiled]] = []
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
         self._declared: dict[str, Table] = {}
@@ -110,16 +114,21 @@ class OpenLake:
             self._session = None
         if self._session is None:
             self._session = self._start()
+        self._confirm_kept(self._session)
         make_folders_again(self._session)
         return self._session
 
-    def start_spark_early(self) -> None:
+    def start_spark_early(self, tables: Sequence[Table] = ()) -> None:
         """Start the Spark session in a thread, beside other work of this process; `spark` waits for it.
+
+        It is not started for tables that an earlier process has compiled: their refreshes may need none.
 
         If it cannot be started, the first use of `spark` raises the error. A process that ends before does not wait for
         it, and its Java process ends by itself, because its standard input is closed.
         """
         if self._session is not None or self._early is not None:
+            return
+        if tables and all(map(self._kept.has_any, tables)):
             return
         early: Future[SparkSession] = Future()
 
@@ -197,10 +206,42 @@ class OpenLake:
         # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources), text)
         if not text or key not in self._compiled or self._has_other_settings(key):
-            self._compiled[key] = compiled = compile_table(table, sources, lambda: self.spark)
+            self._compiled[key] = compiled = self._compile_now(table, sources)
             if compiled.settings is not None and self._session is not None:
                 self._compiled_under[key] = all_settings(self._session)
         return self._compiled[key]
+
+    def _compile_now(self, table: Table, sources: Sequence[Layout]) -> Compiled:
+        """Compile a declaration; without Spark, if an earlier process kept what it says and this one has no session."""
+        if self._session is None and self._early is None and not is_running():
+            compiled = compile_as_kept(table, sources, self._kept)
+            if compiled is not None:
+                self._as_kept.append((table, sources, compiled))
+                return compiled
+
+        def keep(said: Said) -> None:
+            if is_as_begun(self.spark):  # other settings may be those of this process alone
+                self._kept.keep(table, sources, said)
+
+        return compile_table(table, sources, lambda: self.spark, keep)
+
+    def _confirm_kept(self, session: SparkSession) -> None:
+        """Compile again what was compiled without Spark, before Spark evaluates a row of it.
+
+        Raises:
+            DefinitionError: Spark says something else than it did in the process that kept it.
+        """
+        while self._as_kept:
+            table, sources, compiled = self._as_kept[-1]
+            again = compile_table(table, sources, lambda: session)
+            if again.definition_hash != compiled.definition_hash or again.logic != compiled.logic:
+                self._kept.forget(table, sources)
+                raise DefinitionError(
+                    f"{table.name}: its logic is another one in this process than in an earlier process with the same "
+                    "declaration: it computes a value that changes. A table must always equal the fold of its source; "
+                    "remove that value, such as the present time or the name of the machine"
+                )
+            self._as_kept.pop()
 
     def _has_other_settings(self, key: _Declared) -> bool:
         """Whether the session has other settings than it had when a declaration was compiled.

@@ -29,16 +29,25 @@ def is_classic(rows: DataFrame) -> bool:
     return hasattr(rows, "_jdf")
 
 
-def analysed(rows: DataFrame) -> Node:
+def analysed_json(rows: DataFrame) -> str:
+    """Return the analysed plan of a DataFrame of a classic session as Spark's JSON."""
+    with as_active(rows.sparkSession):
+        return json_of(rows.sparkSession, rows._jdf.queryExecution().analyzed())
+
+
+def analysed(rows: DataFrame, json: str = "") -> Node:
     """Return the analysed plan of a DataFrame of a classic session.
+
+    Args:
+        rows: the DataFrame.
+        json: what `analysed_json` returned for it; asked for by default.
 
     Raises:
         DefinitionError: the logic has a literal for the present day or time, which Spark has already replaced, or a sum
             that is null where a part of it overflows.
     """
     tree: Any = rows._jdf.queryExecution().analyzed()
-    with as_active(rows.sparkSession):
-        plan = plan_from_json(json_of(rows.sparkSession, tree))
+    plan = plan_from_json(json or analysed_json(rows))
     for one, there in _found(plan, tree):
         (_check_literal if one.kind == "Literal" else _check_sum)(one, there)
     return plan

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,13 +21,14 @@ from foldhouse.logic.analysed import is_classic
 from foldhouse.logic.columns import may_multiply
 from foldhouse.logic.declaration import declaration, undigested
 from foldhouse.logic.direct import Direct, direct_of
+from foldhouse.logic.kept import Kept, Said
 from foldhouse.logic.lineage import Column as SourceColumn
 from foldhouse.logic.lineage import published_from
 from foldhouse.logic.needed import needed_columns
 from foldhouse.logic.plan import source_name
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.shape import LINEAR, Origin, Shape
-from foldhouse.logic.understood import understood
+from foldhouse.logic.understood import Understood, understood, understood_before
 from foldhouse.spark.failures import lost, means_lost
 from foldhouse.spark.named import literal, quoted
 from foldhouse.spark.session import engine_of, settings_of
@@ -91,32 +93,72 @@ class Compiled:
         return _projected(self.table, _rows(self.table, frames), self.fold)
 
 
-def compile_table(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
+def compile_table(
+    table: Table,
+    sources: Sequence[Layout],
+    session: Callable[[], SparkSession],
+    keep: Callable[[Said], None] | None = None,
+) -> Compiled:
     """Compile a declaration against the schemas of its sources.
 
     Args:
         table: the declaration.
         sources: the sources' layouts.
         session: returns the Spark session; called only for `rows` or an expression.
+        keep: called with what Spark said of it, if a later process can compile it by that alone.
 
     Raises:
         DefinitionError: `rows` fails, a referenced column does not exist, or the logic is not deterministic.
     """
+    with _named(table):
+        if (fold := _plain_fold(table, sources)) is not None:
+            return _compiled_plain(table, fold, sources[0], _inputs(sources))
+        said = _asked(table, sources, session())
+        compiled = _compiled_of(table, sources, said)
+        if keep is not None and compiled.direct is not None and _is_whole(said):
+            keep(said.kept)
+        return compiled
+
+
+def compile_as_kept(table: Table, sources: Sequence[Layout], kept: Kept) -> Compiled | None:
+    """Compile a declaration by what Spark said of it in an earlier process.
+
+    Returns:
+        `None` if nothing was kept of it, or if the logic needs Spark nevertheless.
+
+    Raises:
+        DefinitionError: the logic is not deterministic.
+    """
+    with _named(table):
+        if _plain_fold(table, sources) is not None or (found := kept.find(table, sources)) is None:
+            return None
+        logic = understood_before(table, found.json)
+        compiled = _compiled_of(table, sources, _Said(found, logic, {}))
+        return compiled if compiled.direct is not None else None
+
+
+@contextlib.contextmanager
+def _named(table: Table) -> Iterator[None]:
+    """Begin the message of an error with the name of the table."""
     try:
-        return _compiled(table, sources, session)
+        yield
     except DefinitionError as failure:
         if str(failure).startswith(table.name):
             raise
         raise DefinitionError(f"{table.name}: {failure}") from failure
 
 
-def _compiled(table: Table, sources: Sequence[Layout], session: Callable[[], SparkSession]) -> Compiled:
+def _inputs(sources: Sequence[Layout]) -> tuple[tuple[str, ...], ...]:
     # Not in the order of the schema: ties are decided by the values of all columns, in this order.
-    inputs = tuple(tuple(source.settled) for source in sources)
-    columns = list(inputs[0])
+    return tuple(tuple(source.settled) for source in sources)
+
+
+def _plain_fold(table: Table, sources: Sequence[Layout]) -> Fold | None:
+    """Return the fold of a table that is plain, with named columns; `None` for any other table."""
+    columns = list(_inputs(sources)[0])
     if table.rows is None and _is_plain(table, fold := table.fold.over(columns, table.keys), columns):
-        return _compiled_plain(table, fold, sources[0], inputs)
-    return _compiled_by_spark(table, sources, inputs, session())
+        return fold
+    return None
 
 
 def _compiled_plain(table: Table, fold: Fold, source: Layout, inputs: tuple[tuple[str, ...], ...]) -> Compiled:
@@ -134,21 +176,48 @@ def _compiled_plain(table: Table, fold: Fold, source: Layout, inputs: tuple[tupl
     return Compiled(table, fold, plan, inputs, found, digest, is_plain=True, needed=needed, computed_from=lineage)
 
 
-def _compiled_by_spark(
-    table: Table, sources: Sequence[Layout], inputs: tuple[tuple[str, ...], ...], session: SparkSession
-) -> Compiled:
-    """Compile a fold of expressions or of `rows`: Spark analyses them."""
-    frames = [empty_frame(session, one, list(names)) for one, names in zip(sources, inputs, strict=True)]
+@dataclass(frozen=True)
+class _Said:
+    """What Spark says of a declaration.
+
+    Args:
+        kept: the part of it that can be kept.
+        logic: what is read from its plan.
+        settings: see `Compiled`.
+    """
+
+    kept: Said
+    logic: Understood
+    settings: Mapping[str, str]
+
+
+def _is_whole(said: _Said) -> bool:
+    """Whether the part that can be kept is all of it."""
+    logic = said.logic
+    return not (said.settings or logic.literal_rows or logic.is_doubtful or logic.calls_python) and bool(logic.json)
+
+
+def _asked(table: Table, sources: Sequence[Layout], session: SparkSession) -> _Said:
+    """Have Spark analyse a fold of expressions or of `rows`."""
+    frames = [empty_frame(session, one, list(names)) for one, names in zip(sources, _inputs(sources), strict=True)]
     rows = _rows(table, frames)
     fold = table.fold.over(rows.columns, table.keys)
     frame = _projected(table, rows, fold)
     text = normalised(analysed_plan(frame))
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
     logic = understood(table, _projected(table, _rows(table, named), fold), text, frames)
-    plan = _plan_of_types(table, fold, arrow_schema(frame.schema))
     settings = settings_of(session, calls_python=logic.calls_python)
+    types = arrow_schema(frame.schema)
+    return _Said(Said(tuple(rows.columns), types, text, logic.json, engine_of(session)), logic, settings)
+
+
+def _compiled_of(table: Table, sources: Sequence[Layout], said: _Said) -> Compiled:
+    """Compile a fold of expressions or of `rows` by what Spark says of it."""
+    inputs, logic, settings, text = _inputs(sources), said.logic, said.settings, said.kept.text
+    fold = table.fold.over(list(said.kept.columns), table.keys)
+    plan = _plan_of_types(table, fold, said.kept.types)
     bound = _hash(table, text, logic.literal_rows, settings)
-    itself = declaration(table, engine_of(session), [logic.literal_rows, json.dumps(settings, sort_keys=True)])
+    itself = declaration(table, said.kept.engine, [logic.literal_rows, json.dumps(settings, sort_keys=True)])
     if logic.is_doubtful and not itself:
         _LOG.warning(
             "%s: a change of the text of its logic may not be noticed, because of %s; rebuild the table after such a "

@@ -24,6 +24,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -45,14 +46,38 @@ _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
 
+@dataclass
+class Reached:
+    """The digest of a declaration, and what its functions reach.
+
+    Args:
+        digest: see `declaration`; empty if there is none.
+        modules: the modules whose contents are not digested, but which are used.
+        names: the names and attributes that the code of the functions looks up.
+        opaque: values of which a part is not digested, as text.
+        further: values that are not part of the digest, as text.
+    """
+
+    digest: str = ""
+    modules: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    opaque: list[str] = field(default_factory=list)
+    further: list[str] = field(default_factory=list)
+
+
 class _Seen(dict[int, int]):
     """The values that were described, by their ids -> their numbers.
 
     Attributes:
         has_further: whether one of them is described in a way that earlier versions did not know.
+        reached: what the functions among them reach.
     """
 
     has_further = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = Reached()
 
 
 class _Unreadable(Exception):
@@ -80,13 +105,20 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
     Returns:
         The digest; empty if a part of the declaration cannot be digested.
     """
+    found = reached(table, beside).digest
+    return f"{found} by {engine}" if found else ""
+
+
+def reached(table: Table, beside: Sequence[str] = ()) -> Reached:
+    """Return the digest of a declaration without the engine, and what its functions reach."""
     seen = _Seen()
     try:
         contents = json.dumps([*_contents(table, seen), *beside], sort_keys=True)
     except (_Unreadable, RecursionError):
-        return ""
+        return seen.reached
     further = _FURTHER if seen.has_further else ""
-    return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
+    seen.reached.digest = f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+    return seen.reached
 
 
 def undigested(table: Table) -> str:
@@ -151,7 +183,12 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     if isinstance(given, functools.partial):
         return ["partial", [_value(one, seen) for one in (given.func, given.args, given.keywords)]]
     if isinstance(given, types.ModuleType):
-        return ["module", given.__name__, [] if _is_known(given.__name__) else _named(vars(given), used, seen)]
+        if _is_known(given.__name__):
+            seen.reached.modules.add(given.__name__)
+            return ["module", given.__name__, []]
+        if "__getattr__" in vars(given):  # it may give names that it does not have
+            seen.reached.opaque.append(given.__name__)
+        return ["module", given.__name__, _named(vars(given), used, seen)]
     if isinstance(given, re.Pattern):
         return ["pattern", repr(given.pattern), given.flags]
     if isinstance(given, logging.Logger):
@@ -161,6 +198,7 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     if isinstance(given, enum.Enum):
         return ["member", _value(type(given), seen), given.name, _value(given.value, seen)]
     if _is_of_library(given):
+        seen.reached.modules.add(given.__module__)
         return ["known", given.__module__, given.__qualname__]
     if isinstance(given, types.FunctionType | types.BuiltinFunctionType | type):
         return _callable(given, seen)
@@ -182,6 +220,7 @@ def _class(given: type, seen: _Seen) -> Any:
         text = textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError) as failure:
         raise _Unreadable(f"{given!r}, which has no source text") from failure
+    seen.reached.modules.update(one.__module__ for one in given.__mro__[1:-1] if _is_known(one.__module__))
     found: list[Any] = [_value(one, seen) for one in given.__mro__[1:-1] if not _is_known(one.__module__)]
     for name, one in sorted(vars(given).items()):
         written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
@@ -190,14 +229,39 @@ def _class(given: type, seen: _Seen) -> Any:
             found.append([name, _reached(written, seen)])
         elif isinstance(one, _PLAIN) and not name.startswith("__"):
             found.append([name, _value(one, seen)])
+        elif _is_of_plain(one):
+            seen.reached.further.append(f"{given.__qualname__}.{name}: {_text_of(one)}")
+        elif not (name.startswith("__") or isinstance(one, given | types.MemberDescriptorType)):
+            seen.reached.opaque.append(f"{given.__qualname__}.{name}")  # members of an enumeration are below
     members = [[one.name, _value(one.value, seen)] for one in given] if issubclass(given, enum.Enum) else []
     return ["class", given.__qualname__, text, found, members]
+
+
+def _is_of_plain(given: object) -> bool:
+    """Whether a value is a plain one, or contains nothing else."""
+    if isinstance(given, tuple | list | set | frozenset):
+        return all(map(_is_of_plain, given))
+    if isinstance(given, dict):
+        return all(map(_is_of_plain, given.keys())) and all(map(_is_of_plain, given.values()))
+    return isinstance(given, _PLAIN)
+
+
+def _text_of(given: object) -> str:
+    """Return the text of a value of plain ones, which does not depend on the order of a set."""
+    if isinstance(given, set | frozenset):
+        return repr(sorted(map(_text_of, given)))
+    if isinstance(given, tuple | list):
+        return repr([type(given).__name__, *map(_text_of, given)])
+    if isinstance(given, dict):
+        return repr([[_text_of(name), _text_of(one)] for name, one in given.items()])
+    return repr(given)
 
 
 def _callable(given: Any, seen: _Seen) -> Any:
     is_written = isinstance(given, types.FunctionType)
     is_wrapper = is_written and hasattr(given, "__wrapped__") and not _is_known(given.__globals__.get("__name__", ""))
     if hasattr(given, "__wrapped__") and not is_wrapper:  # a Spark UDF, or a function that the library decorated
+        seen.reached.opaque.append(f"{given!r}")
         attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
         return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
     seen.has_further |= is_wrapper
@@ -205,6 +269,9 @@ def _callable(given: Any, seen: _Seen) -> Any:
     if not is_wrapper and _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module
         if given.__name__ in _ANSWERS:
             raise _Unreadable(f"{given!r}, {_READS}")
+        seen.reached.modules.add(module)
+        if getattr(given, "__self__", None) is not None and not isinstance(given.__self__, types.ModuleType):
+            seen.reached.opaque.append(f"{given!r}")
         return ["known", module, given.__qualname__]
     if isinstance(given, type):
         return _class(given, seen)
@@ -238,10 +305,22 @@ def _cell(cell: types.CellType, seen: _Seen) -> Any:
 
 def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
     """Describe what a function names outside of itself, and what it imports."""
+    if _is_known(given.__globals__.get("__name__", "")):  # what a dataclass made reaches no more than its fields
+        before, seen.reached = seen.reached, Reached()
+        try:
+            return _reached_from(given, seen)
+        finally:
+            seen.reached = before
+    return _reached_from(given, seen)
+
+
+def _reached_from(given: types.FunctionType, seen: _Seen) -> list[Any]:
     used = set(_names(given.__code__))
+    seen.reached.names |= used
     found = _named(given.__globals__, used, seen)
     for name in sorted(set(_imported(given.__code__, given.__globals__.get("__package__") or ""))):
         if _is_known(name) or _top(name) in _LIBRARIES:
+            seen.reached.modules.add(name)
             continue
         try:
             module = importlib.import_module(name)
@@ -250,6 +329,8 @@ def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
         if not _is_installed(module) or _top(name) == _top(given.__module__ or ""):
             seen.has_further = True
             found.append(["import", name, _value(module, seen, used)])
+        else:
+            seen.reached.modules.add(name)
     return found
 
 

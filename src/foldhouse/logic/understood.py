@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from foldhouse.errors import DefinitionError
-from foldhouse.logic.analysed import analysed, is_classic, literal_rows, says_deterministic
+from foldhouse.logic.analysed import analysed, analysed_json, is_classic, literal_rows, says_deterministic
 from foldhouse.logic.asked import check_asked
 from foldhouse.logic.asked_order import check_order
 from foldhouse.logic.asked_shape import asked_functions, asked_origins, asked_rows, asked_shape, literals, printed_plan
 from foldhouse.logic.columns import nodes_of
 from foldhouse.logic.decided import Identity
 from foldhouse.logic.functions import words
-from foldhouse.logic.plan import Node
+from foldhouse.logic.plan import Node, plan_from_json
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
@@ -46,6 +46,7 @@ class Understood:
             Python function, of which a plan has the name alone.
         plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
         calls_python: whether there is a Python function.
+        json: the analysed plan as Spark's JSON; empty over Spark Connect.
     """
 
     shape: Shape
@@ -54,6 +55,7 @@ class Understood:
     plan: Node | None = field(default=None, repr=False)
     is_doubtful: bool = False
     calls_python: bool = False
+    json: str = field(default="", repr=False)
 
 
 def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[DataFrame]) -> Understood:
@@ -71,19 +73,14 @@ def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[Data
     again = analysed_plan(logic)
     found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, again, sources)
     _check_same(text, normalised(again))
-    if not found.shape.is_known:
-        _LOG.warning(
-            "%s: its logic cannot be evaluated incrementally, so every refresh evaluates all rows of its sources; to "
-            "make it incremental, join on equal columns, and group and partition windows by these columns. They are "
-            "columns of the sources: compute others, such as those of parsed JSON, in a table that is a source of this",
-            table.name,
-        )
+    _warn_of_all_rows(table, found.shape)
     return found
 
 
 def _of_classic(table: Table, logic: DataFrame) -> Understood:
     """Read and check the typed nodes of the analysed plan."""
-    plan = analysed(logic)
+    json = analysed_json(logic)
+    plan = analysed(logic, json)
     check_repeatable(plan, [identity_of(source) for source in table.sources])
     if not says_deterministic(logic):
         raise DefinitionError(
@@ -92,7 +89,35 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
     texts = [one.value or "" for node in nodes_of(plan) for one in node.everything() if one.type == "string"]
     calls_python = _has_functions(plan)
     found = _of_plan(table, literal_rows(plan, logic), plan)
-    return replace(found, is_doubtful=_is_doubtful(texts) or calls_python, calls_python=calls_python)
+    is_doubtful = _is_doubtful(texts) or calls_python
+    return replace(found, is_doubtful=is_doubtful, calls_python=calls_python, json=json)
+
+
+def understood_before(table: Table, json: str) -> Understood:
+    """Read a plan that an earlier process checked, which calls no Python function, is not doubtful and has no rows.
+
+    Args:
+        table: the declaration.
+        json: `Understood.json` of that process.
+
+    Raises:
+        DefinitionError: the logic can give different rows for the same input, or the text is not a plan.
+    """
+    plan = plan_from_json(json)
+    check_repeatable(plan, [identity_of(source) for source in table.sources])
+    found = _of_plan(table, "", plan)
+    _warn_of_all_rows(table, found.shape)
+    return replace(found, json=json)
+
+
+def _warn_of_all_rows(table: Table, shape: Shape) -> None:
+    if not shape.is_known:
+        _LOG.warning(
+            "%s: its logic cannot be evaluated incrementally, so every refresh evaluates all rows of its sources; to "
+            "make it incremental, join on equal columns, and group and partition windows by these columns. They are "
+            "columns of the sources: compute others, such as those of parsed JSON, in a table that is a source of this",
+            table.name,
+        )
 
 
 def _has_functions(plan: Node) -> bool:

@@ -17,15 +17,16 @@ from pathlib import Path
 
 import pyspark
 
+from foldhouse.spark.cache_folder import cache_folder, is_own
+
 _QUIET = ["-Xlog:disable", "-Xlog:all=warning:stderr"]  # Java warns of an archive that does not fit on standard output
-_ROOT = 0
 _recorded_to: list[Path] = []
 
 
 def archive_file() -> Path | None:
-    """Return where the archive of this machine's Java and of this Spark is kept; `None` without Java.
+    """Return where the archive of this machine's Java and of this Spark is kept; `None` without Java or a home.
 
-    The folder is `$XDG_CACHE_HOME/foldhouse`, by default `~/.cache/foldhouse`.
+    The folder is `foldhouse.spark.cache_folder`'s.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -36,8 +37,8 @@ def archive_file() -> Path | None:
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
     known = [str(java), release.read_text(errors="replace") if release.is_file() else "", str(spark)]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foldhouse"
-    return folder / f"spark-{pyspark.__version__}-{digest}.jsa"
+    folder = cache_folder()
+    return folder and folder / f"spark-{pyspark.__version__}-{digest}.jsa"
 
 
 def record_to(file: Path) -> None:
@@ -50,7 +51,7 @@ def archive_options() -> list[str]:
     if _recorded_to:
         return [f"-XX:ArchiveClassesAtExit={_recorded_to[-1]}", *_QUIET]
     file = archive_file()
-    if file is None or not (_is_own(file.parent, stat.S_IFDIR) and _is_own(file, stat.S_IFREG)):
+    if file is None or not (is_own(file.parent, stat.S_IFDIR) and is_own(file, stat.S_IFREG)):
         return []
     return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", "-XX:+VerifySharedSpaces", *_QUIET]
 
@@ -59,13 +60,3 @@ def drop_archive() -> None:
     """Remove the archive that is in use, because Java does not start with it and starts without; not one being made."""
     if archive_options() and not _recorded_to and (file := archive_file()) is not None:
         file.unlink(missing_ok=True)
-
-
-def _is_own(path: Path, kind: int) -> bool:
-    """Whether a path, not a link, is of this user or of root, and nobody else can write to it."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return False
-    is_kind = stat.S_IFMT(found.st_mode) == kind
-    return is_kind and found.st_uid in (_ROOT, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -69,12 +69,17 @@ def session_of(master: str = "", driver_host: str = "") -> SparkSession:
     Raises:
         CannotStart: Spark does not start, or the Python of an executor lacks a package.
     """
-    given = master or os.environ.get(MASTER) or "local[*]"
+    given = master_of(master)
     if given.startswith("sc://"):
         return connect_session(given)
     if given.partition("[")[0] == "local":
         return local_session(given)
     return cluster_session(given, driver_host or os.environ.get(DRIVER_HOST, ""))
+
+
+def master_of(master: str = "") -> str:
+    """Return the master that `session_of` uses for a given one, or for none."""
+    return master or os.environ.get(MASTER) or "local[*]"
 
 
 def cluster_session(master: str, driver_host: str = "", **settings: str) -> SparkSession:

@@ -1,0 +1,85 @@
+"""Starts the Spark session of a lake, and says before that on what the session's settings depend.
+
+A process that needs no Spark starts none, but has to know that a session would read a declaration as an earlier process
+did. So everything that Spark's settings come from is told here, or it is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from foldhouse.spark.session import all_settings, master_of, session_of
+
+_SET_HERE = frozenset(
+    {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS", "SPARK_PUBLIC_DNS"}
+)
+"""Variables that no plan depends on."""
+_UNKNOWN = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"})
+"""Variables by which Spark, or its settings, are somewhere else."""
+_BEGIN = ("SPARK_", "PYSPARK_", "JAVA_TOOL_", "_JAVA_", "JDK_JAVA_")
+_FILES = ("spark-defaults.conf", "spark-env.sh")
+_begun: list[tuple[SparkContext, Mapping[str, str]]] = []
+"""The last context that a lake of this process started, and its settings then."""
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Returns the Spark session of a master, as `foldhouse.spark.session.session_of` does.
+
+    Args:
+        master: see `session_of`.
+        driver_host: see `session_of`.
+    """
+
+    master: str = field(default="", repr=False)  # the address of a Connect server may contain a token
+    driver_host: str = ""
+
+    def __call__(self) -> SparkSession:
+        """Start the session, or return the running one."""
+        was_running = is_running()
+        session = session_of(self.master, self.driver_host)
+        if not was_running and hasattr(session, "_jsparkSession"):
+            _begun[:] = [(session.sparkContext, dict(all_settings(session)))]
+        return session
+
+
+def is_running() -> bool:
+    """Whether this process has a session already, whoever started it."""
+    return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None
+
+
+def is_as_begun(session: SparkSession) -> bool:
+    """Whether a lake of this process started a session, and all of its settings are still those of its start."""
+    return any(session.sparkContext is context and all_settings(session) == settings for context, settings in _begun)
+
+
+def promised(starter: object) -> str:
+    """Return what decides how a session that is not started yet reads declarations; empty if that is not known.
+
+    It is not known of the session that other code makes, of a server of Spark Connect, and of a Spark that is not the
+    one of the installed package.
+    """
+    if not isinstance(starter, Starter) or master_of(starter.master).startswith("sc://"):
+        return ""
+    package = Path(pyspark.__file__).parent
+    if _UNKNOWN & os.environ.keys() or Path(os.environ.get("SPARK_HOME") or package).resolve() != package.resolve():
+        return ""
+    given = {name: value for name, value in os.environ.items() if name.startswith(_BEGIN) and name not in _SET_HERE}
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or package / "conf")
+    try:
+        files = {name: (folder / name).read_text() for name in _FILES if (folder / name).exists()}
+    except (OSError, ValueError):
+        return ""
+    # Python makes a literal of a time without a zone in that of the process.
+    zone = [os.environ.get("TZ"), time.tzname, time.timezone]
+    return json.dumps([pyspark.__version__, sys.version_info[:3], given, str(folder), files, zone], sort_keys=True)
