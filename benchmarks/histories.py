@@ -312,7 +312,9 @@ def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str
     told = folder / f"{stage}.json"
     job = {"work": str(work), "folder": str(folder), "sizes": dict(sizes), "told": str(told)}
     command = [sys.executable, "-m", "benchmarks.histories", module, stage, json.dumps(job)]
-    seen = watched(command, {"PYTHONPATH": str(ROOT), "TZ": "UTC"}, ROOT)
+    # A later stage finds what an earlier one compiled, but not what another history did.
+    variables = {"PYTHONPATH": str(ROOT), "TZ": "UTC", "FOLDHOUSE_COMPILED": str(folder / "compiled")}
+    seen = watched(command, variables, ROOT)
     said = json.loads(told.read_text())
     return {**said["figures"], **_of_steps(said["steps"], seen)}
 

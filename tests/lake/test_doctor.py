@@ -36,6 +36,7 @@ def test_a_lake_in_order_has_nothing_to_do(lake: fh.Lake, tmp_path: Path) -> Non
             "Python",
             "Java",
             "Spark's start",
+            "compiled tables",
             "pyspark",
             "pyiceberg",
             "pyarrow",
@@ -181,3 +182,18 @@ def test_java_that_is_not_there_fails(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java() == (None, None)
     assert findings(tmp_path / "lake", exit_code=1)["Java"][0][1] == f"there is no java in JAVA_HOME={tmp_path}"
+
+
+def test_where_compiled_declarations_are_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "compiled"
+    monkeypatch.setenv("FOLDHOUSE_COMPILED", str(folder))
+    folder.mkdir()
+    (folder / "of_a_declaration.json").touch()
+    assert findings(tmp_path / "lake")["compiled tables"] == [("ok", f"1 kept in {folder}", "")]
+    folder.chmod(0o777)
+    ((state, said, way),) = findings(tmp_path / "lake")["compiled tables"]
+    assert (state, said) == ("warn", f"{folder} cannot be written, or others can write to it")
+    assert "FOLDHOUSE_COMPILED" in way
+    monkeypatch.setenv("FOLDHOUSE_COMPILED", "")
+    ((state, said, _),) = findings(tmp_path / "lake")["compiled tables"]
+    assert (state, said.partition(":")[0]) == ("ok", "none are kept")

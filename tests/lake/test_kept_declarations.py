@@ -11,7 +11,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.logic import kept
-from foldhouse.logic.kept import FOLDER, Kept, Said, folder_of_kept
+from foldhouse.logic.kept import FOLDER, Kept, Said, can_keep, folder_of_kept
 from foldhouse.spark import cache_folder
 from foldhouse.spark.session import MASTER
 from foldhouse.spark.starter import Starter, promised
@@ -141,6 +141,16 @@ def test_an_empty_variable_keeps_nothing_and_without_it_the_folder_is_the_users(
     monkeypatch.delenv(FOLDER)
     Kept("x").keep(a_table(), [layout], SAID)
     assert the_file(tmp_path / "cache" / "foldhouse" / "compiled").suffix == ".json"
+
+
+def test_whether_files_can_be_kept_is_known_before(folder: Path, layout: Layout, tmp_path: Path) -> None:
+    assert can_keep(folder)
+    assert not folder.exists()
+    Kept("x").keep(a_table(), [layout], SAID)
+    assert can_keep(folder)
+    folder.chmod(0o777)
+    assert not can_keep(folder)
+    assert not can_keep(the_file(folder) / "below")
 
 
 def test_what_is_kept_is_found_over_any_columns_and_can_be_forgotten(folder: Path, layout: Layout) -> None:

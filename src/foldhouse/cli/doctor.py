@@ -37,6 +37,7 @@ _RECORDS = (
 _MIB, _GIB = 2**20, 2**30
 _OPEN_IT = "chown or chmod it, or mount its disk for writing"
 _CATALOG = "catalog.db"
+_COMPILED = "compiled tables"
 _PACKAGES = ("pyspark", "pyiceberg", "pyarrow", "polars", "dagster")
 
 
@@ -96,6 +97,7 @@ def _programs() -> Iterator[Finding]:
         yield Finding("Java", "ok", f"{number}, {program}")
         found = f"with the archive {archive_file()}" if archive_options() else "`foldhouse warm` would make it faster"
         yield Finding("Spark's start", "ok", found)
+        yield _compiled()
     for name in _PACKAGES:
         try:
             yield Finding(name, "ok", importlib.metadata.version(name))
@@ -103,6 +105,19 @@ def _programs() -> Iterator[Finding]:
             is_needed = name != "dagster"
             missing = "pip install foldhouse" if is_needed else "pip install 'foldhouse[dagster]', if you use the page"
             yield Finding(name, "fail" if is_needed else "warn", "not installed", missing)
+
+
+def _compiled() -> Finding:
+    """Whether later processes find what one compiled."""
+    from foldhouse.logic.kept import FOLDER, can_keep, folder_of_kept
+
+    way = f"set {FOLDER} to a folder that this user alone can write to"
+    folder = folder_of_kept()
+    if folder is None:
+        return Finding(_COMPILED, "ok", f"none are kept: {FOLDER} is empty, or there is no home folder")
+    if not can_keep(folder):
+        return Finding(_COMPILED, "warn", f"{folder} cannot be written, or others can write to it", way)
+    return Finding(_COMPILED, "ok", f"{len(list(folder.glob('*.json')))} kept in {folder}")
 
 
 def _lake(folder: Path) -> Iterator[Finding]:

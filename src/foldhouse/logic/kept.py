@@ -122,6 +122,17 @@ def folder_of_kept() -> Path | None:
     return found and found / "compiled"
 
 
+def can_keep(folder: Path) -> bool:
+    """Whether files can be kept in a folder, which is made when it is needed."""
+    try:
+        if folder.exists():
+            return is_own(folder, stat.S_IFDIR) and os.access(folder, os.W_OK)
+        above = next(one for one in folder.absolute().parents if one.exists())
+    except OSError:
+        return False
+    return above.is_dir() and os.access(above, os.W_OK)
+
+
 def _both(table: Table, sources: Sequence[Layout]) -> list[tuple[Source, Layout]]:
     return list(zip(table.sources, sources, strict=True))
 
