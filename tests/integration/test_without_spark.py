@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from foldhouse.errors import DefinitionChanged, DefinitionError
 from foldhouse.heads.head import read_head
+from foldhouse.logic import kept
 from foldhouse.logic.kept import FOLDER
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
@@ -116,21 +117,22 @@ def test_a_window_for_spark_is_evaluated_after_what_was_kept_is_confirmed(new_pr
 
 
 def test_logic_that_differs_in_this_process_is_refused_before_spark_evaluates_it(new_process, monkeypatch):
-    first = new_process()
-    land(first, 0)
-    first.refresh(a_table())
-    before = first.history(a_table())
-    # What the digest does not see: a function of Spark that another library replaced in this process.
-    monkeypatch.setattr(F, "col", lambda name: F.expr(f"{name} + 1" if name == "n" else name))
-    second = new_process(in_process_rows=0)
-    land(second, 1)
-    for _ in range(2):
-        with pytest.raises(DefinitionError, match=r"shop\.by_customer: its logic is another one in this process"):
-            second.refresh(a_table())
-    assert second.history(a_table()) == before
-    third = new_process()
-    with pytest.raises(DefinitionChanged):  # nothing is kept any more
-        third.refresh(a_table())
+    with monkeypatch.context() as same:
+        same.setattr(kept, "closed_digest", lambda table: "the same for all declarations")
+        first = new_process()
+        land(first, 0)
+        first.refresh(a_table())
+        before = first.history(a_table())
+        changed = a_table(lambda orders, paid: orders.where(F.col("n") > 2).join(paid, "order_id"))
+        second = new_process(in_process_rows=0)
+        land(second, 1)
+        for _ in range(2):
+            with pytest.raises(DefinitionError, match=r"shop\.by_customer: Spark says something else of its logic"):
+                second.refresh(changed)
+        assert second.history(a_table()) == before
+        third = new_process()
+        with pytest.raises(DefinitionChanged):  # nothing is kept any more
+            third.refresh(changed)
 
 
 def test_nothing_is_kept_under_settings_of_this_process_alone(new_process, spark):

@@ -80,11 +80,16 @@ def test_another_version_of_this_code_finds_nothing(
     assert Kept("x").find(a_table(), [layout]) is None
 
 
-def test_nothing_is_kept_of_a_declaration_that_may_have_another_plan(folder: Path, layout: Layout) -> None:
+def test_nothing_is_kept_of_a_declaration_that_may_have_another_plan(
+    folder: Path, layout: Layout, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "foldhouse")
     table = replace(a_table(), rows=lambda rows: rows.where(rows["n"] > os.getpid()))
     Kept("x").keep(table, [layout], SAID)
     assert not folder.exists()
     assert not Kept("x").has_any(table)
+    assert "shop.kept: each process that refreshes it starts Spark" in caplog.text
+    assert "<module 'os'" in caplog.text
 
 
 @pytest.mark.parametrize("at", [0, 70, 300, -1], ids=["its digest", "its first part", "its middle", "its end"])
@@ -98,6 +103,16 @@ def test_a_damaged_file_counts_as_missing_and_is_replaced(folder: Path, layout: 
         assert files.find(a_table(), [layout]) is None
     files.keep(a_table(), [layout], SAID)
     assert files.find(a_table(), [layout]) == SAID
+
+
+def test_the_file_of_another_declaration_counts_as_missing(folder: Path, layout: Layout) -> None:
+    files = Kept("x")
+    files.keep(a_table(), [layout], SAID)
+    content = the_file(folder).read_bytes()
+    the_file(folder).unlink()
+    files.keep(a_table(least=1), [layout], SAID)
+    the_file(folder).write_bytes(content)
+    assert files.find(a_table(least=1), [layout]) is None
 
 
 @pytest.mark.parametrize("where", ["file", "folder"])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import functools
+import importlib
+import linecache
 import math
 import operator
 import os
 import platform
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -91,12 +94,46 @@ def imports_a_clock(rows: Any) -> Any:
     return rows.where(F.col("k") < int(time.time() // 86_400))
 
 
+def has_an_attribute(rows: Any) -> Any:
+    return rows.where(F.col("k") > has_an_attribute.least)  # type: ignore[attr-defined]
+
+
+has_an_attribute.least = 3  # type: ignore[attr-defined]
+any_attribute = getattr
+
+
+class Kind(enum.Enum):
+    """Kinds of events."""
+
+    SALE = "sale"
+    REFUND = "refund"
+
+    @property
+    def word(self) -> str:
+        return self.value.upper()
+
+
+class Pair(NamedTuple):
+    """A tuple with a method."""
+
+    least: int
+
+    def of(self, rows: Any) -> Any:
+        return rows.where(F.col("k") > self.least)
+
+
+SCHEMA = T.StructType([T.StructField("a", T.LongType())])
+PAIR = Pair(3)
+
 CLOSED: dict[str, Callable[..., Any]] = {
     "columns": lambda rows: rows.select("k", F.lower("s").alias("s")),
     "a window": of_a_window,
     "helpers, constants and a comprehension": of_all,
     "an object": Threshold(2),
     "a method of a dataclass": Limits(3).of,
+    "an attribute of a function": has_an_attribute,
+    "an enumeration": lambda rows: rows.where(F.col("s").isin([one.word for one in Kind])),
+    "a type of data": lambda rows: rows.withColumn("s", F.from_json("s", SCHEMA)["a"].cast("string")),
     "a partial": functools.partial(a_helper, day=datetime.date(2024, 2, 2)),
     "SQL": lambda rows: rows.selectExpr("k", "upper(s) AS s"),
     "an import": imports_a_module,
@@ -116,6 +153,11 @@ OPEN: dict[str, Callable[..., Any]] = {
     "a setting": lambda rows: rows.where(F.col("k") == int(rows.sparkSession.conf.get("spark.x", "1"))),
     "a session": lambda rows: rows.where(F.col("k") == len(SparkSession.builder.getOrCreate().version)),
     "any attribute": lambda rows: rows.where(F.col("s") == str(getattr(datetime.date, "to" + "day")())),
+    "any attribute by another name": lambda rows: rows.where(F.col("s") == any_attribute(F, "__name__")),
+    "a module of a library": lambda rows: rows.where(F.col("s") == F.builtin.sys.argv[0]),
+    "the columns of a stream": lambda rows: rows.select(*[name for name, _ in events.schema]),
+    "a tuple with methods": lambda rows: PAIR.of(rows),
+    "the context of decimals": lambda rows: rows.where(F.col("k") > decimal.getcontext().prec),
     "an evaluated text": lambda rows: rows.where(eval("F.col('k') > 0")),
     "a library": lambda rows: rows.where(F.col("k") > int(np.int64(1))),
     "a function of an object": lambda rows: rows.where(F.col("k") > _looked_up("USD")),
@@ -146,16 +188,99 @@ def test_the_default_of_a_field_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -
     assert closed_digest(a_table(Limits(3).of)) not in ("", before)
 
 
-def test_a_module_that_makes_its_names_itself_may_give_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "limits_of_rows.py").write_text("LIMIT = 3\n")
-    (tmp_path / "uses_limits.py").write_text(
-        "import limits_of_rows\nfrom pyspark.sql import functions as F\n"
-        "def rows(given):\n    return given.where(F.col('k') > limits_of_rows.LIMIT)\n"
-    )
-    import limits_of_rows  # type: ignore[import-not-found]
-    import uses_limits  # type: ignore[import-not-found]
+_LIMITS = "LIMIT = 3\n"
+_USES = """
+import limits_of_rows
+from pyspark.sql import functions as F
+def the_module():
+    return limits_of_rows
+class Holder:
+    def __init__(self, module):
+        self.module = module
+held = Holder(limits_of_rows)
+def made(module):
+    return lambda given: given.where(F.col('k') > module.LIMIT)
+def named(given):
+    return given.where(F.col('k') > limits_of_rows.LIMIT)
+def returned(given):
+    return given.where(F.col('k') > the_module().LIMIT)
+def of_an_object(given):
+    return given.where(F.col('k') > held.module.LIMIT)
+def imported(given):
+    import limits_of_rows as limits
+    return given.where(F.col('k') > limits.LIMIT)
+in_a_closure = made(limits_of_rows)
+"""
 
-    assert closed_digest(a_table(uses_limits.rows))
-    monkeypatch.setattr(limits_of_rows, "__getattr__", lambda name: 4, raising=False)
-    assert closed_digest(a_table(uses_limits.rows)) == ""
+
+@pytest.fixture
+def uses_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module of a project whose functions reach a value of another module."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "limits_of_rows.py").write_text(_LIMITS)
+    (tmp_path / "uses_limits.py").write_text(_USES)
+    yield importlib.import_module("uses_limits")
+    for name in ("uses_limits", "limits_of_rows"):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["named", "returned", "of_an_object", "imported", "in_a_closure"])
+def test_a_value_of_a_module_is_part_of_it_however_it_is_reached(
+    uses_limits: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = a_table(getattr(uses_limits, name))
+    before = closed_digest(table)
+    assert before
+    monkeypatch.setattr(sys.modules["limits_of_rows"], "LIMIT", 4)
+    assert closed_digest(table) not in ("", before)
+    monkeypatch.setattr(sys.modules["limits_of_rows"], "LIMIT", lambda: 4)
+    assert closed_digest(table) not in ("", before)
+
+
+def test_a_module_that_makes_its_names_itself_may_give_others(
+    uses_limits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert closed_digest(a_table(uses_limits.named))
+    monkeypatch.setattr(sys.modules["limits_of_rows"], "__getattr__", lambda name: 4, raising=False)
+    assert closed_digest(a_table(uses_limits.named)) == ""
+
+
+def test_a_function_that_was_put_into_a_library_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert closed_digest(a_table(CLOSED["columns"]))
+    monkeypatch.setattr(F, "lower", lambda name: F.upper(name))
+    assert closed_digest(a_table(CLOSED["columns"])) == ""
+
+
+def test_an_attribute_of_a_function_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = closed_digest(a_table(has_an_attribute))
+    monkeypatch.setattr(has_an_attribute, "least", 4)
+    assert closed_digest(a_table(has_an_attribute)) not in ("", before)
+
+
+_CLASS = """
+from pyspark.sql import functions as F
+class Filter:
+    def __call__(self, given):
+        return given.where(F.col('k') > {least})
+rows = Filter()
+def function(given):
+    return given.where(F.col('k') > {least})
+"""
+
+
+def test_a_class_whose_file_was_edited_after_it_was_loaded_is_not_what_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "edited_filters.py"
+    file.write_text(_CLASS.format(least=1))
+    module = importlib.import_module("edited_filters")
+    assert closed_digest(a_table(module.rows))
+    file.write_text(_CLASS.format(least=20))
+    linecache.checkcache()
+    assert closed_digest(a_table(module.rows)) == ""
+    of_the_loaded_function = closed_digest(a_table(module.function))
+    importlib.reload(module)
+    assert closed_digest(a_table(module.rows))
+    assert closed_digest(a_table(module.function)) not in ("", of_the_loaded_function)
+    del sys.modules["edited_filters"]

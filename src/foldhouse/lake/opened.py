@@ -237,9 +237,9 @@ class OpenLake:
             if again.definition_hash != compiled.definition_hash or again.logic != compiled.logic:
                 self._kept.forget(table, sources)
                 raise DefinitionError(
-                    f"{table.name}: its logic is another one in this process than in an earlier process with the same "
-                    "declaration: it computes a value that changes. A table must always equal the fold of its source; "
-                    "remove that value, such as the present time or the name of the machine"
+                    f"{table.name}: Spark says something else of its logic than in an earlier process with the same "
+                    "declaration: either the declaration computes a value that changes, which you then remove, or the "
+                    "session of this process has other settings. Nothing was folded; the next run compiles it again"
                 )
             self._as_kept.pop()
 

@@ -1,52 +1,306 @@
-"""Tell which declarations make the same plan in every process: those whose functions read nothing but what is digested.
+"""Describe the declarations that make the same plan in every process: those whose functions read nothing else.
 
-`foldhouse.logic.declaration` digests the text of functions and the values that they name. What they use of a library
-is digested by its name alone, and may give another answer in another process: a clock, a random number, a file, a hash
-of a text. So only a few modules are allowed here, and no name by which code reaches beyond what it names.
+A function is described by its text, and by all that it can reach from there: closures, defaults, attributes, and what
+it names in its own module and in others. Every kind of value is described whole, or the declaration is not closed. What
+a function uses of a library is known by its name alone, so only a few modules are allowed, which read no clock, no file
+and nothing else of their process, and no names by which code reaches beyond what it names.
+
+`foldhouse.logic.declaration` describes more declarations, and each less strictly: Spark's plan is compared as well.
 """
 
 from __future__ import annotations
 
+import abc
+import dataclasses
+import enum
+import functools
 import hashlib
-from collections.abc import Sequence
+import importlib
+import inspect
+import json
+import re
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Generic, Protocol
 
-from foldhouse.logic.declaration import Reached, reached
+from pyspark.sql.types import DataType
+
 from foldhouse.logic.functions import words
+from foldhouse.logic.source_text import Unreadable, imported, is_in, names_of, source_of
 from foldhouse.values.definition import Table
+from foldhouse.values.fold import Fold
 
 _MODULES = words("""
-    __future__ abc builtins collections dataclasses datetime decimal enum fractions functools itertools logging math
-    numbers operator re string textwrap types typing pyspark.sql.functions pyspark.sql.types pyspark.sql.window
-    pyspark.sql.column pyspark.sql.dataframe pyspark.sql.classic pyspark.sql.connect.functions
+    __future__ abc builtins collections dataclasses datetime decimal enum fractions functools itertools math numbers
+    operator re string textwrap types typing pyspark.sql.functions pyspark.sql.types pyspark.sql.window
+    pyspark.sql.column pyspark.sql.dataframe pyspark.sql.classic
+    json _collections _datetime _decimal _functools _json _operator
 """)
 _EXACTLY = words("pyspark pyspark.sql")
 """Packages that are allowed themselves, but not each of their modules."""
 _NAMES = words("""
-    now today utcnow fromtimestamp astimezone timestamp hash id eval exec compile input open breakpoint help print
-    __import__ __builtins__ __dict__ __globals__ __getattribute__ __self__ __class__ __code__ __subclasses__ __loader__
-    globals locals vars dir getattr attrgetter methodcaller
+    now today utcnow fromtimestamp astimezone timestamp strftime strptime getcontext localcontext hash id eval exec
+    compile input open breakpoint help globals locals vars dir getattr attrgetter methodcaller
     sparkSession SparkSession SparkContext sparkContext getActiveSession getOrCreate active sql_ctx conf read readStream
-    _jvm _jdf _jc _sc _session _jsparkSession _plan client rdd udf pandas_udf udtf
+    _jvm _jdf _jc _sc _session _jsparkSession _plan client rdd udf udtf pandas_udf arrow_udf pandas_udtf arrow_udtf
 """)
+_DUNDERS = words("""
+    __import__ __builtins__ __dict__ __globals__ __getattribute__ __self__ __class__ __code__ __subclasses__ __bases__
+    __loader__ __spec__ __file__ __annotations__ __defaults__ __kwdefaults__ __closure__ __wrapped__ __func__ __mro__
+""")
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
+"""Types whose values are their `repr`. Subclasses are not: they may have methods."""
+_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+_BASES = (object, abc.ABC, Protocol, Generic, enum.Enum, enum.IntEnum, enum.StrEnum, Exception, ValueError)
+_OF_EVERY_CLASS = words("""
+    __module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __dataclass_params__ __match_args__ __hash__
+    __slots__ __firstlineno__ __static_attributes__ __abstractmethods__ __orig_bases__ __parameters__ _abc_impl
+""")
+_MAKERS = ("dataclasses", "reprlib")
+"""Modules whose code a dataclass has as methods."""
+_MOST_VALUES = 5_000
 
 
 def closed_digest(table: Table, beside: Sequence[str] = ()) -> str:
-    """Return the digest of a declaration whose plan is the same in every process; empty for any other.
+    """Return a digest of a declaration whose plan is the same in every process; empty for any other.
 
     Args:
         table: the declaration.
         beside: further inputs of the digest.
     """
-    found = reached(table, beside)
-    if not found.digest or not _is_closed(found):
+    try:
+        found = json.dumps([_Description().of(table), *beside])
+    except (_NotClosed, Unreadable, RecursionError):
         return ""
-    return hashlib.sha256(repr([found.digest, found.further]).encode()).hexdigest()[:16]
+    return hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
-def _is_closed(found: Reached) -> bool:
-    return not (found.opaque or found.names & _NAMES) and all(map(_is_allowed, found.modules))
+def why_not_closed(table: Table) -> str:
+    """Return what a declaration is not closed because of; empty if it is."""
+    try:
+        _Description().of(table)
+    except (_NotClosed, Unreadable) as reason:
+        return str(reason)
+    except RecursionError:
+        return "values that contain one another"
+    return ""
+
+
+class _NotClosed(Exception):
+    """A value that may be another one in another process, or of which not everything is described."""
+
+
+class _Description:
+    """The description of one declaration.
+
+    Attributes:
+        seen: the ids of the values that were described -> their numbers.
+        kept: these values, so that no other one gets the id of one of them.
+        modules: the modules of the project that are reached.
+        used: the names that the code of all functions looks up.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.kept: list[object] = []
+        self.modules: dict[str, types.ModuleType] = {}
+        self.used: set[str] = set()
+
+    def of(self, table: Table) -> list[Any]:
+        """Describe all that Spark's plan depends on, but not the columns of the sources.
+
+        Raises:
+            _NotClosed: the plan may be another one in another process.
+        """
+        fold = table.fold
+        columns = fold.columns if isinstance(fold, Fold) else ()
+        arguments = [argument for _, column in columns for argument in column.arguments]
+        found: list[Any] = [table.keys, table.sequence_by, table.partition_by, table.buckets, repr(fold)]
+        found.append([source.name for source in table.sources])
+        found += [self.value(one) for one in (arguments, fold.delete_when, table.rows)]
+        return [*found, self._modules()]
+
+    def value(self, given: Any) -> Any:
+        """Describe a value by what it is made of."""
+        kind = type(given)
+        if kind in _PLAIN:
+            return [kind.__name__, repr(given)]
+        if id(given) in self.seen:
+            return ["again", self.seen[id(given)]]
+        self.seen[id(given)] = len(self.seen)
+        self.kept.append(given)
+        if len(self.seen) > _MOST_VALUES:
+            raise _NotClosed(f"more than {_MOST_VALUES:,} values that its functions reach")
+        if kind in (list, tuple):
+            return [kind.__name__, [self.value(one) for one in given]]
+        if kind in (dict, types.MappingProxyType):
+            return ["mapping", [[self.value(name), self.value(one)] for name, one in given.items()]]
+        if kind in (set, frozenset) and all(type(one) in _PLAIN for one in given):
+            return ["set", sorted(map(repr, given))]
+        if kind is functools.partial and not vars(given):
+            return ["partial", [self.value(one) for one in (given.func, given.args, given.keywords)]]
+        if kind is types.ModuleType:
+            return self._module(given)
+        if kind is re.Pattern:
+            return ["pattern", repr(given.pattern), given.flags]
+        if kind is types.MethodType:
+            return ["method", self.value(given.__func__), self.value(given.__self__)]
+        if isinstance(given, DataType) and _is_allowed(kind.__module__):
+            return ["data type", given.json()]
+        if kind in (types.FunctionType, types.BuiltinFunctionType) or isinstance(given, type):
+            return self._named(given)
+        if isinstance(kind, enum.EnumMeta):
+            return ["member", self.value(kind), given.name, self.value(given.value)]
+        if kind.__mro__[1:] == (object,) and type(kind) is type and hasattr(given, "__dict__"):
+            return ["instance", self._named(kind), self.value(vars(given))]
+        raise _refused(given)
+
+    def _module(self, given: types.ModuleType) -> Any:
+        """Describe a module by its name; what is used of it is described at last, by the names that all code uses."""
+        name = given.__name__
+        if not _is_allowed(name) and (_is_of_a_library(given) or "__getattr__" in vars(given)):
+            raise _refused(given)
+        self.modules[name] = given
+        return ["module", name]
+
+    def _modules(self) -> list[Any]:
+        """Describe what the code of all functions may use of all modules, which may be handed on as values."""
+        found: list[Any] = []
+        done: set[tuple[str, str]] = set()
+        while left := sorted(
+            {(m, n) for m, given in self.modules.items() for n in self.used & vars(given).keys()} - done
+        ):
+            for module, name in left:
+                done.add((module, name))
+                value = vars(self.modules[module])[name]
+                found.append([module, name, self._of_library(value) if _is_allowed(module) else self.value(value)])
+        return found
+
+    def _of_library(self, given: object) -> Any:
+        """Describe a value of a module that is allowed: by its name, and by nothing else."""
+        if isinstance(given, types.ModuleType) and _is_allowed(given.__name__):
+            return self.value(given)
+        module = getattr(given, "__module__", None)
+        if type(given) in _PLAIN or type(given).__module__ == "typing" or (module and _is_allowed(module)):
+            return ["known", repr(given) if type(given) in _PLAIN else str(getattr(given, "__qualname__", ""))]
+        raise _refused(given)
+
+    def _named(self, given: Any) -> Any:
+        """Describe a function or a class: one of an allowed module by its name, any other one by its text."""
+        module = given.__module__ or "builtins"
+        if _is_allowed(module):
+            return self._known(given, module)
+        if _is_of_a_library(sys.modules.get(module)):
+            raise _refused(given)
+        if isinstance(given, type):
+            return self._class(given)
+        if not isinstance(given, types.FunctionType):
+            raise _refused(given)
+        return self._function(given)
+
+    def _known(self, given: Any, module: str) -> Any:
+        itself = getattr(given, "__self__", None)
+        there = vars(sys.modules[module]).get(given.__name__) if module in sys.modules else None
+        is_itself = there is given or given.__qualname__ != given.__name__  # a method, of which the class is known
+        if not is_itself or not (itself is None or isinstance(itself, types.ModuleType)):
+            raise _refused(given)
+        self._use({given.__name__}, given)
+        return ["known", module, given.__qualname__]
+
+    def _function(self, given: types.FunctionType) -> Any:
+        code = given.__code__
+        attributes = {name: one for name, one in vars(given).items() if name != "__wrapped__"}
+        cells = [self._cell(cell) for cell in given.__closure__ or ()]
+        defaults = [self.value(one) for one in (given.__defaults__, given.__kwdefaults__, attributes)]
+        used = set(names_of(code))
+        self._use(used, given)
+        named = [[name, self.value(given.__globals__[name])] for name in sorted(used) if name in given.__globals__]
+        loaded = [[name, self._imported(name)] for name in sorted(set(imported(code, _package_of(given))))]
+        return ["function", source_of(given), defaults, cells, named, loaded]
+
+    def _imported(self, name: str) -> Any:
+        try:
+            return self.value(importlib.import_module(name))
+        except (_NotClosed, Unreadable):
+            raise
+        except Exception as failure:  # whatever it raises
+            raise _NotClosed(f"the module {name}, which cannot be imported") from failure
+
+    def _cell(self, cell: types.CellType) -> Any:
+        try:
+            contents = cell.cell_contents
+        except ValueError:  # a variable that has no value yet
+            return ["empty"]
+        return self.value(contents)
+
+    def _class(self, given: type) -> Any:
+        if type(given) not in _METACLASSES:
+            raise _refused(given)
+        try:
+            text, file = textwrap.dedent(inspect.getsource(given)), "".join(inspect.findsource(given)[0])
+        except (OSError, TypeError) as failure:
+            raise _NotClosed(f"{given!r}, which has no source text") from failure
+        bases = [["base", one.__qualname__] if one in _BASES else self.value(one) for one in given.__mro__[1:]]
+        parts = [
+            [name, part] for name, one in sorted(vars(given).items()) for part in self._part(given, file, name, one)
+        ]
+        return ["class", given.__qualname__, text, bases, parts]
+
+    def _part(self, given: type, file: str, name: str, one: Any) -> Iterator[Any]:
+        """Describe an attribute of a class; not what every class has, nor what a dataclass or an enumeration made."""
+        if name in _OF_EVERY_CLASS or (
+            isinstance(given, enum.EnumMeta) and (name[:1] == "_" or isinstance(one, given))
+        ):
+            return
+        if name == "__dataclass_fields__":
+            yield [[field.name, self._default(field)] for field in one.values()]
+            return
+        written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
+        if isinstance(written, types.MemberDescriptorType | types.GetSetDescriptorType):
+            return
+        if not isinstance(written, types.FunctionType):
+            yield self.value(one)
+        elif dataclasses.is_dataclass(given) and (
+            written.__code__.co_filename == "<string>" or written.__globals__.get("__name__") in _MAKERS
+        ):
+            return
+        elif not is_in(written.__code__, file) or (isinstance(one, property) and (one.fset or one.fdel)):
+            raise _refused(one)  # its file was edited since, or it was put there
+        else:
+            yield self._function(written)
+
+    def _default(self, field: dataclasses.Field[Any]) -> Any:
+        given = [one for one in (field.default, field.default_factory) if one is not dataclasses.MISSING]
+        return [self.value(one) for one in given]
+
+    def _use(self, names: set[str], given: object) -> None:
+        """Take down the names that code looks up."""
+        if beyond := names & (_NAMES | _DUNDERS):
+            raise _NotClosed(f"{min(beyond)}, in {getattr(given, '__qualname__', given)}")
+        self.used |= names
+
+
+def _refused(given: object) -> _NotClosed:
+    return _NotClosed(f"{given!r}")
+
+
+def _package_of(given: types.FunctionType) -> str:
+    return str(given.__globals__.get("__package__") or "")
 
 
 def _is_allowed(module: str) -> bool:
     parts = module.split(".")
     return module in _EXACTLY or any(".".join(parts[:count]) in _MODULES for count in range(1, len(parts) + 1))
+
+
+def _is_of_a_library(module: types.ModuleType | None) -> bool:
+    """Whether a module is of Python itself, of foldhouse, or of a package that was installed."""
+    if module is None:
+        return True
+    top = module.__name__.partition(".")[0]
+    file = getattr(module, "__file__", None) or ""
+    return top in sys.stdlib_module_names or top in ("foldhouse", "pyspark") or not file or "-packages" in file

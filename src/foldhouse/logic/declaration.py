@@ -11,7 +11,6 @@ a variable of the environment is such a part: an open lake then compiles the dec
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import hashlib
@@ -24,11 +23,11 @@ import sys
 import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from foldhouse.logic.source_text import Unreadable, globals_of, imported, names_of, source_of
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Fold
 
@@ -39,30 +38,10 @@ _LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 _ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", "read_text"})
 """Names of the standard library by which a function reads what may be different at its next call."""
 _READS = "which reads a file or the environment"
-_LAMBDA = re.compile(r"\blambda\b")
 _FURTHER = "+"
 """Begins a digest that earlier versions made in another way: they saw no imports in a body, and no wrappers."""
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
-
-
-@dataclass
-class Reached:
-    """The digest of a declaration, and what its functions reach.
-
-    Args:
-        digest: see `declaration`; empty if there is none.
-        modules: the modules whose contents are not digested, but which are used.
-        names: the names and attributes that the code of the functions looks up.
-        opaque: values of which a part is not digested, as text.
-        further: values that are not part of the digest, as text.
-    """
-
-    digest: str = ""
-    modules: set[str] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
-    opaque: list[str] = field(default_factory=list)
-    further: list[str] = field(default_factory=list)
 
 
 class _Seen(dict[int, int]):
@@ -70,28 +49,9 @@ class _Seen(dict[int, int]):
 
     Attributes:
         has_further: whether one of them is described in a way that earlier versions did not know.
-        reached: what the functions among them reach.
     """
 
     has_further = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached = Reached()
-
-
-class _Unreadable(Exception):
-    """A value without a text that is the same in every process.
-
-    Attributes:
-        within: the name of the innermost function that uses it; empty for the function itself.
-    """
-
-    within = ""
-
-    def __str__(self) -> str:
-        """Return what it is, and where it is used."""
-        return f"{super().__str__()}{f' (in {self.within})' if self.within else ''}"
 
 
 def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
@@ -105,27 +65,20 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
     Returns:
         The digest; empty if a part of the declaration cannot be digested.
     """
-    found = reached(table, beside).digest
-    return f"{found} by {engine}" if found else ""
-
-
-def reached(table: Table, beside: Sequence[str] = ()) -> Reached:
-    """Return the digest of a declaration without the engine, and what its functions reach."""
     seen = _Seen()
     try:
         contents = json.dumps([*_contents(table, seen), *beside], sort_keys=True)
-    except (_Unreadable, RecursionError):
-        return seen.reached
+    except (Unreadable, RecursionError):
+        return ""
     further = _FURTHER if seen.has_further else ""
-    seen.reached.digest = f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
-    return seen.reached
+    return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
 
 
 def undigested(table: Table) -> str:
     """Return what a declaration has no digest because of; empty if it has one."""
     try:
         json.dumps([*_contents(table, _Seen())])
-    except _Unreadable as reason:
+    except Unreadable as reason:
         return str(reason)
     except RecursionError:
         return "values that contain one another"
@@ -171,7 +124,7 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
         return ["again", seen[once]]
     seen[once] = len(seen)
     if len(seen) > _MOST_VALUES:
-        raise _Unreadable(f"more than {_MOST_VALUES:,} values that its functions reach, as of a library")
+        raise Unreadable(f"more than {_MOST_VALUES:,} values that its functions reach, as of a library")
     if isinstance(given, list | tuple):
         return [type(given).__name__, [_value(one, seen) for one in given]]
     if isinstance(given, Mapping):
@@ -183,12 +136,7 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     if isinstance(given, functools.partial):
         return ["partial", [_value(one, seen) for one in (given.func, given.args, given.keywords)]]
     if isinstance(given, types.ModuleType):
-        if _is_known(given.__name__):
-            seen.reached.modules.add(given.__name__)
-            return ["module", given.__name__, []]
-        if "__getattr__" in vars(given):  # it may give names that it does not have
-            seen.reached.opaque.append(given.__name__)
-        return ["module", given.__name__, _named(vars(given), used, seen)]
+        return ["module", given.__name__, [] if _is_known(given.__name__) else _named(vars(given), used, seen)]
     if isinstance(given, re.Pattern):
         return ["pattern", repr(given.pattern), given.flags]
     if isinstance(given, logging.Logger):
@@ -198,13 +146,12 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     if isinstance(given, enum.Enum):
         return ["member", _value(type(given), seen), given.name, _value(given.value, seen)]
     if _is_of_library(given):
-        seen.reached.modules.add(given.__module__)
         return ["known", given.__module__, given.__qualname__]
     if isinstance(given, types.FunctionType | types.BuiltinFunctionType | type):
         return _callable(given, seen)
     if _is_written_here(type(given)):
         return ["instance", _value(type(given), seen), _value(vars(given), seen)]
-    raise _Unreadable(f"{given!r}, which has no source text")
+    raise Unreadable(f"{given!r}, which has no source text")
 
 
 def _is_written_here(given: type) -> bool:
@@ -219,8 +166,7 @@ def _class(given: type, seen: _Seen) -> Any:
     try:
         text = textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError) as failure:
-        raise _Unreadable(f"{given!r}, which has no source text") from failure
-    seen.reached.modules.update(one.__module__ for one in given.__mro__[1:-1] if _is_known(one.__module__))
+        raise Unreadable(f"{given!r}, which has no source text") from failure
     found: list[Any] = [_value(one, seen) for one in given.__mro__[1:-1] if not _is_known(one.__module__)]
     for name, one in sorted(vars(given).items()):
         written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
@@ -229,71 +175,43 @@ def _class(given: type, seen: _Seen) -> Any:
             found.append([name, _reached(written, seen)])
         elif isinstance(one, _PLAIN) and not name.startswith("__"):
             found.append([name, _value(one, seen)])
-        elif _is_of_plain(one):
-            seen.reached.further.append(f"{given.__qualname__}.{name}: {_text_of(one)}")
-        elif not (name.startswith("__") or isinstance(one, given | types.MemberDescriptorType)):
-            seen.reached.opaque.append(f"{given.__qualname__}.{name}")  # members of an enumeration are below
     members = [[one.name, _value(one.value, seen)] for one in given] if issubclass(given, enum.Enum) else []
     return ["class", given.__qualname__, text, found, members]
-
-
-def _is_of_plain(given: object) -> bool:
-    """Whether a value is a plain one, or contains nothing else."""
-    if isinstance(given, tuple | list | set | frozenset):
-        return all(map(_is_of_plain, given))
-    if isinstance(given, dict):
-        return all(map(_is_of_plain, given.keys())) and all(map(_is_of_plain, given.values()))
-    return isinstance(given, _PLAIN)
-
-
-def _text_of(given: object) -> str:
-    """Return the text of a value of plain ones, which does not depend on the order of a set."""
-    if isinstance(given, set | frozenset):
-        return repr(sorted(map(_text_of, given)))
-    if isinstance(given, tuple | list):
-        return repr([type(given).__name__, *map(_text_of, given)])
-    if isinstance(given, dict):
-        return repr([[_text_of(name), _text_of(one)] for name, one in given.items()])
-    return repr(given)
 
 
 def _callable(given: Any, seen: _Seen) -> Any:
     is_written = isinstance(given, types.FunctionType)
     is_wrapper = is_written and hasattr(given, "__wrapped__") and not _is_known(given.__globals__.get("__name__", ""))
     if hasattr(given, "__wrapped__") and not is_wrapper:  # a Spark UDF, or a function that the library decorated
-        seen.reached.opaque.append(f"{given!r}")
         attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
         return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
     seen.has_further |= is_wrapper
     module = given.__module__ or "builtins"
     if not is_wrapper and _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module
         if given.__name__ in _ANSWERS:
-            raise _Unreadable(f"{given!r}, {_READS}")
-        seen.reached.modules.add(module)
-        if getattr(given, "__self__", None) is not None and not isinstance(given.__self__, types.ModuleType):
-            seen.reached.opaque.append(f"{given!r}")
+            raise Unreadable(f"{given!r}, {_READS}")
         return ["known", module, given.__qualname__]
     if isinstance(given, type):
         return _class(given, seen)
     if not is_written:
-        raise _Unreadable(f"{given!r}, which has no source text")
+        raise Unreadable(f"{given!r}, which has no source text")
     _refuse_answers(given)
-    source = _source(given)
+    source = source_of(given)
     try:
         cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
         defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
         return ["function", source, defaults, cells, _reached(given, seen)]
-    except _Unreadable as reason:
+    except Unreadable as reason:
         reason.within = reason.within or given.__qualname__
         raise
 
 
 def _refuse_answers(given: types.FunctionType) -> None:
     """Refuse a function that reads what may be different at its next call."""
-    if _ANSWERS & set(_names(given.__code__)) or (
-        "open" in _globals(given.__code__) and "open" not in given.__globals__
+    if _ANSWERS & set(names_of(given.__code__)) or (
+        "open" in globals_of(given.__code__) and "open" not in given.__globals__
     ):
-        raise _Unreadable(f"{given!r}, {_READS}")
+        raise Unreadable(f"{given!r}, {_READS}")
 
 
 def _cell(cell: types.CellType, seen: _Seen) -> Any:
@@ -305,67 +223,23 @@ def _cell(cell: types.CellType, seen: _Seen) -> Any:
 
 def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
     """Describe what a function names outside of itself, and what it imports."""
-    if _is_known(given.__globals__.get("__name__", "")):  # what a dataclass made reaches no more than its fields
-        before, seen.reached = seen.reached, Reached()
-        try:
-            return _reached_from(given, seen)
-        finally:
-            seen.reached = before
-    return _reached_from(given, seen)
-
-
-def _reached_from(given: types.FunctionType, seen: _Seen) -> list[Any]:
-    used = set(_names(given.__code__))
-    seen.reached.names |= used
+    used = set(names_of(given.__code__))
     found = _named(given.__globals__, used, seen)
-    for name in sorted(set(_imported(given.__code__, given.__globals__.get("__package__") or ""))):
+    for name in sorted(set(imported(given.__code__, given.__globals__.get("__package__") or ""))):
         if _is_known(name) or _top(name) in _LIBRARIES:
-            seen.reached.modules.add(name)
             continue
         try:
             module = importlib.import_module(name)
         except Exception as failure:  # whatever it raises: the function itself has not been called
-            raise _Unreadable(f"the module {name}, which cannot be imported") from failure
+            raise Unreadable(f"the module {name}, which cannot be imported") from failure
         if not _is_installed(module) or _top(name) == _top(given.__module__ or ""):
             seen.has_further = True
             found.append(["import", name, _value(module, seen, used)])
-        else:
-            seen.reached.modules.add(name)
     return found
 
 
 def _named(there: Mapping[str, Any], used: Set[str], seen: _Seen) -> list[Any]:
     return [[name, _value(there[name], seen, used)] for name in sorted(used) if name in there]
-
-
-def _imported(code: types.CodeType, package: str) -> Iterator[str]:
-    """Yield the modules that code imports, including that of nested functions."""
-    loaded: list[Any] = []  # at last, how many dots begin the name, and the names that are wanted
-    for one in dis.get_instructions(code):
-        if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
-            loaded.append(one.argval)
-        if one.opname == "IMPORT_NAME":
-            try:
-                yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
-            except ImportError as failure:  # relative, but not in a package
-                raise _Unreadable(f"the relative import of {one.argval!r}") from failure
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _imported(constant, package)
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    """Yield the names that code looks up, including those of nested functions."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
-def _globals(code: types.CodeType) -> set[str]:
-    """Return the names that code, and the functions in it, look up outside of any object; a column may be `open`."""
-    found = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return found.union(*(_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 
 def _is_known(module: str) -> bool:
@@ -384,74 +258,3 @@ def _is_installed(module: types.ModuleType | None) -> bool:
 def _is_of_library(given: Any) -> bool:
     name = getattr(given, "__module__", None)
     return isinstance(name, str) and _top(name) in _LIBRARIES and hasattr(given, "__qualname__")
-
-
-def _source(given: Any) -> str:
-    """Return the source text of a function; its instructions, if its file has another one by now.
-
-    Python finds the text in the file as it is, and not as it was when this process loaded it.
-    """
-    alone = _unwrapped(given)
-    try:
-        text, lines = textwrap.dedent(inspect.getsource(alone)), inspect.findsource(alone)[0]
-    except (OSError, TypeError) as failure:
-        raise _Unreadable(f"{given!r}, which has no source text") from failure
-    code: types.CodeType = given.__code__
-    if not _is_in(code, "".join(lines)):
-        return f"Python {sys.version_info[:2]}: {_instructions(code)}"
-    if code.co_name != "<lambda>" or len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
-        return text
-    return f"{text}{_body(code, lines)}"  # the text is the same for each lambda of the line
-
-
-def _unwrapped(given: Any) -> types.FunctionType:
-    """Return a function with the code of another one and nothing else: of a wrapper, Python finds the wrapped text.
-
-    Of the code by itself, it finds the text as well, but looks for the module among all modules of the process: 0.2 s.
-    """
-    code: types.CodeType = given.__code__
-    return types.FunctionType(code, given.__globals__, closure=tuple(types.CellType() for _ in code.co_freevars))
-
-
-def _is_in(code: types.CodeType, text: str) -> bool:
-    """Whether code is what the text of its file says."""
-    try:
-        there = _compiled(text, code.co_filename)
-    except (SyntaxError, ValueError):  # of a notebook, perhaps
-        return True
-    same = [one for one in there if (one.co_name, one.co_firstlineno) == (code.co_name, code.co_firstlineno)]
-    return any(_instructions(one) == _instructions(code) for one in same)
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled(text: str, filename: str) -> tuple[types.CodeType, ...]:
-    """Return the code of all functions in the text of a file."""
-    found, left = [], [compile(text, filename, "exec", dont_inherit=True)]
-    while left:
-        one = left.pop()
-        found.append(one)
-        left += [constant for constant in one.co_consts if isinstance(constant, types.CodeType)]
-    return tuple(found)
-
-
-def _instructions(code: types.CodeType) -> list[Any]:
-    """Return what code does, without the lines where it stands."""
-    constants = [_instructions(one) if isinstance(one, types.CodeType) else _plain(one) for one in code.co_consts]
-    return [code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants]
-
-
-def _plain(constant: object) -> str:
-    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
-
-
-def _body(code: types.CodeType, lines: Sequence[str]) -> str:
-    """Return the source text of the body of a lambda."""
-    starts = [(line, at) for line, _, at, to in code.co_positions() if line and at is not None and to]
-    ends = [(line, to) for _, line, at, to in code.co_positions() if line and at is not None and to]
-    if not starts:  # Python was told to keep no columns
-        raise _Unreadable(f"{code.co_name}, of which Python keeps no columns")
-    (first, start), (last, end) = min(starts), max(ends)
-    within = [line.encode() for line in lines[first - 1 : last]]
-    within[-1] = within[-1][:end]
-    within[0] = within[0][start:]
-    return b"".join(within).decode()

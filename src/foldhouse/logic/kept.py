@@ -3,8 +3,8 @@
     ~/.cache/foldhouse/compiled/1f0c7a2be9d04c55-77d2b0c3a1e4f586.json     10 to 100 kB, 0600 in a folder 0700
 
 The first part of a name is the digest of the declaration; the second one is that of its sources' columns, of all that
-decides the settings of a session, and of this code. A file begins with the digest of the rest of it. One that another
-user could have written, or that is damaged, counts as missing.
+decides the settings of a session, and of this code. A file begins with the digest of its name and of the rest of it.
+One that another user could have written, that is damaged, or that is of another declaration, counts as missing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import stat
 import tempfile
@@ -24,11 +25,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foldhouse.logic.closed import closed_digest
+from foldhouse.logic.closed import closed_digest, why_not_closed
 from foldhouse.spark.cache_folder import cache_folder, is_own
 from foldhouse.storage.schema import Layout
 from foldhouse.values.definition import Source, Stream, Table
 
+_LOG = logging.getLogger("foldhouse")
 FOLDER = "FOLDHOUSE_COMPILED"
 """The environment variable with the folder; if it is set and empty, nothing is kept."""
 _MOST_FILES = 512
@@ -73,7 +75,7 @@ class Kept:
         if place is None or not (is_own(place.parent, stat.S_IFDIR) and is_own(place, stat.S_IFREG)):
             return None
         try:
-            found = _read(place.read_bytes())
+            found = _read(place)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         with contextlib.suppress(OSError):
@@ -82,8 +84,14 @@ class Kept:
 
     def keep(self, table: Table, sources: Sequence[Layout], said: Said) -> None:
         """Keep what Spark said of a declaration. If it cannot be written, a later process asks Spark again."""
+        if self.promised and (reason := why_not_closed(table)):
+            _LOG.info(
+                "%s: each process that refreshes it starts Spark, as its declaration may mean something else there: %s",
+                table.name,
+                reason,
+            )
         place = self._place(table, sources)
-        if place is None or _is_kept(place, content := _written(said)):
+        if place is None or _is_kept(place, content := _written(place, said)):
             return
         with contextlib.suppress(OSError):
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -153,7 +161,8 @@ def _this_code() -> list[object]:
     return [version("foldhouse"), [[name, state.st_size, state.st_mtime_ns] for name, state in found]]
 
 
-def _written(said: Said) -> bytes:
+def _written(place: Path, said: Said) -> bytes:
+    """Return the content of a file, which begins with the digest of the rest and of the file's name."""
     content = {
         "columns": said.columns,
         "types": base64.b64encode(said.types.serialize()).decode(),
@@ -162,13 +171,18 @@ def _written(said: Said) -> bytes:
         "engine": said.engine,
     }
     body = json.dumps(content).encode()
-    return hashlib.sha256(body).hexdigest().encode() + body
+    return _digest(place, body) + body
 
 
-def _read(content: bytes) -> Said | None:
-    """Read a file; `None` if it is damaged."""
+def _digest(place: Path, body: bytes) -> bytes:
+    return hashlib.sha256(place.name.encode() + body).hexdigest().encode()
+
+
+def _read(place: Path) -> Said | None:
+    """Read a file; `None` if it is damaged, or was written under another name."""
+    content = place.read_bytes()
     digest, body = content[:_DIGEST], content[_DIGEST:]
-    if hashlib.sha256(body).hexdigest().encode() != digest:
+    if _digest(place, body) != digest:
         return None
     given = json.loads(body)
     types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(given["types"])))

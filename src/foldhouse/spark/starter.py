@@ -6,7 +6,9 @@ did. So everything that Spark's settings come from is told here, or it is not kn
 
 from __future__ import annotations
 
+import decimal
 import json
+import locale
 import os
 import sys
 import time
@@ -82,4 +84,6 @@ def promised(starter: object) -> str:
         return ""
     # Python makes a literal of a time without a zone in that of the process.
     zone = [os.environ.get("TZ"), time.tzname, time.timezone]
-    return json.dumps([pyspark.__version__, sys.version_info[:3], given, str(folder), files, zone], sort_keys=True)
+    numbers = [decimal.getcontext().prec, decimal.getcontext().rounding, locale.setlocale(locale.LC_ALL)]
+    versions = [pyspark.__version__, sys.version_info[:3], sys.flags.optimize]
+    return json.dumps([versions, given, str(folder), files, zone, numbers], sort_keys=True)
