@@ -197,6 +197,7 @@ from declared import events, totals
 lake = fh.Lake.local({lake!r})
 lake.append(events, pa.table({{"k": [1, 2], "s": ["a", "b"], "n": [{n}, 1]}}))
 lake.refresh(totals)
+assert fh.Lake.local({lake!r})._kept == lake._kept  # whatever Spark set in the environment
 print(json.dumps([is_running(), sorted(lake.to_arrow(totals).to_pydict()["n"])]))
 """
 _DECLARED = """

@@ -22,10 +22,20 @@ from pyspark.sql import SparkSession
 
 from foldhouse.spark.session import all_settings, master_of, session_of
 
-_SET_HERE = frozenset(
-    {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS", "SPARK_PUBLIC_DNS"}
+_OF_NO_PLAN = frozenset(
+    {
+        "PYSPARK_PYTHON",
+        "PYSPARK_DRIVER_PYTHON",
+        "PYSPARK_GATEWAY_PORT",
+        "PYSPARK_GATEWAY_SECRET",
+        "SPARK_AUTH_SOCKET_TIMEOUT",
+        "SPARK_BUFFER_SIZE",
+        "SPARK_LOCAL_DIRS",
+        "SPARK_LOCAL_IP",
+        "SPARK_PUBLIC_DNS",
+    }
 )
-"""Variables that no plan depends on."""
+"""Variables that no plan depends on; some are set by a session, for this process and those that it starts."""
 _UNKNOWN = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"})
 """Variables by which Spark, or its settings, are somewhere else."""
 _BEGIN = ("SPARK_", "PYSPARK_", "JAVA_TOOL_", "_JAVA_", "JDK_JAVA_")
@@ -76,7 +86,7 @@ def promised(starter: object) -> str:
     package = Path(pyspark.__file__).parent
     if _UNKNOWN & os.environ.keys() or Path(os.environ.get("SPARK_HOME") or package).resolve() != package.resolve():
         return ""
-    given = {name: value for name, value in os.environ.items() if name.startswith(_BEGIN) and name not in _SET_HERE}
+    given = {name: value for name, value in os.environ.items() if name.startswith(_BEGIN) and name not in _OF_NO_PLAN}
     folder = Path(os.environ.get("SPARK_CONF_DIR") or package / "conf")
     try:
         files = {name: (folder / name).read_text() for name in _FILES if (folder / name).exists()}
