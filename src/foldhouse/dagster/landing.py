@@ -85,10 +85,10 @@ def landing_asset(
             folder: LandingFolder = getattr(context.resources, landing_resource_key)
             refused: dict[date, str] = {}
             with trying_again(context, stream.name), reporting_days(context) as report:
-                lake = opener.open()
-                start_spark_early(context, lake)
+                lake, wanted = opener.open(), days_of(context)
+                start_spark_early(context, lake, len(wanted))
                 target = LandingTarget(lake, folder.open(format), stream, quarantine)
-                for days in report.parts(chunks(days_of(context), days_per_commit)):
+                for days in report.parts(chunks(wanted, days_per_commit)):
                     refused |= land_days(target, days, report)
                 if refused:
                     report.hand_over_nothing()
