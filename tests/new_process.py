@@ -14,7 +14,7 @@ from foldhouse.lake import opened
 from foldhouse.logic.kept import FOLDER
 from foldhouse.spark import starter
 from foldhouse.spark.session import all_settings
-from foldhouse.spark.starter import Starter
+from foldhouse.spark.starter import Starter, promised
 from foldhouse.storage.catalog import open_local_catalog
 
 
@@ -28,7 +28,7 @@ class Started(Starter):
 
     def __call__(self) -> SparkSession:
         self.times.append(1)
-        starter._begun[:] = [(self.session.sparkContext, dict(all_settings(self.session)))]
+        starter._begun[:] = [(self.session.sparkContext, dict(all_settings(self.session)), promised(self))]
         return self.session
 
 

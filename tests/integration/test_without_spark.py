@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from foldhouse.errors import DefinitionChanged, DefinitionError
 from foldhouse.heads.head import read_head
+from foldhouse.lake import opened
 from foldhouse.logic import kept
+from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.logic.kept import FOLDER
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
@@ -126,13 +130,87 @@ def test_logic_that_differs_in_this_process_is_refused_before_spark_evaluates_it
         changed = a_table(lambda orders, paid: orders.where(F.col("n") > 2).join(paid, "order_id"))
         second = new_process(in_process_rows=0)
         land(second, 1)
-        for _ in range(2):
-            with pytest.raises(DefinitionError, match=r"shop\.by_customer: Spark says something else of its logic"):
-                second.refresh(changed)
+        with pytest.raises(DefinitionError, match=r"shop\.by_customer: Spark says something else of its logic"):
+            second.refresh(changed)
         assert second.history(a_table()) == before
+        with pytest.raises(DefinitionChanged):  # Spark is asked now
+            second.refresh(changed)
         third = new_process()
         with pytest.raises(DefinitionChanged):  # nothing is kept any more
             third.refresh(changed)
+
+
+LEAST = {"n": 1}
+
+
+def of_a_value(orders: Any, paid: Any) -> Any:
+    return orders.where(F.col("n") > LEAST["n"]).join(paid, "order_id")
+
+
+def test_a_value_that_changes_in_an_open_lake_changes_that_table_alone(new_process, monkeypatch):
+    monkeypatch.setitem(LEAST, "n", 1)
+    table, totals = (
+        a_table(of_a_value),
+        fh.table("shop.totals", source=events, keys="customer", fold=fh.fold(n=fh.total("n * 2"))),
+    )
+    first = new_process()
+    land(first, 0)
+    first.refresh(table)
+    first.refresh(totals)
+    second = new_process()
+    second.refresh(table)
+    second.refresh(totals)
+    assert starts(second) == 0
+    LEAST["n"] = 2
+    with pytest.raises(DefinitionChanged):
+        second.refresh(table)
+    second.rebuild(table)
+    check(second, table, EXPECTED.replace("n > 1", "n > 2"))
+    land(second, 1)
+    second.refresh(totals)
+    check(second, totals, "SELECT customer, CAST(sum(n * 2) AS BIGINT) AS n FROM events GROUP BY customer")
+
+
+def test_a_session_that_other_code_starts_is_asked(new_process, monkeypatch):
+    first = new_process()
+    land(first, 0)
+    first.refresh(a_table())
+    second = new_process()
+    second.refresh(a_table())
+    assert starts(second) == 0
+    monkeypatch.setattr(opened, "is_running", lambda: True)
+    second.refresh(a_table())
+    assert starts(second) == 1
+
+
+def test_threads_that_need_spark_at_once_all_wait_until_it_was_asked(new_process, monkeypatch):
+    first = new_process()
+    land(first, 0)
+    first.refresh(a_table())
+    second = new_process()
+    second.refresh(a_table())
+    asked: list[str] = []
+
+    def slowly(table: fh.Table, *given: Any) -> Compiled:
+        time.sleep(0.3)
+        asked.append(table.name)
+        return compile_table(table, *given)
+
+    monkeypatch.setattr(opened, "compile_table", slowly)
+    with ThreadPoolExecutor(3) as threads:
+        sessions = list(threads.map(lambda _: (second.spark, list(asked))[1], range(3)))
+    assert sessions == [["shop.by_customer"]] * 3
+
+
+def test_nothing_is_kept_under_an_environment_that_spark_started_without(new_process, monkeypatch, tmp_path):
+    first = new_process()
+    land(first, 0)
+    _ = first.spark
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    first.refresh(a_table())
+    second = new_process()
+    second.refresh(a_table())
+    assert starts(second) == 1
 
 
 def test_nothing_is_kept_under_settings_of_this_process_alone(new_process, spark):
@@ -197,7 +275,7 @@ from declared import events, totals
 lake = fh.Lake.local({lake!r})
 lake.append(events, pa.table({{"k": [1, 2], "s": ["a", "b"], "n": [{n}, 1]}}))
 lake.refresh(totals)
-assert fh.Lake.local({lake!r})._kept == lake._kept  # whatever Spark set in the environment
+assert fh.Lake.local({lake!r})._kept.promised() == lake._kept.promised()  # whatever Spark set in the environment
 print(json.dumps([is_running(), sorted(lake.to_arrow(totals).to_pydict()["n"])]))
 """
 _DECLARED = """

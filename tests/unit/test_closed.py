@@ -122,6 +122,33 @@ class Pair(NamedTuple):
         return rows.where(F.col("k") > self.least)
 
 
+def matches(rows: Any) -> Any:
+    match datetime.date:
+        case object(today=clock):
+            return rows.where(F.col("s") < str(clock()))
+
+
+class Slots:
+    """A value whose state is in slots."""
+
+    __slots__ = ("__dict__", "least")
+
+
+class Meta(type):
+    """A class of classes."""
+
+    @property
+    def words(cls) -> list[str]:
+        return sys.argv
+
+
+class OfMeta(metaclass=Meta):
+    """Its words are those of its class."""
+
+
+A_SET = {"k", "s"}
+SLOTS = Slots()
+any_clock = datetime.datetime.now
 SCHEMA = T.StructType([T.StructField("a", T.LongType())])
 PAIR = Pair(3)
 
@@ -133,6 +160,7 @@ CLOSED: dict[str, Callable[..., Any]] = {
     "a method of a dataclass": Limits(3).of,
     "an attribute of a function": has_an_attribute,
     "an enumeration": lambda rows: rows.where(F.col("s").isin([one.word for one in Kind])),
+    "a choice among literals": lambda rows: rows.select(*[c for c in rows.columns if c in {"k", "s"}]),
     "a type of data": lambda rows: rows.withColumn("s", F.from_json("s", SCHEMA)["a"].cast("string")),
     "a partial": functools.partial(a_helper, day=datetime.date(2024, 2, 2)),
     "SQL": lambda rows: rows.selectExpr("k", "upper(s) AS s"),
@@ -158,6 +186,17 @@ OPEN: dict[str, Callable[..., Any]] = {
     "the columns of a stream": lambda rows: rows.select(*[name for name, _ in events.schema]),
     "a tuple with methods": lambda rows: PAIR.of(rows),
     "the context of decimals": lambda rows: rows.where(F.col("k") > decimal.getcontext().prec),
+    "the order of a set": lambda rows: rows.select(*{"k", "s"}),
+    "the order of a set of the module": lambda rows: rows.select(*A_SET),
+    "the order of a set that is computed": lambda rows: rows.select(*{name.lower() for name in rows.columns}),
+    "the order of a set by its name": lambda rows: rows.select(*set(rows.columns)),
+    "the order of two dictionaries": lambda rows: rows.select(*(RATES.keys() - rows.asDict().keys())),
+    "a text of an attribute": lambda rows: rows.where(F.col("s") == f"{rows.__class__}"),
+    "a pattern": matches,
+    "a hash": lambda rows: rows.where(F.col("k") == "x".__hash__()),
+    "a clock by another name": lambda rows: rows.where(F.col("s") < any_clock().isoformat()),
+    "slots": lambda rows: rows.where(F.col("k") > SLOTS.least),
+    "a metaclass": lambda rows: rows.where(F.col("k") > len(OfMeta.words)),
     "an evaluated text": lambda rows: rows.where(eval("F.col('k') > 0")),
     "a library": lambda rows: rows.where(F.col("k") > int(np.int64(1))),
     "a function of an object": lambda rows: rows.where(F.col("k") > _looked_up("USD")),
@@ -257,30 +296,114 @@ def test_an_attribute_of_a_function_is_part_of_it(monkeypatch: pytest.MonkeyPatc
     assert closed_digest(a_table(has_an_attribute)) not in ("", before)
 
 
-_CLASS = """
+_EDITED = """
+import dataclasses, enum, functools
 from pyspark.sql import functions as F
-class Filter:
-    def __call__(self, given):
-        return given.where(F.col('k') > {least})
-rows = Filter()
-def function(given):
-    return given.where(F.col('k') > {least})
+from other_of_edited import clean, least_of, settings
+LIMIT = {least}
+def made(limit):
+    class Rules:
+        def __call__(self, rows):
+            return rows.where(f"n > {{limit}}")
+    return Rules()
+class WithDefault:
+    def of(self, rows, limit=LIMIT):
+        return rows.where(f"n > {{limit}}")
+class WithPart:
+    __call__ = functools.partial(lambda rows, n: rows.where(f"n > {{n}}"), n=LIMIT)
+class WithOther:
+    clean = staticmethod(clean)
+class Decorated:
+    @least_of
+    def of(self, rows):
+        return rows
+if LIMIT == 1:
+    class Chosen:
+        def of(self, rows):
+            return rows.where("n > 1")
+else:
+    class Chosen:
+        def of(self, rows):
+            return rows.where("n > 2")
+def some():
+    return [LIMIT]
+@dataclasses.dataclass
+class WithFactory:
+    limits: list = dataclasses.field(default_factory=some)
+class Kind(enum.Enum):
+    A = {least}
+    B = 7
+class Loaded:
+    def of(self, rows):
+        return rows.where("n > {least}")
+def of(given):
+    return lambda rows: rows.where(f"n > {{given.LEAST}}")
+def import_in_body(rows):
+    import package_of_edited.inner
+    return rows.where(f"n > {{package_of_edited.other.LEAST}}")
+def from_in_body(rows):
+    from package_of_edited import other
+    return rows.where(f"n > {{other.LEAST}}")
+ALL = dict(
+    a_lambda_of_two_lines=lambda rows: rows
+    .where("n > {least}"),
+    a_choice_of_two_lines=lambda rows: rows if rows is None
+    else rows.where("n > {least}"),
+    a_closure=made(LIMIT),
+    a_default=WithDefault().of,
+    a_partial=WithPart(),
+    a_static_method=WithOther().clean,
+    a_decorated_method=Decorated().of,
+    a_class_by_a_condition=Chosen().of,
+    a_factory=lambda rows: rows.where(f"n > {{WithFactory().limits[0]}}"),
+    a_member=lambda rows: rows.where(f"n > {{list(Kind)[0].value}}"),
+    a_method=Loaded().of,
+    a_module_in_a_closure=of(settings),
+    a_module_in_a_partial=functools.partial(lambda rows, given: rows.where(f"n > {{given.LEAST}}"), given=settings),
+    an_import_in_a_body=import_in_body,
+    a_module_from_a_package=from_in_body,
+)
 """
+_OTHER = """
+import settings_of_edited as settings
+def clean(rows):
+    return rows.where("n > {least}")
+def least_of(method):
+    def found(self, rows):
+        return method(self, rows).where("n > {least}")
+    return found
+"""
+_NAMES = ["edited", "other_of_edited", "settings_of_edited", "package_of_edited"]
 
 
-def test_a_class_whose_file_was_edited_after_it_was_loaded_is_not_what_the_file_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = tmp_path / "edited_filters.py"
-    file.write_text(_CLASS.format(least=1))
-    module = importlib.import_module("edited_filters")
-    assert closed_digest(a_table(module.rows))
-    file.write_text(_CLASS.format(least=20))
+def written(folder: Path, least: int) -> dict[str, Callable[..., Any]]:
+    """Load the logic of a project as a new process would."""
+    for name in [one for one in sys.modules if one.partition(".")[0] in _NAMES]:
+        del sys.modules[name]
+    package = folder / "package_of_edited"
+    package.mkdir(exist_ok=True)
+    (folder / "edited.py").write_text(_EDITED.format(least=least))
+    (folder / "other_of_edited.py").write_text(_OTHER.format(least=least))
+    (folder / "settings_of_edited.py").write_text(f"LEAST = {least}\n")
+    (package / "__init__.py").write_text("from package_of_edited import other\n")
+    (package / "inner.py").touch()
+    (package / "other.py").write_text(f"LEAST = {least}\n")
+    importlib.invalidate_caches()
     linecache.checkcache()
-    assert closed_digest(a_table(module.rows)) == ""
-    of_the_loaded_function = closed_digest(a_table(module.function))
-    importlib.reload(module)
-    assert closed_digest(a_table(module.rows))
-    assert closed_digest(a_table(module.function)) not in ("", of_the_loaded_function)
-    del sys.modules["edited_filters"]
+    found: dict[str, Callable[..., Any]] = importlib.import_module("edited").ALL
+    return found
+
+
+def test_whatever_the_text_of_a_project_says_is_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    one = {name: closed_digest(a_table(rows)) for name, rows in written(tmp_path, 1).items()}
+    again = {name: closed_digest(a_table(rows)) for name, rows in written(tmp_path, 1).items()}
+    loaded = written(tmp_path, 2)
+    other = {name: closed_digest(a_table(rows)) for name, rows in loaded.items()}
+    assert one == again
+    assert {name for name in one if one[name] in ("", other[name])} == set()
+    (tmp_path / "edited.py").write_text(_EDITED.format(least=3))
+    linecache.checkcache()
+    assert {name: closed_digest(a_table(rows)) for name, rows in loaded.items()} == other, "it is what was loaded"
+    written(tmp_path, 1)

@@ -277,6 +277,29 @@ table = fh.table("d.table", source=events, rows=rows, fold=fh.fold(n=fh.count())
     assert declaration(old, "Spark 1") == by_first
 
 
+@pytest.mark.parametrize("second", ['.where("n > 20")', '.alias("n")'])
+def test_a_lambda_is_digested_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+    """Python finds its first line alone, if the bracket around it was opened before."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = """
+import foldhouse as fh
+events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k")
+table = fh.table(
+    "d.table",
+    source=events,
+    rows=lambda frame: frame
+    .where("n > 10"),
+    fold=fh.fold(n=fh.count()),
+)
+"""
+    found = []
+    for one in (text, text, text.replace('.where("n > 10")', second)):
+        (tmp_path / "of_two_lines.py").write_text(one)
+        found.append(declaration(_imported(tmp_path, "of_two_lines").table, "Spark 1"))
+    assert found[0] == found[1]
+    assert is_another_text(found[1], found[2])
+
+
 def test_a_digest_that_an_earlier_version_made_in_another_way_says_nothing() -> None:
     assert not is_another_text("+0123 by Spark 1", "4567 by Spark 1")
     assert is_another_text("+0123 by Spark 1", "+4567 by Spark 1")

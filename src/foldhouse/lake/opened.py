@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from foldhouse.calls.arguments import told
 from foldhouse.errors import CorruptCatalog, DefinitionError, InvalidCall, UnknownTable
+from foldhouse.logic.closed import closed_digest
 from foldhouse.logic.compiled import Compiled, compile_as_kept, compile_table
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.kept import Kept, Said
@@ -36,6 +38,17 @@ from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.storage.secrets import without_secrets
 from foldhouse.values.definition import Source, Table
 from foldhouse.values.tuning import DEFAULT, Tuning, tuned
+
+
+@dataclass(frozen=True)
+class _AsKept:
+    """A declaration that was compiled by what Spark said in an earlier process, and its digest then."""
+
+    table: Table
+    sources: Sequence[Layout]
+    compiled: Compiled
+    digest: str
+
 
 _Declared = tuple[int, date, tuple[str, ...], str]
 """The id of a declaration, the day, the schemas of its sources, and its digest."""
@@ -61,8 +74,9 @@ class OpenLake:
         self._early_in = 0
         self._compiled: dict[_Declared, Compiled] = {}
         self._compiled_under: dict[_Declared, Mapping[str, str]] = {}
-        self._kept = Kept(promised(session))
-        self._as_kept: list[tuple[Table, Sequence[Layout], Compiled]] = []
+        self._kept = Kept(lambda: promised(session))
+        self._as_kept: dict[_Declared, _AsKept] = {}
+        self._confirming = threading.RLock()
         self.tuning = tuned(tuning, in_process_rows=in_process_rows)
         self.run_id = run_id or str(uuid4())
         self._declared: dict[str, Table] = {}
@@ -206,21 +220,23 @@ class OpenLake:
         # The compiled declaration keeps the table alive, so no other table gets its id.
         key = (id(table), datetime.now(UTC).date(), tuple(source.schema_json for source in sources), text)
         if not text or key not in self._compiled or self._has_other_settings(key):
-            self._compiled[key] = compiled = self._compile_now(table, sources)
+            self._compiled[key] = compiled = self._compile_now(key, table, sources)
             if compiled.settings is not None and self._session is not None:
                 self._compiled_under[key] = all_settings(self._session)
         return self._compiled[key]
 
-    def _compile_now(self, table: Table, sources: Sequence[Layout]) -> Compiled:
+    def _compile_now(self, key: _Declared, table: Table, sources: Sequence[Layout]) -> Compiled:
         """Compile a declaration; without Spark, if an earlier process kept what it says and this one has no session."""
+        self._as_kept.pop(key, None)
         if self._session is None and self._early is None and not is_running():
+            digest = closed_digest(table)
             compiled = compile_as_kept(table, sources, self._kept)
             if compiled is not None:
-                self._as_kept.append((table, sources, compiled))
+                self._as_kept[key] = _AsKept(table, sources, compiled, digest)
                 return compiled
 
         def keep(said: Said) -> None:
-            if is_as_begun(self.spark):  # other settings may be those of this process alone
+            if is_as_begun(self.spark, self._kept.promised()):  # other settings may be those of this process alone
                 self._kept.keep(table, sources, said)
 
         return compile_table(table, sources, lambda: self.spark, keep)
@@ -229,19 +245,33 @@ class OpenLake:
         """Compile again what was compiled without Spark, before Spark evaluates a row of it.
 
         Raises:
-            DefinitionError: Spark says something else than it did in the process that kept it.
+            DefinitionError: Spark says something else than it did in the process that kept it. It is compiled by Spark
+                from then on.
         """
-        while self._as_kept:
-            table, sources, compiled = self._as_kept[-1]
-            again = compile_table(table, sources, lambda: session)
-            if again.definition_hash != compiled.definition_hash or again.logic != compiled.logic:
-                self._kept.forget(table, sources)
-                raise DefinitionError(
-                    f"{table.name}: Spark says something else of its logic than in an earlier process with the same "
-                    "declaration: either the declaration computes a value that changes, which you then remove, or the "
-                    "session of this process has other settings. Nothing was folded; the next run compiles it again"
-                )
-            self._as_kept.pop()
+        with self._confirming:
+            differing = [key for key, one in list(self._as_kept.items()) if not self._is_confirmed(key, one, session)]
+            for key in differing:
+                one = self._as_kept[key]
+                self._kept.forget(one.table, one.sources)
+                self._compiled.pop(key, None)
+            names = [self._as_kept[key].table.name for key in differing]
+            self._as_kept.clear()
+        if names:
+            raise DefinitionError(
+                f"{', '.join(names)}: Spark says something else of its logic than in an earlier process with the same "
+                "declaration: either the declaration computes a value that changes, which you then remove, or the "
+                "session of this process has other settings. Nothing was folded; the next refresh asks Spark"
+            )
+
+    def _is_confirmed(self, key: _Declared, one: _AsKept, session: SparkSession) -> bool:
+        """Whether Spark says the same of a declaration; if a value in it has changed since, it is compiled again."""
+        if closed_digest(one.table) != one.digest:
+            return True
+        again = compile_table(one.table, one.sources, lambda: session)
+        if again.definition_hash != one.compiled.definition_hash or again.logic != one.compiled.logic:
+            return False
+        self._compiled[key], self._compiled_under[key] = again, all_settings(session)
+        return True
 
     def _has_other_settings(self, key: _Declared) -> bool:
         """Whether the session has other settings than it had when a declaration was compiled.
@@ -249,7 +279,9 @@ class OpenLake:
         Others may set them while the lake is open, and a session that was started again has those of its start. All
         of them count: `rows` is called again for each evaluation, and parses its expressions by some of them.
         """
-        compiled = self._compiled[key]
+        compiled, as_kept = self._compiled[key], self._as_kept.get(key)
+        if as_kept is not None:
+            return is_running() or closed_digest(as_kept.table) != as_kept.digest
         if compiled.settings is None or self._session is None:
             return False
         if not is_alive(self._session):

@@ -1,9 +1,10 @@
 """Describe the declarations that make the same plan in every process: those whose functions read nothing else.
 
-A function is described by its text, and by all that it can reach from there: closures, defaults, attributes, and what
-it names in its own module and in others. Every kind of value is described whole, or the declaration is not closed. What
-a function uses of a library is known by its name alone, so only a few modules are allowed, which read no clock, no file
-and nothing else of their process, and no names by which code reaches beyond what it names.
+A function is described by its instructions, and by all that it can reach from there: closures, defaults, attributes,
+and what it names in its own module and in others. Every kind of value is described whole, or the declaration is not
+closed. What a function uses of a library is known by its name alone, so only a few modules are allowed, which read no
+clock, no file and nothing else of their process, and no names by which code reaches beyond what it names. Sets are not
+allowed, because Python orders them in another way in each process.
 
 `foldhouse.logic.declaration` describes more declarations, and each less strictly: Spark's plan is compared as well.
 """
@@ -12,17 +13,18 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import dis
 import enum
 import functools
 import hashlib
 import importlib
-import inspect
+import importlib.util
+import itertools
 import json
 import re
 import sys
-import textwrap
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Generic, Protocol
@@ -30,7 +32,7 @@ from typing import Any, Generic, Protocol
 from pyspark.sql.types import DataType
 
 from foldhouse.logic.functions import words
-from foldhouse.logic.source_text import Unreadable, imported, is_in, names_of, source_of
+from foldhouse.logic.source_text import Unreadable, globals_of, imported, names_of
 from foldhouse.values.definition import Table
 from foldhouse.values.fold import Fold
 
@@ -44,21 +46,26 @@ _EXACTLY = words("pyspark pyspark.sql")
 """Packages that are allowed themselves, but not each of their modules."""
 _NAMES = words("""
     now today utcnow fromtimestamp astimezone timestamp strftime strptime getcontext localcontext hash id eval exec
-    compile input open breakpoint help globals locals vars dir getattr attrgetter methodcaller
+    compile input open breakpoint help globals locals vars dir getattr attrgetter methodcaller set frozenset Formatter
     sparkSession SparkSession SparkContext sparkContext getActiveSession getOrCreate active sql_ctx conf read readStream
+    semanticHash sameSemantics inputFiles executionInfo
     _jvm _jdf _jc _sc _session _jsparkSession _plan client rdd udf udtf pandas_udf arrow_udf pandas_udtf arrow_udtf
 """)
-_DUNDERS = words("""
-    __import__ __builtins__ __dict__ __globals__ __getattribute__ __self__ __class__ __code__ __subclasses__ __bases__
-    __loader__ __spec__ __file__ __annotations__ __defaults__ __kwdefaults__ __closure__ __wrapped__ __func__ __mro__
-""")
+_DUNDERS = words("__init__ __call__ __name__ __doc__ __debug__ __enter__ __exit__")
+"""Names of Python itself that are allowed; others reach what is not described, or make texts of addresses."""
+_SETS = words("BUILD_SET SET_ADD SET_UPDATE")
+"""Instructions that make a set: the order of its elements is another one in each process."""
+_OF_KEYS = words("keys items")
+_SET_OPERATORS = words("& | - ^ &= |= -= ^=")
+_FIELD = re.compile(r"\{[^{}]*[.\[]")
+"""Matches a place of a text to format that asks for an attribute or an element."""
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
 """Types whose values are their `repr`. Subclasses are not: they may have methods."""
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _BASES = (object, abc.ABC, Protocol, Generic, enum.Enum, enum.IntEnum, enum.StrEnum, Exception, ValueError)
 _OF_EVERY_CLASS = words("""
-    __module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __dataclass_params__ __match_args__ __hash__
-    __slots__ __firstlineno__ __static_attributes__ __abstractmethods__ __orig_bases__ __parameters__ _abc_impl
+    __module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __match_args__ __hash__
+    __firstlineno__ __static_attributes__ __abstractmethods__ __orig_bases__ __parameters__ _abc_impl
 """)
 _MAKERS = ("dataclasses", "reprlib")
 """Modules whose code a dataclass has as methods."""
@@ -139,8 +146,6 @@ class _Description:
             return [kind.__name__, [self.value(one) for one in given]]
         if kind in (dict, types.MappingProxyType):
             return ["mapping", [[self.value(name), self.value(one)] for name, one in given.items()]]
-        if kind in (set, frozenset) and all(type(one) in _PLAIN for one in given):
-            return ["set", sorted(map(repr, given))]
         if kind is functools.partial and not vars(given):
             return ["partial", [self.value(one) for one in (given.func, given.args, given.keywords)]]
         if kind is types.ModuleType:
@@ -155,7 +160,7 @@ class _Description:
             return self._named(given)
         if isinstance(kind, enum.EnumMeta):
             return ["member", self.value(kind), given.name, self.value(given.value)]
-        if kind.__mro__[1:] == (object,) and type(kind) is type and hasattr(given, "__dict__"):
+        if kind.__mro__[1:] == (object,) and type(kind) is type and "__dict__" in vars(kind):
             return ["instance", self._named(kind), self.value(vars(given))]
         raise _refused(given)
 
@@ -218,17 +223,19 @@ class _Description:
         defaults = [self.value(one) for one in (given.__defaults__, given.__kwdefaults__, attributes)]
         used = set(names_of(code))
         self._use(used, given)
-        named = [[name, self.value(given.__globals__[name])] for name in sorted(used) if name in given.__globals__]
-        loaded = [[name, self._imported(name)] for name in sorted(set(imported(code, _package_of(given))))]
-        return ["function", source_of(given), defaults, cells, named, loaded]
+        there = given.__globals__
+        named = [[name, self.value(there[name])] for name in sorted(globals_of(code)) if name in there]
+        loaded = [[name, self._imported(name, used)] for name in sorted(set(imported(code, _package_of(given))))]
+        return ["function", _described(code), defaults, cells, named, loaded]
 
-    def _imported(self, name: str) -> Any:
-        try:
-            return self.value(importlib.import_module(name))
-        except (_NotClosed, Unreadable):
-            raise
-        except Exception as failure:  # whatever it raises
-            raise _NotClosed(f"the module {name}, which cannot be imported") from failure
+    def _imported(self, name: str, used: set[str]) -> list[Any]:
+        """Describe what an import in a body makes known: the module, the packages around it, and modules in it."""
+        parts = name.split(".")
+        found = [_loaded(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
+        if not _is_allowed(name) and hasattr(found[-1], "__path__"):
+            inside = [f"{name}.{one}" for one in sorted(used)]
+            found += [_loaded(one) for one in inside if importlib.util.find_spec(one) is not None]
+        return [self.value(one) for one in found]
 
     def _cell(self, cell: types.CellType) -> Any:
         try:
@@ -240,52 +247,102 @@ class _Description:
     def _class(self, given: type) -> Any:
         if type(given) not in _METACLASSES:
             raise _refused(given)
-        try:
-            text, file = textwrap.dedent(inspect.getsource(given)), "".join(inspect.findsource(given)[0])
-        except (OSError, TypeError) as failure:
-            raise _NotClosed(f"{given!r}, which has no source text") from failure
         bases = [["base", one.__qualname__] if one in _BASES else self.value(one) for one in given.__mro__[1:]]
-        parts = [
-            [name, part] for name, one in sorted(vars(given).items()) for part in self._part(given, file, name, one)
-        ]
-        return ["class", given.__qualname__, text, bases, parts]
+        parts = [[name, part] for name, one in sorted(vars(given).items()) for part in self._part(given, name, one)]
+        members: Mapping[str, enum.Enum] = given.__members__ if isinstance(given, enum.EnumMeta) else {}
+        values = [[name, one.name, self.value(one.value)] for name, one in members.items()]
+        return ["class", given.__qualname__, bases, parts, values]
 
-    def _part(self, given: type, file: str, name: str, one: Any) -> Iterator[Any]:
+    def _part(self, given: type, name: str, one: Any) -> Iterator[Any]:
         """Describe an attribute of a class; not what every class has, nor what a dataclass or an enumeration made."""
-        if name in _OF_EVERY_CLASS or (
-            isinstance(given, enum.EnumMeta) and (name[:1] == "_" or isinstance(one, given))
-        ):
+        if name in _OF_EVERY_CLASS:
             return
         if name == "__dataclass_fields__":
             yield [[field.name, self._default(field)] for field in one.values()]
             return
+        if name == "__dataclass_params__":
+            yield repr(one)
+            return
         written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
-        if isinstance(written, types.MemberDescriptorType | types.GetSetDescriptorType):
+        if isinstance(written, types.GetSetDescriptorType):  # of `__dict__` and `__weakref__`
+            return
+        if isinstance(given, enum.EnumMeta) and _is_of_enumerations(given, name, one, written):
             return
         if not isinstance(written, types.FunctionType):
             yield self.value(one)
-        elif dataclasses.is_dataclass(given) and (
-            written.__code__.co_filename == "<string>" or written.__globals__.get("__name__") in _MAKERS
-        ):
-            return
-        elif not is_in(written.__code__, file) or (isinstance(one, property) and (one.fset or one.fdel)):
-            raise _refused(one)  # its file was edited since, or it was put there
-        else:
-            yield self._function(written)
+        elif isinstance(one, property) and (one.fset or one.fdel):
+            raise _refused(one)
+        elif not (dataclasses.is_dataclass(given) and _is_made(written)):
+            yield self._named(written)
 
     def _default(self, field: dataclasses.Field[Any]) -> Any:
         given = [one for one in (field.default, field.default_factory) if one is not dataclasses.MISSING]
-        return [self.value(one) for one in given]
+        return [field.init, field.repr, field.compare, field.kw_only, *map(self.value, given)]
 
     def _use(self, names: set[str], given: object) -> None:
         """Take down the names that code looks up."""
-        if beyond := names & (_NAMES | _DUNDERS):
+        beyond = {one for one in names if one in _NAMES or (one.startswith("__") and one not in _DUNDERS)}
+        if beyond:
             raise _NotClosed(f"{min(beyond)}, in {getattr(given, '__qualname__', given)}")
         self.used |= names
 
 
 def _refused(given: object) -> _NotClosed:
     return _NotClosed(f"{given!r}")
+
+
+def _loaded(name: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as failure:  # whatever it raises
+        raise _NotClosed(f"the module {name}, which cannot be imported") from failure
+
+
+def _is_made(given: types.FunctionType) -> bool:
+    """Whether a method is one that `dataclasses` made."""
+    return given.__code__.co_filename == "<string>" or given.__globals__.get("__name__") in _MAKERS
+
+
+def _is_of_enumerations(given: type, name: str, one: object, written: object) -> bool:
+    """Whether an attribute of an enumeration is a member, or what `enum` keeps of these."""
+    if isinstance(one, given | enum.property):
+        return True
+    is_own = isinstance(written, types.FunctionType) and not _is_allowed(written.__module__)
+    return name.startswith("_") and not is_own
+
+
+def _described(code: types.CodeType) -> list[Any]:
+    """Describe what code does, whatever its file says by now."""
+    _check_instructions(code)
+    shape = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
+    names = [code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
+    constants = [_described(one) if isinstance(one, types.CodeType) else _constant(one) for one in code.co_consts]
+    return [shape, names, code.co_code.hex(), code.co_exceptiontable.hex(), constants]
+
+
+def _constant(given: object) -> list[Any]:
+    if isinstance(given, frozenset):
+        return ["frozenset", *sorted(map(repr, given))]
+    if isinstance(given, tuple):
+        return ["tuple", *map(_constant, given)]
+    return [type(given).__name__, repr(given)]
+
+
+def _check_instructions(code: types.CodeType) -> None:
+    """Refuse code that may do something else in another process, or that reaches more than its names say."""
+    following = [*dis.get_instructions(code), None]
+    for one, after in itertools.pairwise(following):
+        assert one is not None
+        is_set = one.opname in _SETS or (
+            isinstance(one.argval, frozenset) and (after is None or after.opname != "CONTAINS_OP")
+        )
+        if is_set or (one.argrepr in _SET_OPERATORS and _OF_KEYS & set(code.co_names)):
+            raise _NotClosed(f"a set, whose order is another one in each process, in {code.co_qualname}")
+        if one.opname == "MATCH_CLASS":
+            raise _NotClosed(f"a pattern with a class, in {code.co_qualname}")
+    texts = [one for one in code.co_consts if isinstance(one, str)]
+    if {"format", "format_map"} & set(code.co_names) and any(map(_FIELD.search, texts)):
+        raise _NotClosed(f"a text that asks for an attribute, in {code.co_qualname}")
 
 
 def _package_of(given: types.FunctionType) -> str:

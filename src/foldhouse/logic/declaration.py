@@ -39,7 +39,7 @@ _ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", 
 """Names of the standard library by which a function reads what may be different at its next call."""
 _READS = "which reads a file or the environment"
 _FURTHER = "+"
-"""Begins a digest that earlier versions made in another way: they saw no imports in a body, and no wrappers."""
+"""Begins a digest that earlier versions made in another way: without imports in a body, wrappers, and further lines."""
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -196,7 +196,8 @@ def _callable(given: Any, seen: _Seen) -> Any:
     if not is_written:
         raise Unreadable(f"{given!r}, which has no source text")
     _refuse_answers(given)
-    source = source_of(given)
+    source, is_part = source_of(given)
+    seen.has_further |= is_part
     try:
         cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
         defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]

@@ -15,9 +15,11 @@ import hashlib
 import json
 import logging
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -36,6 +38,10 @@ FOLDER = "FOLDHOUSE_COMPILED"
 _MOST_FILES = 512
 """More than these are not kept: the ones that were not used for the longest time are removed."""
 _TIDIED_EVERY = 16
+_LEFT_SECONDS = 3_600
+"""After so long, a file that was not put in its place is of a process that was killed."""
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+"""Matches what Python prints of an object without a text: it differs in each process, and so does the plan with it."""
 _DIGEST = 64
 
 
@@ -63,11 +69,11 @@ class Kept:
     """The files of processes that read declarations alike.
 
     Args:
-        promised: what decides the settings of a session; see `foldhouse.spark.starter`. Empty if it is not known; then
-            nothing is found or kept.
+        promised: returns what decides the settings of a session that is started now; see `foldhouse.spark.starter`.
+            Empty if it is not known; then nothing is found or kept.
     """
 
-    promised: str
+    promised: Callable[[], str]
 
     def find(self, table: Table, sources: Sequence[Layout]) -> Said | None:
         """Return what an earlier process kept of a declaration over the same columns; `None` if there is nothing."""
@@ -76,7 +82,7 @@ class Kept:
             return None
         try:
             found = _read(place)
-        except (OSError, ValueError, KeyError, TypeError):
+        except Exception:  # whatever a file makes of it
             return None
         with contextlib.suppress(OSError):
             os.utime(place)
@@ -84,14 +90,14 @@ class Kept:
 
     def keep(self, table: Table, sources: Sequence[Layout], said: Said) -> None:
         """Keep what Spark said of a declaration. If it cannot be written, a later process asks Spark again."""
-        if self.promised and (reason := why_not_closed(table)):
+        if self.promised() and (reason := why_not_closed(table)):
             _LOG.info(
                 "%s: each process that refreshes it starts Spark, as its declaration may mean something else there: %s",
                 table.name,
                 reason,
             )
         place = self._place(table, sources)
-        if place is None or _is_kept(place, content := _written(place, said)):
+        if place is None or _ADDRESS.search(said.text) or _is_kept(place, content := _written(place, said)):
             return
         with contextlib.suppress(OSError):
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,16 +115,16 @@ class Kept:
     def has_any(self, table: Table) -> bool:
         """Whether something is kept of a declaration, over whichever columns: then its refresh may need no Spark."""
         folder, digest = folder_of_kept(), closed_digest(table)
-        if not self.promised or folder is None or not digest or not is_own(folder, stat.S_IFDIR):
+        if not self.promised() or folder is None or not digest or not is_own(folder, stat.S_IFDIR):
             return False
         return next(folder.glob(f"{digest}-*.json"), None) is not None
 
     def _place(self, table: Table, sources: Sequence[Layout]) -> Path | None:
         folder = folder_of_kept()
-        if not self.promised or folder is None or not (digest := closed_digest(table)):
+        if folder is None or not (digest := closed_digest(table)) or not (promised := self.promised()):
             return None
         columns = [[_kind_of(one), layout.schema_json, layout.settled] for one, layout in _both(table, sources)]
-        beside = json.dumps([columns, self.promised, _this_code()])
+        beside = json.dumps([columns, promised, _this_code()])
         return folder / f"{digest}-{_short(beside)}.json"
 
 
@@ -212,5 +218,6 @@ def _write(place: Path, content: bytes) -> None:
 def _tidy(folder: Path) -> None:
     """Remove the files that were not used for the longest time, if there are too many."""
     found = sorted(folder.glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True)
-    for one in found[_MOST_FILES:]:
+    left = [one for one in folder.glob(".*.part") if one.stat().st_mtime < time.time() - _LEFT_SECONDS]
+    for one in [*found[_MOST_FILES:], *left]:
         one.unlink(missing_ok=True)

@@ -60,10 +60,14 @@ def globals_of(code: types.CodeType) -> set[str]:
     return found.union(*(globals_of(one) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 
-def source_of(given: Any) -> str:
+def source_of(given: Any) -> tuple[str, bool]:
     """Return the source text of a function; its instructions, if its file has another one by now.
 
-    Python finds the text in the file as it is, and not as it was when this process loaded it.
+    Python finds the text in the file as it is, and not as it was when this process loaded it. Of a lambda that goes on
+    in further lines, it may find the first line alone.
+
+    Returns:
+        The text, and whether it is that of a lambda of which Python found a part alone.
     """
     alone = _unwrapped(given)
     try:
@@ -72,10 +76,14 @@ def source_of(given: Any) -> str:
         raise Unreadable(f"{given!r}, which has no source text") from failure
     code: types.CodeType = given.__code__
     if not is_in(code, "".join(lines)):
-        return f"Python {sys.version_info[:2]}: {_instructions(code)}"
-    if code.co_name != "<lambda>" or len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
-        return text
-    return f"{text}{_body(code, lines)}"  # the text is the same for each lambda of the line
+        return f"Python {sys.version_info[:2]}: {_instructions(code)}", False
+    if code.co_name != "<lambda>":
+        return text, False
+    last = max((line for _, line, _, _ in code.co_positions() if line), default=code.co_firstlineno)
+    is_part = last >= code.co_firstlineno + len(text.splitlines())
+    if not is_part and len(_LAMBDA.findall(lines[code.co_firstlineno - 1])) < 2:
+        return text, False
+    return f"{text}{_body(code, lines)}", is_part  # the text is the same for each lambda of the line
 
 
 def _unwrapped(given: Any) -> types.FunctionType:

@@ -39,9 +39,10 @@ _OF_NO_PLAN = frozenset(
 _UNKNOWN = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"})
 """Variables by which Spark, or its settings, are somewhere else."""
 _BEGIN = ("SPARK_", "PYSPARK_", "JAVA_TOOL_", "_JAVA_", "JDK_JAVA_")
-_FILES = ("spark-defaults.conf", "spark-env.sh")
-_begun: list[tuple[SparkContext, Mapping[str, str]]] = []
-"""The last context that a lake of this process started, and its settings then."""
+_SETTINGS, _PROGRAM = "spark-defaults.conf", "spark-env.sh"
+_MONTHS = range(0, 70 * 12)
+_begun: list[tuple[SparkContext, Mapping[str, str], str]] = []
+"""The last context that a lake of this process started, its settings then, and what they were promised by."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,24 @@ class Starter:
 
     def __call__(self) -> SparkSession:
         """Start the session, or return the running one."""
-        was_running = is_running()
+        was_running, before = is_running(), promised(self)
         session = session_of(self.master, self.driver_host)
         if not was_running and hasattr(session, "_jsparkSession"):
-            _begun[:] = [(session.sparkContext, dict(all_settings(session)))]
+            _begun[:] = [(session.sparkContext, dict(all_settings(session)), before)]
         return session
 
 
 def is_running() -> bool:
-    """Whether this process has a session already, whoever started it."""
-    return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None
+    """Whether this process has a session, or a Java process of an earlier one, which keeps the settings of that one."""
+    return SparkContext._gateway is not None or SparkSession.getActiveSession() is not None
 
 
-def is_as_begun(session: SparkSession) -> bool:
-    """Whether a lake of this process started a session, and all of its settings are still those of its start."""
-    return any(session.sparkContext is context and all_settings(session) == settings for context, settings in _begun)
+def is_as_begun(session: SparkSession, promise: str) -> bool:
+    """Whether a lake of this process started a session under a promise, and its settings are those of its start."""
+    return any(
+        session.sparkContext is context and all_settings(session) == settings and before == promise
+        for context, settings, before in _begun
+    )
 
 
 def promised(starter: object) -> str:
@@ -89,11 +93,14 @@ def promised(starter: object) -> str:
     given = {name: value for name, value in os.environ.items() if name.startswith(_BEGIN) and name not in _OF_NO_PLAN}
     folder = Path(os.environ.get("SPARK_CONF_DIR") or package / "conf")
     try:
-        files = {name: (folder / name).read_text() for name in _FILES if (folder / name).exists()}
+        settings = (folder / _SETTINGS).read_text() if (folder / _SETTINGS).exists() else ""
+        is_program = (folder / _PROGRAM).exists()
     except (OSError, ValueError):
         return ""
+    if is_program:  # it may set whatever it likes
+        return ""
     # Python makes a literal of a time without a zone in that of the process.
-    zone = [os.environ.get("TZ"), time.tzname, time.timezone]
+    zone = [os.environ.get("TZ"), time.tzname, [time.localtime(month * 30.5 * 86_400).tm_gmtoff for month in _MONTHS]]
     numbers = [decimal.getcontext().prec, decimal.getcontext().rounding, locale.setlocale(locale.LC_ALL)]
     versions = [pyspark.__version__, sys.version_info[:3], sys.flags.optimize]
-    return json.dumps([versions, given, str(folder), files, zone, numbers], sort_keys=True)
+    return json.dumps([versions, given, str(folder), settings, zone, numbers], sort_keys=True)
