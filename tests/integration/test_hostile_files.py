@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from laws.amount import IS_THOROUGH
 
-MANY = 1000 if IS_THOROUGH else 400
+MANY = 1000 if IS_THOROUGH else 200
 STATED_MIB = 384
 """Beside the events, as `Limits` states it; the events of these files take less than the rest of it."""
 

@@ -438,7 +438,7 @@ def test_a_loop_of_appends_and_refreshes_that_is_killed_again_and_again_loses_an
     tmp_path: Path, server: Server
 ) -> None:
     root, batches, chance = tmp_path / "lake", 60, random.Random(0)
-    for _ in range(15 if IS_THOROUGH else 9):
+    for _ in range(15 if IS_THOROUGH else 6):
         server.ask("loop", root, batches=batches, seconds=chance.uniform(0.1, 0.6))
     append_and_refresh(root, batches)
     given = [row for number in range(batches) for row in a_batch(number, *DAYS).to_pylist()]

@@ -207,7 +207,7 @@ def run(lake: fh.Lake, seed: int, patch: pytest.MonkeyPatch, steps: int = 25) ->
     history.check_rows()
 
 
-@pytest.mark.parametrize("seed", range(200 if IS_THOROUGH else 12))
+@pytest.mark.parametrize("seed", range(200 if IS_THOROUGH else 8))
 def test_a_moment_gives_the_state_that_was_the_head_then_whatever_the_clocks(
     lake: fh.Lake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

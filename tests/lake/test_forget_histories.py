@@ -51,7 +51,7 @@ def test_after_a_history_and_a_crash_nothing_is_left(
 
 
 @pytest.mark.heavy
-@settings(max_examples=25 if IS_THOROUGH else 10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25 if IS_THOROUGH else 6, suppress_health_check=list(HealthCheck))
 @given(**HISTORIES)
 def test_after_many_histories_and_a_crash_nothing_is_left(
     tmp_path_factory: pytest.TempPathFactory, acts: list[Any], crash: tuple[Moment, int], seed: int

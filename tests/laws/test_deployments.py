@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
-from laws.amount import HISTORIES
+from laws.amount import HISTORIES, IS_THOROUGH
 from laws.deployments import Deployments
 from laws.quick import quick_lake
 from pyspark.sql import SparkSession
 
 import foldhouse as fh
 
-QUICK, MANY, ON_SPARK = range(8), range(1000, 1000 + HISTORIES), range(2)
+QUICK, ON_SPARK = range(8 if IS_THOROUGH else 5), range(2)
+MANY = range(1000, 1000 + (HISTORIES if IS_THOROUGH else HISTORIES // 2))
 
 
 def run(lake: fh.Lake, seed: int, steps: int, *, has_spark: bool) -> None:

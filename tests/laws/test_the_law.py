@@ -25,7 +25,7 @@ from laws.two_processes import CACHES
 from foldhouse import storage
 
 GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
-QUICK = GIVEN or range(40 if IS_THOROUGH else 28)
+QUICK = GIVEN or range(40 if IS_THOROUGH else 18)
 MANY = range(1000, 1000 + HISTORIES)
 AT_ONCE = 20
 # One under each rule, then one in pieces and as a large window, and one that is evaluated into files.
@@ -38,22 +38,22 @@ def test_every_table_is_the_fold_of_its_source_at_its_position(seed: int) -> Non
     run_in_process(seed)
 
 
-@pytest.mark.parametrize("seed", range(12 if IS_THOROUGH else 8))
+@pytest.mark.parametrize("seed", range(12 if IS_THOROUGH else 5))
 def test_files_that_are_added_count_once_whatever_happens(seed: int) -> None:
     run_in_process(seed, {streams.add_files: 8})
 
 
-@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
 def test_events_that_another_tool_deletes_by_position_are_taken_back(seed: int) -> None:
     run_in_process(seed, deleting.STEPS)
 
 
-@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 3))
 def test_two_processes_that_live_long_find_what_the_other_did(seed: int) -> None:
     run_in_two_processes(seed, (None, {streams.add_files: 6}, deleting.STEPS)[seed % 3])
 
 
-@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 6))
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
 def test_settings_that_change_on_the_way_change_no_row(seed: int) -> None:
     run_in_process(seed, {settings.change_settings: 8})
 
