@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -201,10 +202,12 @@ def test_make_demo_runs_every_example_in_order():
 
 
 @pytest.mark.parametrize("example", ["01_a_corrected_day.py", "02_a_refund.py"])
-def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(tmp_path, example):
+def test_the_demo_leaves_a_folder_alone_that_it_did_not_make(tmp_path, monkeypatch, example):
     (tmp_path / "catalog.db").write_text("somebody's lake")
-    command = [sys.executable, str(ROOT / "examples" / example), "--folder", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 1
-    assert done.stderr == f"error: {tmp_path} was not made by this example; move it away, or give another --folder\n"
+    program = str(ROOT / "examples" / example)
+    monkeypatch.setattr(sys, "argv", [program, "--folder", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:  # with a text: Python prints it to stderr and exits with 1
+        runpy.run_path(program, run_name="__main__")
+    said = f"error: {tmp_path} was not made by this example; move it away, or give another --folder"
+    assert ended.value.code == said
     assert (tmp_path / "catalog.db").read_text() == "somebody's lake"
