@@ -22,12 +22,29 @@ root = Path(sys.argv[1])
 corrupting.build(root)
 lake = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
 rows = lake.rebuild(corrupting.totals).rows
-os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+
+@F.udf("string")
+def shouted(word):  # declared once, before and after its Java process ends
+    return word and word.upper()
+
+
+by_udf = fh.table(
+    "c.by_udf",
+    source=corrupting.events,
+    keys="key",
+    rows=lambda events: events.withColumn("loud", shouted(F.col("key").cast("string"))),
+    fold=fh.fold(loud=fh.maximum("loud")),
+)
+assert lake.refresh(by_udf).rows
+os.kill(SparkContext._gateway.proc.pid, signal.SIGTERM)
 held = lake._session
 try:
     held.range(1).count()
 except Exception:
     pass
+other = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
+assert other.rebuild(by_udf).rows == lake.count(by_udf)
+assert lake.rebuild(by_udf).rows == other.count(by_udf)
 assert lake.rebuild(corrupting.totals).rows == rows
 assert lake._session is not held
 
@@ -44,27 +61,7 @@ except fh.FoldhouseError as failure:
     print(type(failure).__name__, failure)
 assert lake.tables() == head
 assert lake.rebuild(corrupting.totals).rows == rows
-
-@F.udf("string")
-def shouted(word):  # declared once, before and after its Java process ends
-    return word and word.upper()
-
-
-by_udf = fh.table(
-    "c.by_udf",
-    source=corrupting.events,
-    keys="key",
-    rows=lambda events: events.withColumn("loud", shouted(F.col("key").cast("string"))),
-    fold=fh.fold(loud=fh.maximum("loud")),
-)
-assert lake.refresh(by_udf).rows
-os.kill(SparkContext._gateway.proc.pid, signal.SIGTERM)
-SparkContext._gateway.proc.wait()
-other = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
-assert other.rebuild(by_udf).rows == lake.count(by_udf)
-assert other.rebuild(corrupting.totals).rows == rows
-assert lake.rebuild(by_udf).rows == other.count(by_udf)
-other.spark.stop()  # and its Java process ends after that
+lake.spark.stop()  # and its Java process ends after that
 os.kill(SparkContext._gateway.proc.pid, signal.SIGTERM)
 SparkContext._gateway.proc.wait()
 third = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
