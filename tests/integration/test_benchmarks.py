@@ -510,11 +510,13 @@ def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.heavy
-def test_the_suite_of_the_worst_cases_measures_both_and_compares_their_rows(work: Path) -> None:
+@pytest.mark.spark
+@pytest.mark.classic  # new processes start Spark on this machine
+@pytest.mark.usefixtures("spark")
+def test_the_suite_of_the_worst_cases_measures_both_and_compares_their_rows(work: Path, tmp_path: Path) -> None:
+    """All but `process` is measured in the session of the tests; that one starts two processes."""
     names = ["hashed"]
-    found = histories.staged(
-        "worst", "measured", work, {"rows": 400, "rounds": 1, "definitions": names, "kinds": list(worst.CHANGES)}
-    )["cases"]
+    found = worst.measured(work, tmp_path, histories.Steps(), 400, 1, names, list(worst.CHANGES))["cases"]
     changes = [*worst.CHANGES[1:], worst.PROCESS]
     assert [(one["definition"], one["change"]) for one in found] == [(n, c) for n in names for c in changes]
     assert all(one["ratio"] == one["seconds"] / one["spark_seconds"] > 0 for one in found)
