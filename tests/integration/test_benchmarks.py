@@ -99,7 +99,7 @@ def test_flink_holds_the_same_rows_over_two_processes_also_where_a_late_event_is
     deleted = pq.read_table(given.changes[0], filters=[("deleted", "==", True)])
     back = deleted.set_column(2, "deleted", pa.array([False] * deleted.num_rows))
     pq.write_table(back.set_column(1, "sequence", pa.array(range(-deleted.num_rows, 0))), late)
-    seen = Batches(given.base, (*given.changes, late))
+    seen = Batches(given.base, (*given.changes[:2], late))  # each costs Flink a checkpoint
     folder, dumped = work / "tables" / "flink", work / "flink.parquet"
     first = measure.job("flink", folder, peers.WORK, "latest", base=seen.base, changes=[str(seen.changes[0])])
     changes = [str(path) for path in seen.changes[1:]]
