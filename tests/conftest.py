@@ -77,8 +77,11 @@ def _all_but_every(count: int, items: list[pytest.Item]) -> set[pytest.Item]:
     return set(items) - kept
 
 
-_ROOMY = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m"}
-"""One process runs thousands of jobs; each operator of each task takes a page, by default of 64 MB."""
+_OF_THE_TESTS = {"spark.driver.memory": "3g", "spark.buffer.pageSize": "4m", "spark.sql.shuffle.partitions": "2"}
+"""One process runs thousands of jobs; each operator of each task takes a page, by default of 64 MB.
+
+A shuffle has a task for each core: four would take longer by a quarter over few rows. Connect servers have four.
+"""
 _LAST: list[str] = []
 """The test of this process that used the session last."""
 
@@ -106,7 +109,7 @@ def spark():
     from foldhouse.spark.session import local_session, session_of
 
     remote = os.environ.get(REMOTE)
-    session = session_of(remote) if remote else local_session("local[2]", **_ROOMY)
+    session = session_of(remote) if remote else local_session("local[2]", **_OF_THE_TESTS)
     yield session
     with contextlib.suppress(ConnectionError, Py4JError):  # its Java process ended: the tests have said so
         session.stop()
