@@ -9,7 +9,7 @@ import pytest
 
 from foldhouse.errors import CannotStart
 from foldhouse.spark import cache_folder, session
-from foldhouse.spark.class_archive import archive_file, archive_options, drop_archive
+from foldhouse.spark.class_archive import archive_file, archive_options, drop_archive, remove_earlier
 
 
 @pytest.fixture
@@ -67,6 +67,26 @@ def test_another_java_and_an_update_of_java_have_an_archive_of_their_own(archive
     release.write_text('JAVA_VERSION="17.0.16"\n')
     assert archive_file() != archive
     assert archive_options() == []
+
+
+def test_jars_that_were_installed_again_have_an_archive_of_their_own_which_replaces_the_other(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would do without the archive of the others, and say nothing."""
+    jar = tmp_path / "spark" / "jars" / "spark-core.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"classes")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    first = archive_file()
+    assert first not in (None, archive)
+    assert first == archive_file()
+    os.utime(jar, (1, 1))
+    second = archive_file()
+    assert second not in (None, first, archive)
+    for one in (first, second):
+        one.touch()
+    remove_earlier(second)
+    assert [first.exists(), second.exists(), archive.exists()] == [False, True, True]
 
 
 def test_one_that_java_did_not_start_with_is_removed(archive: Path) -> None:

@@ -50,6 +50,8 @@ def make_archive(file: Path) -> None:
         FoldhouseError: Spark did not start, or Java wrote no archive.
         OSError: its folder cannot be written to.
     """
+    from foldhouse.spark.class_archive import remove_earlier
+
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.parent.chmod(0o700)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
@@ -70,3 +72,4 @@ def make_archive(file: Path) -> None:
             os.fsync(written.fileno())
         made.chmod(0o600)
         made.replace(file)
+    remove_earlier(file)

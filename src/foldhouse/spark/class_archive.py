@@ -1,6 +1,6 @@
 """An archive of the Java classes that Spark loads, with which its Java process starts in less time.
 
-    ~/.cache/foldhouse/spark-4.3.0-1f0c7a2be9d04c55.jsa     about 180 MB; the folder is 0700, the file 0600
+    ~/.cache/foldhouse/spark-4.3.0-1f0c7a2b-e9d04c55.jsa     about 180 MB; the folder is 0700, the file 0600
 
 Java calls it a dynamic archive of class data sharing: it maps the classes, and does not read, verify and link each of
 them again. It compares the archive with its checksums, with its own version and with Spark's jars, and does without an
@@ -35,10 +35,23 @@ def archive_file() -> Path | None:
     java = Path(found).resolve()
     release = java.parent.parent / "release"
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
-    known = [str(java), release.read_text(errors="replace") if release.is_file() else "", str(spark)]
-    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    # Java does without an archive of other jars, also of the same ones that were installed again, and says nothing.
+    jars = sorted((one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in (spark / "jars").glob("*.jar"))
+    where = _short(str(java), str(spark))
+    what = _short(release.read_text(errors="replace") if release.is_file() else "", repr(jars))
     folder = cache_folder()
-    return folder and folder / f"spark-{pyspark.__version__}-{digest}.jsa"
+    return folder and folder / f"spark-{pyspark.__version__}-{where}-{what}.jsa"
+
+
+def remove_earlier(file: Path) -> None:
+    """Remove the archives of the same Java and Spark before they were updated, which nothing uses any more."""
+    for one in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.jsa"):
+        if one != file:
+            one.unlink(missing_ok=True)
+
+
+def _short(*known: str) -> str:
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
 
 
 def record_to(file: Path) -> None:
