@@ -25,6 +25,7 @@ from foldhouse.lake import opened
 from foldhouse.logic import kept
 from foldhouse.logic.compiled import Compiled, compile_table
 from foldhouse.logic.kept import FOLDER
+from foldhouse.storage.schema import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
@@ -130,9 +131,12 @@ def test_logic_that_differs_in_this_process_is_refused_before_spark_evaluates_it
         changed = a_table(lambda orders, paid: orders.where(F.col("n") > 2).join(paid, "order_id"))
         second = new_process(in_process_rows=0)
         land(second, 1)
+        held = second._compile(changed, [Layout.of_head(second.load(one)) for one in changed.sources])
         with pytest.raises(DefinitionError, match=r"shop\.by_customer: Spark says something else of its logic"):
             second.refresh(changed)
         assert second.history(a_table()) == before
+        with pytest.raises(DefinitionError, match="Spark says something else"):  # whoever still has it
+            held.signed_rows([])
         with pytest.raises(DefinitionChanged):  # Spark is asked now
             second.refresh(changed)
         third = new_process()

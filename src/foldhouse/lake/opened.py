@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from foldhouse.calls.arguments import told
 from foldhouse.errors import CorruptCatalog, DefinitionError, InvalidCall, UnknownTable
 from foldhouse.logic.closed import closed_digest
-from foldhouse.logic.compiled import Compiled, compile_as_kept, compile_table
+from foldhouse.logic.compiled import Compiled, compile_as_kept, compile_table, differs_from_kept
 from foldhouse.logic.declaration import declaration
 from foldhouse.logic.kept import Kept, Said
 from foldhouse.logic.plan_text import analyse_first_plan
@@ -48,6 +48,16 @@ class _AsKept:
     sources: Sequence[Layout]
     compiled: Compiled
     digest: str
+
+    @property
+    def revoked(self) -> threading.Event:
+        """Set if Spark says something else."""
+        assert self.compiled.revoked is not None
+        return self.compiled.revoked
+
+
+def _says_the_same(one: Compiled, other: Compiled) -> bool:
+    return one.definition_hash == other.definition_hash and one.logic == other.logic
 
 
 _Declared = tuple[int, date, tuple[str, ...], str]
@@ -227,19 +237,22 @@ class OpenLake:
 
     def _compile_now(self, key: _Declared, table: Table, sources: Sequence[Layout]) -> Compiled:
         """Compile a declaration; without Spark, if an earlier process kept what it says and this one has no session."""
-        self._as_kept.pop(key, None)
+        earlier = self._as_kept.pop(key, None)
         if self._session is None and self._early is None and not is_running():
             digest = closed_digest(table)
-            compiled = compile_as_kept(table, sources, self._kept)
-            if compiled is not None:
-                self._as_kept[key] = _AsKept(table, sources, compiled, digest)
-                return compiled
+            as_kept = compile_as_kept(table, sources, self._kept)
+            if as_kept is not None:
+                self._as_kept[key] = _AsKept(table, sources, as_kept, digest)
+                return as_kept
 
         def keep(said: Said) -> None:
             if is_as_begun(self.spark, self._kept.promised()):  # other settings may be those of this process alone
                 self._kept.keep(table, sources, said)
 
-        return compile_table(table, sources, lambda: self.spark, keep)
+        compiled = compile_table(table, sources, lambda: self.spark, keep)
+        if earlier is not None and not _says_the_same(compiled, earlier.compiled):
+            earlier.revoked.set()  # another thread may be about to evaluate it
+        return compiled
 
     def _confirm_kept(self, session: SparkSession) -> None:
         """Compile again what was compiled without Spark, before Spark evaluates a row of it.
@@ -249,26 +262,24 @@ class OpenLake:
                 from then on.
         """
         with self._confirming:
-            differing = [key for key, one in list(self._as_kept.items()) if not self._is_confirmed(key, one, session)]
-            for key in differing:
-                one = self._as_kept[key]
-                self._kept.forget(one.table, one.sources)
-                self._compiled.pop(key, None)
-            names = [self._as_kept[key].table.name for key in differing]
-            self._as_kept.clear()
-        if names:
-            raise DefinitionError(
-                f"{', '.join(names)}: Spark says something else of its logic than in an earlier process with the same "
-                "declaration: either the declaration computes a value that changes, which you then remove, or the "
-                "session of this process has other settings. Nothing was folded; the next refresh asks Spark"
-            )
+            differing: list[Table] = []
+            while self._as_kept:
+                key, one = next(iter(self._as_kept.items()))
+                has_changed = closed_digest(one.table) != one.digest  # its next refresh compiles it anyway
+                if has_changed or not self._is_confirmed(key, one, session):
+                    one.revoked.set()
+                    self._compiled.pop(key, None)
+                    if not has_changed:
+                        self._kept.forget(one.table, one.sources)
+                        differing.append(one.table)
+                self._as_kept.pop(key, None)
+        if differing:
+            raise differs_from_kept(differing)
 
     def _is_confirmed(self, key: _Declared, one: _AsKept, session: SparkSession) -> bool:
-        """Whether Spark says the same of a declaration; if a value in it has changed since, it is compiled again."""
-        if closed_digest(one.table) != one.digest:
-            return True
+        """Whether Spark says the same of a declaration; if so, what it says now is used from then on."""
         again = compile_table(one.table, one.sources, lambda: session)
-        if again.definition_hash != one.compiled.definition_hash or again.logic != one.compiled.logic:
+        if not _says_the_same(again, one.compiled):
             return False
         self._compiled[key], self._compiled_under[key] = again, all_settings(session)
         return True

@@ -8,7 +8,8 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Event
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -65,6 +66,8 @@ class Compiled:
         may_multiply: whether a row of a source can become several rows.
         computed_from: published column -> the source columns of its values; without those of which they are not known.
         settings: the settings of the session that change what its expressions mean; `None` for plain logic.
+        revoked: set when Spark says something else than what a declaration was compiled by, which an earlier process
+            kept; `None` if Spark compiled it in this process.
     """
 
     table: Table
@@ -83,14 +86,35 @@ class Compiled:
     may_multiply: bool = False
     computed_from: dict[str, tuple[SourceColumn, ...]] = field(default_factory=dict, repr=False)
     settings: Mapping[str, str] | None = None
+    revoked: Event | None = field(default=None, repr=False, compare=False)
 
     def rows(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Apply `rows` to the rows of each source."""
+        """Apply `rows` to the rows of each source.
+
+        Raises:
+            DefinitionError: it was compiled by what Spark said in an earlier process, and Spark says something else.
+        """
+        if self.revoked is not None and self.revoked.is_set():
+            raise differs_from_kept([self.table])
         return _rows(self.table, frames)
 
     def signed_rows(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Apply the logic to the rows of each source; return the columns that the kernel takes, without the weight."""
-        return _projected(self.table, _rows(self.table, frames), self.fold)
+        """Apply the logic to the rows of each source; return the columns that the kernel takes, without the weight.
+
+        Raises:
+            DefinitionError: see `rows`.
+        """
+        return _projected(self.table, self.rows(frames), self.fold)
+
+
+def differs_from_kept(tables: Sequence[Table]) -> DefinitionError:
+    """Return the error of tables of which Spark says something else than in the process that compiled them."""
+    names = ", ".join(table.name for table in tables)
+    return DefinitionError(
+        f"{names}: Spark says something else of its logic than in an earlier process with the same declaration: either "
+        "the declaration computes a value that changes, which you then remove, or the session of this process has "
+        "other settings. Nothing was folded; the next refresh asks Spark"
+    )
 
 
 def compile_table(
@@ -134,7 +158,7 @@ def compile_as_kept(table: Table, sources: Sequence[Layout], kept: Kept) -> Comp
             return None
         logic = understood_before(table, found.json)
         compiled = _compiled_of(table, sources, _Said(found, logic, {}))
-        return compiled if compiled.direct is not None else None
+        return replace(compiled, revoked=Event()) if compiled.direct is not None else None
 
 
 @contextlib.contextmanager
