@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import decimal
 import enum
@@ -13,6 +14,7 @@ import operator
 import os
 import platform
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -161,6 +163,8 @@ CLOSED: dict[str, Callable[..., Any]] = {
     "an attribute of a function": has_an_attribute,
     "an enumeration": lambda rows: rows.where(F.col("s").isin([one.word for one in Kind])),
     "a choice among literals": lambda rows: rows.select(*[c for c in rows.columns if c in {"k", "s"}]),
+    "columns and functions with names of Python": lambda rows: rows.where(rows.id > F.hash(rows.open, rows.timestamp)),
+    "a pattern that is compiled": lambda rows: rows.select(*[c for c in rows.columns if re.compile("k|s").match(c)]),
     "a type of data": lambda rows: rows.withColumn("s", F.from_json("s", SCHEMA)["a"].cast("string")),
     "a partial": functools.partial(a_helper, day=datetime.date(2024, 2, 2)),
     "SQL": lambda rows: rows.selectExpr("k", "upper(s) AS s"),
@@ -197,6 +201,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "a clock by another name": lambda rows: rows.where(F.col("s") < any_clock().isoformat()),
     "slots": lambda rows: rows.where(F.col("k") > SLOTS.least),
     "a metaclass": lambda rows: rows.where(F.col("k") > len(OfMeta.words)),
+    "the module of Python's functions": lambda rows: rows.where(F.col("k") == builtins.hash("x")),
     "an evaluated text": lambda rows: rows.where(eval("F.col('k') > 0")),
     "a library": lambda rows: rows.where(F.col("k") > int(np.int64(1))),
     "a function of an object": lambda rows: rows.where(F.col("k") > _looked_up("USD")),
@@ -287,6 +292,18 @@ def test_a_module_that_makes_its_names_itself_may_give_others(
 def test_a_function_that_was_put_into_a_library_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert closed_digest(a_table(CLOSED["columns"]))
     monkeypatch.setattr(F, "lower", lambda name: F.upper(name))
+    assert closed_digest(a_table(CLOSED["columns"])) == ""
+
+
+def test_a_function_that_takes_the_name_of_one_of_a_library_is_not_taken_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @functools.wraps(DataFrame.where)
+    def where(rows: Any, least: int = LIMIT) -> Any:
+        return rows.filter(F.col("k") > least)
+
+    assert closed_digest(a_table(lambda rows: where(rows))) == ""
+    monkeypatch.setattr(F, "lower", functools.wraps(F.lower)(lambda name: F.upper(name)))
     assert closed_digest(a_table(CLOSED["columns"])) == ""
 
 

@@ -12,6 +12,7 @@ allowed, because Python orders them in another way in each process.
 from __future__ import annotations
 
 import abc
+import builtins
 import dataclasses
 import dis
 import enum
@@ -45,12 +46,15 @@ _MODULES = words("""
 _EXACTLY = words("pyspark pyspark.sql")
 """Packages that are allowed themselves, but not each of their modules."""
 _NAMES = words("""
-    now today utcnow fromtimestamp astimezone timestamp strftime strptime getcontext localcontext hash id eval exec
-    compile input open breakpoint help globals locals vars dir getattr attrgetter methodcaller set frozenset Formatter
-    sparkSession SparkSession SparkContext sparkContext getActiveSession getOrCreate active sql_ctx conf read readStream
-    semanticHash sameSemantics inputFiles executionInfo
-    _jvm _jdf _jc _sc _session _jsparkSession _plan client rdd udf udtf pandas_udf arrow_udf pandas_udtf arrow_udtf
+    now today utcnow getcontext localcontext attrgetter methodcaller Formatter
+    sparkSession SparkSession SparkContext sparkContext sql_ctx rdd semanticHash sameSemantics inputFiles executionInfo
+    _jvm _jdf _jc _sc _session _jsparkSession _plan udf udtf pandas_udf arrow_udf pandas_udtf arrow_udtf
 """)
+"""Names that are not allowed, of whatever they are: by them code reaches the clock, the session or the process."""
+_BUILTINS = words("""
+    hash id eval exec compile input open breakpoint help globals locals vars dir getattr set frozenset
+""")
+"""Functions of Python itself that are not allowed; a column may have such a name."""
 _DUNDERS = words("__init__ __call__ __name__ __doc__ __debug__ __enter__ __exit__")
 """Names of Python itself that are allowed; others reach what is not described, or make texts of addresses."""
 _SETS = words("BUILD_SET SET_ADD SET_UPDATE")
@@ -167,7 +171,7 @@ class _Description:
     def _module(self, given: types.ModuleType) -> Any:
         """Describe a module by its name; what is used of it is described at last, by the names that all code uses."""
         name = given.__name__
-        if not _is_allowed(name) and (_is_of_a_library(given) or "__getattr__" in vars(given)):
+        if given is builtins or (not _is_allowed(name) and (_is_of_a_library(given) or "__getattr__" in vars(given))):
             raise _refused(given)
         self.modules[name] = given
         return ["module", name]
@@ -190,7 +194,8 @@ class _Description:
         if isinstance(given, types.ModuleType) and _is_allowed(given.__name__):
             return self.value(given)
         module = getattr(given, "__module__", None)
-        if type(given) in _PLAIN or type(given).__module__ == "typing" or (module and _is_allowed(module)):
+        is_theirs = isinstance(module, str) and _is_allowed(module) and _is_of_this_code(given)
+        if type(given) in _PLAIN or type(given).__module__ == "typing" or is_theirs:
             return ["known", repr(given) if type(given) in _PLAIN else str(getattr(given, "__qualname__", ""))]
         raise _refused(given)
 
@@ -209,11 +214,16 @@ class _Description:
 
     def _known(self, given: Any, module: str) -> Any:
         itself = getattr(given, "__self__", None)
-        there = vars(sys.modules[module]).get(given.__name__) if module in sys.modules else None
-        is_itself = there is given or given.__qualname__ != given.__name__  # a method, of which the class is known
-        if not is_itself or not (itself is None or isinstance(itself, types.ModuleType)):
+        there: Any = sys.modules.get(module)
+        for part in given.__qualname__.split("."):
+            there = getattr(there, part, None)
+        if (
+            there is not given
+            or not _is_of_this_code(given)
+            or not (itself is None or isinstance(itself, types.ModuleType))
+        ):
             raise _refused(given)
-        self._use({given.__name__}, given)
+        self._use({given.__name__}, {given.__name__} if module == "builtins" else set(), given)
         return ["known", module, given.__qualname__]
 
     def _function(self, given: types.FunctionType) -> Any:
@@ -221,12 +231,12 @@ class _Description:
         attributes = {name: one for name, one in vars(given).items() if name != "__wrapped__"}
         cells = [self._cell(cell) for cell in given.__closure__ or ()]
         defaults = [self.value(one) for one in (given.__defaults__, given.__kwdefaults__, attributes)]
-        used = set(names_of(code))
-        self._use(used, given)
-        there = given.__globals__
-        named = [[name, self.value(there[name])] for name in sorted(globals_of(code)) if name in there]
-        loaded = [[name, self._imported(name, used)] for name in sorted(set(imported(code, _package_of(given))))]
-        return ["function", _described(code), defaults, cells, named, loaded]
+        used, there = set(names_of(code)), given.__globals__
+        loaded = globals_of(code)
+        self._use(used, loaded - there.keys(), given)
+        named = [[name, self.value(there[name])] for name in sorted(loaded & there.keys())]
+        imports = sorted(set(imported(code, str(there.get("__package__") or ""))))
+        return ["function", _described(code), defaults, cells, named, [[n, self._imported(n, used)] for n in imports]]
 
     def _imported(self, name: str, used: set[str]) -> list[Any]:
         """Describe what an import in a body makes known: the module, the packages around it, and modules in it."""
@@ -279,10 +289,10 @@ class _Description:
         given = [one for one in (field.default, field.default_factory) if one is not dataclasses.MISSING]
         return [field.init, field.repr, field.compare, field.kw_only, *map(self.value, given)]
 
-    def _use(self, names: set[str], given: object) -> None:
-        """Take down the names that code looks up."""
+    def _use(self, names: set[str], of_python: set[str], given: object) -> None:
+        """Take down the names that code looks up, and those among them that are of Python itself."""
         beyond = {one for one in names if one in _NAMES or (one.startswith("__") and one not in _DUNDERS)}
-        if beyond:
+        if beyond := beyond | (of_python & _BUILTINS):
             raise _NotClosed(f"{min(beyond)}, in {getattr(given, '__qualname__', given)}")
         self.used |= names
 
@@ -345,8 +355,12 @@ def _check_instructions(code: types.CodeType) -> None:
         raise _NotClosed(f"a text that asks for an attribute, in {code.co_qualname}")
 
 
-def _package_of(given: types.FunctionType) -> str:
-    return str(given.__globals__.get("__package__") or "")
+def _is_of_this_code(given: object) -> bool:
+    """Whether a function is of Spark's or Python's own code, and not put in its place under the same name."""
+    if not isinstance(given, types.FunctionType):
+        return True
+    top = str(given.__globals__.get("__name__", "")).partition(".")[0]
+    return top == "pyspark" or top in sys.stdlib_module_names
 
 
 def _is_allowed(module: str) -> bool:

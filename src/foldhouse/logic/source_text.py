@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _LAMBDA = re.compile(r"\blambda\b")
 
 
@@ -56,7 +57,7 @@ def names_of(code: types.CodeType) -> Iterator[str]:
 
 def globals_of(code: types.CodeType) -> set[str]:
     """Return the names that code, and the functions in it, look up outside of any object; a column may be `open`."""
-    found = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    found = {one.argval for one in dis.get_instructions(code) if one.opname in _OF_GLOBALS}
     return found.union(*(globals_of(one) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 
