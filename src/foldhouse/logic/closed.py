@@ -33,7 +33,7 @@ from typing import Any, Generic, Protocol
 from pyspark.sql.types import DataType
 
 from foldhouse.logic.functions import words
-from foldhouse.logic.source_text import Unreadable, globals_of, imported, names_of
+from foldhouse.logic.source_text import Unreadable, globals_of, imports_of, names_of
 from foldhouse.values.definition import Table
 from foldhouse.values.fold import Fold
 
@@ -235,17 +235,17 @@ class _Description:
         loaded = globals_of(code)
         self._use(used, loaded - there.keys(), given)
         named = [[name, self.value(there[name])] for name in sorted(loaded & there.keys())]
-        imports = sorted(set(imported(code, str(there.get("__package__") or ""))))
-        return ["function", _described(code), defaults, cells, named, [[n, self._imported(n, used)] for n in imports]]
+        imports = sorted(set(imports_of(code, str(there.get("__package__") or ""))))
+        return ["function", _described(code), defaults, cells, named, [self._imported(*one) for one in imports]]
 
-    def _imported(self, name: str, used: set[str]) -> list[Any]:
-        """Describe what an import in a body makes known: the module, the packages around it, and modules in it."""
+    def _imported(self, name: str, wanted: tuple[str, ...]) -> list[Any]:
+        """Describe what an import in a body makes known: the module, and the packages around it or modules in it."""
         parts = name.split(".")
-        found = [_loaded(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
-        if not _is_allowed(name) and hasattr(found[-1], "__path__"):
-            inside = [f"{name}.{one}" for one in sorted(used)]
-            found += [_loaded(one) for one in inside if importlib.util.find_spec(one) is not None]
-        return [self.value(one) for one in found]
+        around = [] if wanted else [_loaded(".".join(parts[:count])) for count in range(1, len(parts))]
+        found = _loaded(name)
+        inside = [f"{name}.{one}" for one in wanted if hasattr(found, "__path__")]
+        known = [_loaded(one) for one in inside if importlib.util.find_spec(one) is not None]
+        return [self.value(one) for one in (*around, found, *known)]
 
     def _cell(self, cell: types.CellType) -> Any:
         try:

@@ -27,7 +27,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from foldhouse.logic.source_text import Unreadable, globals_of, imported, names_of, source_of
+from foldhouse.logic.source_text import Unreadable, globals_of, imports_of, names_of, source_of
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Fold
 
@@ -226,7 +226,8 @@ def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
     """Describe what a function names outside of itself, and what it imports."""
     used = set(names_of(given.__code__))
     found = _named(given.__globals__, used, seen)
-    for name in sorted(set(imported(given.__code__, given.__globals__.get("__package__") or ""))):
+    imports = imports_of(given.__code__, given.__globals__.get("__package__") or "")
+    for name in sorted({name for name, _ in imports}):
         if _is_known(name) or _top(name) in _LIBRARIES:
             continue
         try:

@@ -31,20 +31,24 @@ class Unreadable(Exception):
         return f"{super().__str__()}{f' (in {self.within})' if self.within else ''}"
 
 
-def imported(code: types.CodeType, package: str) -> Iterator[str]:
-    """Yield the modules that code imports, including that of nested functions."""
+def imports_of(code: types.CodeType, package: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the modules that code imports, including that of nested functions, and the names that are wanted of each.
+
+    `import a.b` wants none, and makes `a` known.
+    """
     loaded: list[Any] = []  # at last, how many dots begin the name, and the names that are wanted
     for one in dis.get_instructions(code):
         if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
             loaded.append(one.argval)
         if one.opname == "IMPORT_NAME":
             try:
-                yield importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
+                name = importlib.util.resolve_name("." * loaded[-2] + one.argval, package)
             except ImportError as failure:  # relative, but not in a package
                 raise Unreadable(f"the relative import of {one.argval!r}") from failure
+            yield name, loaded[-1] or ()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from imported(constant, package)
+            yield from imports_of(constant, package)
 
 
 def names_of(code: types.CodeType) -> Iterator[str]:
