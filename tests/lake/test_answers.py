@@ -94,7 +94,7 @@ def test_nothing_in_the_engine_unpickles_evaluates_or_loads_yaml_as_code() -> No
             assert not forbidden & set(named), path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 # The digest of a declaration compares the text of a file with code that this process runs already.
-                is_compared = node.func.id == "compile" and path.name == "declaration.py"
+                is_compared = node.func.id == "compile" and path.name == "source_text.py"
                 assert is_compared or node.func.id not in calls, (path, node.lineno)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
                 assert node.attr == "safe_load", (path, node.lineno)
