@@ -66,6 +66,14 @@ def new_process(spark, tmp_path, monkeypatch) -> Callable[..., fh.Lake]:
     return new_processes(spark, tmp_path, monkeypatch)
 
 
+def after_a_first(new_process: Callable[..., fh.Lake], **given: Any) -> fh.Lake:
+    """A second process, after one that landed events and compiled the table."""
+    first = new_process()
+    land(first, 0)
+    first.refresh(a_table())
+    return new_process(**given)
+
+
 def test_the_second_process_starts_no_spark_and_folds_the_same(new_process):
     first = new_process()
     land(first, 0)
@@ -85,10 +93,7 @@ def test_the_second_process_starts_no_spark_and_folds_the_same(new_process):
 
 
 def test_a_changed_declaration_is_compiled_and_refused(new_process):
-    first = new_process()
-    land(first, 0)
-    first.refresh(a_table())
-    second = new_process()
+    second = after_a_first(new_process)
     changed = a_table(lambda orders, paid: orders.where(F.col("n") > 2).join(paid, "order_id"))
     with pytest.raises(DefinitionChanged):
         second.refresh(changed)
@@ -111,10 +116,7 @@ def test_a_column_that_was_added_is_noticed(new_process):
 
 
 def test_a_window_for_spark_is_evaluated_after_what_was_kept_is_confirmed(new_process):
-    first = new_process()
-    land(first, 0)
-    first.refresh(a_table())
-    second = new_process(in_process_rows=0)
+    second = after_a_first(new_process, in_process_rows=0)
     land(second, 1)
     second.refresh(a_table())
     check(second, a_table())
@@ -176,10 +178,7 @@ def test_a_value_that_changes_in_an_open_lake_changes_that_table_alone(new_proce
 
 
 def test_a_session_that_other_code_starts_is_asked(new_process, monkeypatch):
-    first = new_process()
-    land(first, 0)
-    first.refresh(a_table())
-    second = new_process()
+    second = after_a_first(new_process)
     second.refresh(a_table())
     assert starts(second) == 0
     monkeypatch.setattr(opened, "is_running", lambda: True)
@@ -188,10 +187,7 @@ def test_a_session_that_other_code_starts_is_asked(new_process, monkeypatch):
 
 
 def test_threads_that_need_spark_at_once_all_wait_until_it_was_asked(new_process, monkeypatch):
-    first = new_process()
-    land(first, 0)
-    first.refresh(a_table())
-    second = new_process()
+    second = after_a_first(new_process)
     second.refresh(a_table())
     asked: list[str] = []
 

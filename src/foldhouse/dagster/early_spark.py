@@ -12,6 +12,7 @@ from foldhouse.lake import Lake
 from foldhouse.values.definition import Table
 
 _FEW_DAYS = 7
+"""The rows of so many days are mostly few enough for this process."""
 _IN_ONE_PROCESS = (dg.in_process_executor.name, "execute_in_process_executor")
 
 _with_rows: dict[dg.AssetKey, Table] = {}

@@ -25,7 +25,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Generic, Protocol
@@ -76,29 +76,27 @@ _MAKERS = ("dataclasses", "reprlib")
 _MOST_VALUES = 5_000
 
 
-def closed_digest(table: Table, beside: Sequence[str] = ()) -> str:
-    """Return a digest of a declaration whose plan is the same in every process; empty for any other.
-
-    Args:
-        table: the declaration.
-        beside: further inputs of the digest.
-    """
-    try:
-        found = json.dumps([_Description().of(table), *beside])
-    except (_NotClosed, Unreadable, RecursionError):
-        return ""
-    return hashlib.sha256(found.encode()).hexdigest()[:16]
+def closed_digest(table: Table) -> str:
+    """Return a digest of a declaration whose plan is the same in every process; empty for any other."""
+    found, reason = _described_whole(table)
+    return "" if reason else hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
 def why_not_closed(table: Table) -> str:
     """Return what a declaration is not closed because of; empty if it is."""
+    return _described_whole(table)[1]
+
+
+def _described_whole(table: Table) -> tuple[str, str]:
+    """Return the description of a declaration, or why there is none."""
     try:
-        _Description().of(table)
+        return json.dumps(_Description().of(table)), ""
     except (_NotClosed, Unreadable) as reason:
-        return str(reason)
+        return "", str(reason)
     except RecursionError:
-        return "values that contain one another"
-    return ""
+        return "", "values that contain one another"
+    except Exception as failure:  # whatever a value of the project raises when it is looked at
+        return "", f"a value that cannot be looked at ({type(failure).__name__})"
 
 
 class _NotClosed(Exception):
