@@ -42,6 +42,7 @@ try:
     held.range(1).count()
 except Exception:
     pass
+SparkContext._gateway.proc.wait()  # it may answer while it ends
 other = fh.Lake(open_local_catalog(root), lambda: local_session("local[1]"), in_process_rows=0)
 assert other.rebuild(by_udf).rows == lake.count(by_udf)
 assert lake.rebuild(by_udf).rows == other.count(by_udf)
