@@ -15,6 +15,8 @@ from foldhouse.refresh.rows.choices import Choice
 class _Files:
     """The logic of a table over files of which a share of the rows is selected."""
 
+    layouts = (SimpleNamespace(files_at_once=2),)
+
     def __init__(self) -> None:
         self.picked = 0
 

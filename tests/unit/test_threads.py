@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from foldhouse.storage.threads import in_threads
+from foldhouse.storage.threads import OF_A_STORE, for_each, in_threads
 
 
 def test_results_are_in_the_order_of_the_items() -> None:
@@ -44,3 +44,17 @@ def test_no_more_threads_work_than_allowed() -> None:
 
     in_threads(work, range(30), at_once=2)
     assert len(names) <= 2
+
+
+def test_files_of_a_store_wait_together_and_those_on_disk_come_one_after_another() -> None:
+    together = threading.Barrier(OF_A_STORE)
+
+    def waits(item: int) -> int:
+        together.wait(timeout=60)
+        return -item
+
+    numbers = list(range(OF_A_STORE))
+    assert for_each("s3://warehouse/t", waits, numbers) == [-item for item in numbers]
+    here = threading.get_ident()
+    for place in ("/w/t", "file:/w/t", "file:///w/t"):
+        assert set(for_each(place, lambda _: threading.get_ident(), numbers)) == {here}

@@ -105,7 +105,7 @@ def failing_rows(
         return [_failing(rows, check, fails) for check, fails in zip(checks, conditions, strict=True)], rows.height
 
     totals, seen = [Failing() for _ in checks], 0
-    for found, rows in in_threads(looked_at, pieces):
+    for found, rows in in_threads(looked_at, pieces, layout.files_at_once):
         totals = [total + one for total, one in zip(totals, found, strict=True)]
         seen += rows
     return totals, seen
@@ -146,7 +146,11 @@ def read_columns(layout: Layout, pieces: Sequence[Piece], names: Sequence[str]) 
     """Read columns of rows into memory."""
     # Without field ids and required columns, which differ between the two sides of a comparison.
     target = pa.schema([layout.arrow.field(name).remove_metadata().with_nullable(True) for name in names])
-    tables = in_threads(lambda piece: read_piece(layout, piece, names).select(list(names)).cast(target), pieces)
+
+    def read(piece: Piece) -> pa.Table:
+        return read_piece(layout, piece, names).select(list(names)).cast(target)
+
+    tables = in_threads(read, pieces, layout.files_at_once)
     return frame(pa.concat_tables([empty_rows(target), *tables]))
 
 

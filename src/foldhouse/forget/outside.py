@@ -15,7 +15,7 @@ from foldhouse.landing.quarantine import QUARANTINE_TYPES
 from foldhouse.storage.dropped import marked_in
 from foldhouse.storage.live import live_of, pieces_of
 from foldhouse.storage.pieces import read_piece
-from foldhouse.storage.removal import is_on_disk
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.schema import Layout, kind_of
 from foldhouse.storage.warehouse import folders, path_of
 

@@ -23,8 +23,9 @@ from foldhouse.forget.record import Record, clean_snapshots, first_clean
 from foldhouse.forget.subject import Subject
 from foldhouse.heads.remembered import to_json, without
 from foldhouse.storage.catalog import all_tables
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.races import until_won
-from foldhouse.storage.removal import delete, is_on_disk, on_disk
+from foldhouse.storage.removal import delete, on_disk
 from foldhouse.storage.remove_snapshots import Expiry, delete_unnamed, expire
 from foldhouse.upkeep.expire import consumer_positions
 from foldhouse.upkeep.orphans import find_orphans

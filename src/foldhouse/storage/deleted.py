@@ -17,6 +17,7 @@ from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import for_each
 
 _PATH, _POSITION = "file_path", "pos"
 """The columns of a position delete file, by Iceberg's specification."""
@@ -35,7 +36,8 @@ def deleted_by_file(layout: Layout, slices: Iterable[Slice]) -> dict[str, np.nda
         CorruptFile: see `deleted_positions`.
     """
     slices = list(slices)
-    held = {path: _of(layout, path) for path in sorted({path for one in slices for path in one.deletes})}
+    paths = sorted({path for one in slices for path in one.deletes})
+    held = dict(zip(paths, for_each(layout.location, lambda path: _of(layout, path), paths), strict=True))
     found = {one.file.path: _together(held, one.deletes, one.file) for one in slices}
     return {path: positions for path, positions in found.items() if len(positions)}
 

@@ -21,12 +21,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from foldhouse.errors import InvalidData
 from foldhouse.storage.encoding import SMALL_BYTES, Encodings, encodings_of
-from foldhouse.storage.integrity import SealedContents, footer_of, new_seal, sealed, write_whole
+from foldhouse.storage.integrity import SealedContents, footer_of, new_seal, sealed
 from foldhouse.storage.live import Partition
 from foldhouse.storage.properties import WriteProperties, write_properties
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.statistics import statistics_of
 from foldhouse.storage.threads import in_threads
+from foldhouse.storage.uploads import upload, uploads_of
 from foldhouse.values.metadata_names import FILE_CONTENTS, FILE_SEAL
 
 # Iceberg's specification reserves these two field ids for position delete files.
@@ -82,7 +83,7 @@ def write_data_files(layout: Layout, parts: Sequence[tuple[Partition, pa.Table]]
     Args:
         layout: of the table the files are for.
         parts: the partition and the rows of each file; see `write_data_file`.
-        at_once: the number of threads.
+        at_once: the number of threads that encode; in a store, other threads upload.
     """
     small = [rows for _, rows in parts if rows.num_rows <= _ALIKE_ROWS]
     shared = None
@@ -94,7 +95,8 @@ def write_data_files(layout: Layout, parts: Sequence[tuple[Partition, pa.Table]]
         partition, rows = part
         return write_data_file(layout, partition, rows, shared if rows.num_rows <= _ALIKE_ROWS else None)
 
-    return [write(part) for part in parts] if at_once == 1 else in_threads(write, parts, at_once)
+    with uploads_of(layout.location):
+        return [write(part) for part in parts] if at_once == 1 else in_threads(write, parts, at_once)
 
 
 def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterable[tuple[str, np.ndarray]]) -> DataFile:
@@ -142,7 +144,7 @@ def _write(
     ending = footer_of(kind, memoryview(contents))
     assert ending is not None
     path = new_location(layout, partition, f"{kind}{sealed(seal, ending)}.parquet")
-    write_whole(layout.io, path, contents)
+    upload(layout.io, path, contents)
     return _described(layout, schema_json, partition, content, path, contents.size, footer)
 
 

@@ -30,6 +30,7 @@ from foldhouse.errors import Unsupported
 from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.cache import WeightedCache
 from foldhouse.storage.file_ref import FileRef, file_ref, partition_values
+from foldhouse.storage.threads import for_each
 
 _PATH_FIELD_ID = 2147483546  # reserved by Iceberg for the column `file_path` of position delete files
 _KEPT_FILES = 20_000
@@ -163,6 +164,13 @@ class ListedManifest:
     def _parsed(self) -> Parsed:
         entries = live_entries(self.io, self.file)
         return _facts(self.table, ((entry.data_file, entry.sequence_number or 0) for entry in entries))
+
+
+def parse_ahead(manifests: Sequence[ListedManifest]) -> None:
+    """Parse manifests of a store together, because the store lets each of them wait; they are kept in memory."""
+    missing = [one for one in manifests if one.known() is None]
+    if len(missing) > 1:
+        for_each(missing[0].path, ListedManifest.parsed, missing)
 
 
 def keep_written(table: str, path: str, files: Iterable[tuple[DataFile, int]]) -> None:

@@ -24,7 +24,7 @@ from foldhouse.storage.file_ref import FileRef, check_same
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.kept import forget_files
-from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed
+from foldhouse.storage.listed import DeleteFile, ListedManifest, Values, Wanted, forget_parsed, listed, parse_ahead
 from foldhouse.storage.misplaced import check_places
 
 
@@ -132,6 +132,7 @@ class Live:
 
     def _slices(self, wanted: Wanted | None, manifests: Sequence[ListedManifest]) -> list[Slice]:
         found: dict[str, Slice] = {}
+        parse_ahead(manifests)
         deletes = self._deletes(wanted, [one for one in manifests if one.has_deletes])
         for manifest in manifests:
             if manifest.has_deletes:
@@ -316,9 +317,9 @@ def changed_pieces(before: Live, after: Live) -> list[Piece]:
 def _files_outside(live: Live, both: frozenset[ListedManifest]) -> set[tuple[int, Values, str, int]]:
     """Return the files of the manifests that only one snapshot lists: spec, partition, path and sequence number."""
     found: set[tuple[int, Values, str, int]] = set()
-    for manifest in live.manifests:
-        if manifest in both:
-            continue
+    own = [one for one in live.manifests if one not in both]
+    parse_ahead(own)
+    for manifest in own:
         parsed, spec = manifest.parsed(), manifest.spec_id
         found.update((spec, values, f.path, s) for values, files in parsed.data.items() for f, s in files)
         found.update((spec, values, f.path, f.sequence) for values, files in parsed.deletes.items() for f in files)

@@ -36,6 +36,7 @@ from foldhouse.storage.listed import ListedManifest, Wanted, keep_written
 from foldhouse.storage.live import live_of
 from foldhouse.storage.places import places
 from foldhouse.storage.properties import WriteProperties, write_properties
+from foldhouse.storage.threads import for_each
 
 CODEC: Literal["deflate"] = "deflate"
 _FILES = 256
@@ -157,7 +158,8 @@ class Manifests:
                 if not left.isdisjoint(paths):
                     left -= paths
                     found.append(manifest)
-        return [_Rewritten(one, live_entries(one.io, one.file)) for one in found]
+        entries = for_each(self._iceberg.location(), lambda one: live_entries(one.io, one.file), found)
+        return list(map(_Rewritten, found, entries))
 
     def _new(self, files: Sequence[DataFile]) -> Iterable[ManifestFile]:
         by_kind: dict[_Kind, list[DataFile]] = {}
@@ -182,7 +184,8 @@ class Manifests:
         gone = {one for group in chosen.values() for one in group}
         written: list[ManifestFile] = []
         for kind, group in chosen.items():
-            entries = [_as_existing(entry) for one in group for entry in live_entries(one.io, one.file)]
+            read = for_each(self._iceberg.location(), lambda one: live_entries(one.io, one.file), group)
+            entries = [_as_existing(entry) for some in read for entry in some]
             written += self._write(kind, entries)
         return [one.file for one in manifests if one not in gone], written
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.errors import StorageError
-from foldhouse.storage.threads import in_threads
+from foldhouse.storage.threads import OF_A_STORE, in_threads
 
 SLOW_SECONDS = 1800
 """Half of the least age of an orphan. Commits of shorter calls do not look: that is a request for each file."""
@@ -56,7 +56,7 @@ def check_are_there(iceberg: IcebergTable, paths: Sequence[str]) -> None:
     began = _BEGAN.get()
     if began is None or began.seconds() < SLOW_SECONDS:
         return
-    there = in_threads(lambda path: iceberg.io.new_input(path).exists(), paths)
+    there = in_threads(lambda path: iceberg.io.new_input(path).exists(), paths, OF_A_STORE)
     missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
     if missing:
         name = ".".join(iceberg.name())

@@ -16,11 +16,10 @@ from foldhouse.errors import CorruptFile, StorageError
 from foldhouse.storage.integrity import WAY_OUT, SealedContents, check, digest_in, footer_of
 from foldhouse.storage.kept import forget_files
 from foldhouse.storage.store import as_stored
-from foldhouse.storage.threads import in_threads
+from foldhouse.storage.threads import OF_A_STORE, in_threads
 
 _TAIL_BYTES = 64 * 1024
 """Most footers fit into this, and so do small files, so that one read is enough."""
-_AT_ONCE = 16
 # Matches `AWS Error ACCESS_DENIED during HeadObject operation: ...`, and what Arrow says of the other stores.
 _OF_A_STORE = re.compile(r"AWS Error |google::cloud::Status|Azure Error")
 
@@ -148,7 +147,7 @@ def check_footers(io: FileIO, paths: Sequence[str]) -> None:
             _checked_footer(as_stored(io, path))
 
     ours = [path for path in paths if digest_in(path) is not None]
-    in_threads(check_one, ours, _AT_ONCE)
+    in_threads(check_one, ours, OF_A_STORE)
 
 
 def _checked_footer(file: InputFile, size_bytes: int | None = None) -> memoryview:

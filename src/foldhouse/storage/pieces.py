@@ -14,6 +14,7 @@ from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file, schema_in
 from foldhouse.storage.parquet import SmallFile, check_rows, reading, small_file
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
@@ -124,7 +125,7 @@ def read_pieces(layout: Layout, pieces: Sequence[Piece], columns: Sequence[str])
         Tables with the Arrow types of the layout, without field ids. Small files share a table; no table is empty.
     """
     target = pa.schema([layout.arrow.field(name).remove_metadata() for name in columns])
-    read = read_together(layout, group_pieces(pieces), columns)
+    read = read_together(layout, group_pieces(layout, pieces), columns)
     tables = [rows.select(columns).cast(target) for found in read for rows in found]
     # No empty chunk: a DataFrame that Spark creates from the table would end at it.
     return [rows for rows in tables if rows.num_rows]
@@ -143,7 +144,7 @@ def read_together(
     """
     # The largest first, so that none of them is read alone at the end.
     order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
-    at_once = 1 if _are_tiny(groups) else None
+    at_once = 1 if _are_tiny(groups) else layout.files_at_once
     many = is_worth_it(sum(map(len, groups)))
     read = in_threads(lambda place: _read_group(layout, groups[place], columns, keep_bytes, many), order, at_once)
     found = dict(zip(order, read, strict=True))
@@ -154,15 +155,19 @@ def _are_tiny(groups: Sequence[Sequence[Piece]]) -> bool:
     """Whether files are so small, and so near, that threads would wait for one another longer than for the files."""
     pieces = [piece for group in groups for piece in group]
     few_rows = sum(piece.file.rows for piece in pieces) < _TINY_ROWS * len(pieces)
-    return few_rows and all(map(_is_small, pieces)) and pieces[0].file.path.startswith("file:")
+    return few_rows and all(map(_is_small, pieces)) and is_on_disk(pieces[0].file.path)
 
 
-def group_pieces(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Divide pieces into groups that are read together: neighbours that are whole small files, else one piece."""
+def group_pieces(layout: Layout, pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Divide pieces into groups that are read together: neighbours that are whole small files, else one piece.
+
+    A thread reads the files of its group one after the other. In a store, where each is waited for, groups are smaller.
+    """
+    together = _TOGETHER if is_on_disk(layout.location) else min(_TOGETHER, -(-len(pieces) // layout.files_at_once))
     groups: list[list[Piece]] = []
     for piece in pieces:
         is_small = _is_small(piece)
-        if groups and is_small and len(groups[-1]) < _TOGETHER and _is_small(groups[-1][-1]):
+        if groups and is_small and len(groups[-1]) < together and _is_small(groups[-1][-1]):
             groups[-1].append(piece)
         else:
             groups.append([piece])

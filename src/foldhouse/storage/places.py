@@ -8,6 +8,7 @@ and no file outside of the table is deleted because metadata references it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from pyiceberg.io import WAREHOUSE
@@ -22,6 +23,13 @@ _PROVIDER = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 _PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _LOCAL = "file"
+# Matches the beginning of `/w/t`, `file:/w/t` and `file:///w/t`.
+ON_DISK = re.compile(r"^(file:)?/+")
+
+
+def is_on_disk(path: str) -> bool:
+    """Whether a path is on this machine's disk."""
+    return ON_DISK.match(path) is not None
 
 
 def is_below(path: str, folder: str) -> bool:

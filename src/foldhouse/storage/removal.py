@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table as IcebergTable
 
 from foldhouse.storage.decoded import DECODED
-from foldhouse.storage.places import is_its_own
-from foldhouse.storage.threads import in_threads
-
-A = TypeVar("A")
-B = TypeVar("B")
-
-# Matches the beginning of `/w/t`, `file:/w/t` and `file:///w/t`.
-_ON_DISK = re.compile(r"^(file:)?/+")
-_AT_ONCE = 16
+from foldhouse.storage.places import ON_DISK, is_its_own
 
 
 def delete(iceberg: IcebergTable, path: str) -> bool:
@@ -44,17 +33,6 @@ def delete(iceberg: IcebergTable, path: str) -> bool:
     return True
 
 
-def for_each(iceberg: IcebergTable, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """Return what a few short requests give for each file of a table.
-
-    In a store, 16 files are worked on at once, because a request costs some tens of milliseconds. On disk, one after
-    another in the given order.
-    """
-    if is_on_disk(iceberg.location()):
-        return [work(item) for item in items]
-    return in_threads(work, items, _AT_ONCE)
-
-
 def size_of(io: FileIO, path: str) -> int:
     """Return the size of a file in bytes; 0 if it is not known."""
     try:
@@ -65,7 +43,7 @@ def size_of(io: FileIO, path: str) -> int:
 
 def plain(path: str) -> str:
     """Normalise a path for comparison: `file:/x`, `file:///x` and `/x` become equal, and links are resolved."""
-    if _ON_DISK.match(path):
+    if ON_DISK.match(path):
         folder, name = os.path.split(on_disk(path))
         whole = os.path.join(os.path.realpath(folder), name)
         return os.path.realpath(whole) if name in ("..", ".") or os.path.islink(whole) else whole
@@ -75,12 +53,7 @@ def plain(path: str) -> str:
 
 def on_disk(path: str) -> str:
     """Return the local path of a `file:` path or of a path without a scheme."""
-    return _ON_DISK.sub("/", path)
-
-
-def is_on_disk(path: str) -> bool:
-    """Whether a path is on this machine's disk."""
-    return _ON_DISK.match(path) is not None
+    return ON_DISK.sub("/", path)
 
 
 def spellings(path: str) -> set[str]:

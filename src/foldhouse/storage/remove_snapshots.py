@@ -32,8 +32,9 @@ from foldhouse.storage.expiry_guard import guard, refs_of, restore_refs
 from foldhouse.storage.metadata import read_metadata
 from foldhouse.storage.places import is_its_own
 from foldhouse.storage.races import until_won
-from foldhouse.storage.removal import delete, for_each, plain, size_of
+from foldhouse.storage.removal import delete, plain, size_of
 from foldhouse.storage.swap import swap
+from foldhouse.storage.threads import for_each
 from foldhouse.values.metadata_names import THINNED
 
 _FILE = ENTRY.find_field("data_file").field_type
@@ -160,7 +161,7 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
     live = {plain(path) for path, _ in _in_each(after, _live, named.values())}
     files = {path: size for path, size in _in_each(after, _if_there(_files), manifests) if plain(path) not in live}
     ordered = sorted(lists)
-    sizes = dict(zip(ordered, for_each(after, lambda path: size_of(io, path), ordered), strict=True))
+    sizes = dict(zip(ordered, for_each(after.location(), lambda path: size_of(io, path), ordered), strict=True))
     kinds: list[dict[str, int]] = [{**statistics, **files}, manifests, sizes]
     outside = tuple(path for kind in kinds for path in kind if not is_its_own(after, path))
     done = [one for kind in kinds for one in _deleted(after, kind)]
@@ -170,12 +171,13 @@ def delete_unnamed(before: IcebergTable, after: IcebergTable) -> Deleted:
 
 def _in_each(after: IcebergTable, read: _Read, paths: Iterable[str]) -> list[tuple[str, int]]:
     """Return the files in some manifests or lists, with their sizes."""
-    return [one for found in for_each(after, lambda path: read(after.io, path), list(paths)) for one in found]
+    several = for_each(after.location(), lambda path: read(after.io, path), list(paths))
+    return [one for found in several for one in found]
 
 
 def _deleted(after: IcebergTable, sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Delete files, and return those that were there, with their sizes."""
-    are_gone = for_each(after, lambda path: delete(after, path), list(sizes))
+    are_gone = for_each(after.location(), lambda path: delete(after, path), list(sizes))
     return [one for one, is_gone in zip(sizes.items(), are_gone, strict=True) if is_gone]
 
 
@@ -198,7 +200,7 @@ def _earlier(before: IcebergTable, after: IcebergTable) -> list[TableMetadata]:
         return []
 
     log = [one.metadata_file for one in after.metadata.metadata_log if one.metadata_file != before.metadata_location]
-    return [before.metadata, *(one for found in for_each(after, read, log) for one in found)]
+    return [before.metadata, *(one for found in for_each(after.location(), read, log) for one in found)]
 
 
 def _statistics(metadata: TableMetadata) -> dict[str, int]:

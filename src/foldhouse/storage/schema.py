@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -37,8 +38,9 @@ from foldhouse.storage.columns import continues
 from foldhouse.storage.credentials import Credentials, public_of, separated
 from foldhouse.storage.format import NEWEST
 from foldhouse.storage.history import snapshot_of
-from foldhouse.storage.places import places_of
+from foldhouse.storage.places import is_on_disk, places_of
 from foldhouse.storage.store import StoreIO, of_store
+from foldhouse.storage.threads import OF_A_STORE
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
 from foldhouse.values.names import is_pattern
@@ -292,6 +294,12 @@ class Layout:
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with field ids in its metadata."""
         return _arrow(self.schema_json)
+
+    @property
+    def files_at_once(self) -> int:
+        """How many files are read or written at once: one for each core on disk, and several more in a store."""
+        cores = os.cpu_count() or 1
+        return cores if is_on_disk(self.location) else max(cores, OF_A_STORE)
 
     @cached_property
     def io(self) -> FileIO:

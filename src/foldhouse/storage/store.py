@@ -33,6 +33,7 @@ from foldhouse.errors import ConfigurationError
 from foldhouse.storage.complete import CompleteReads, filled
 from foldhouse.storage.integrity import WholeFile, digest_in, is_as_written
 from foldhouse.storage.kept import HANDLES, KEPT, PART_BYTES, PARTS, SMALL_BYTES, Handle
+from foldhouse.storage.threads import OF_A_STORE
 
 ATTEMPTS = 8
 """How often a request is sent to a store that is busy, with random waits that double."""
@@ -65,6 +66,12 @@ def as_stored(io: FileIO, location: str) -> InputFile:
     return PyArrowFileIO.new_input(io, location) if isinstance(io, StoreIO) else io.new_input(location)
 
 
+def is_in_memory(io: FileIO, location: str) -> bool:
+    """Whether a file of a store is kept in memory, so that reading it asks the store for nothing."""
+    file = io.new_input(location)
+    return isinstance(file, StoreFile) and KEPT.get(file.key) is not None
+
+
 class StoreIO(PyArrowFileIO):
     """Arrow's file system, with few requests to a store; files on this machine are read and written as always."""
 
@@ -93,6 +100,8 @@ class StoreIO(PyArrowFileIO):
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme in _OF_S3:
             check_profile(self.properties)
+        if scheme in STORES and pa.io_thread_count() < OF_A_STORE:  # Arrow's own threads upload what others write
+            pa.set_io_thread_count(OF_A_STORE)
         made = super()._initialize_fs(scheme, netloc)
         has_strategy = S3_RETRY_STRATEGY_IMPL in self.properties  # pickling does not hand it over
         return _patient(made) if isinstance(made, S3FileSystem) and not has_strategy else made

@@ -34,7 +34,7 @@ from foldhouse.storage.places import is_below
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import TABLE_PROPERTIES, Layout
 from foldhouse.storage.store import as_stored
-from foldhouse.storage.threads import in_threads
+from foldhouse.storage.threads import OF_A_STORE, in_threads
 from foldhouse.streams.events import by_day, partition_of
 from foldhouse.streams.evolution import commit_columns, pending
 from foldhouse.streams.fitting import INSTEAD, check_columns
@@ -45,7 +45,6 @@ from foldhouse.values.metadata_names import COVERAGE, FORGOTTEN_EVENTS, RUN_ID
 from foldhouse.values.results import Appended
 
 _OF_ADDRESSES = "%#?"
-_AT_ONCE = 8
 _NAMED = 20
 _NOWHERE = "file:///nowhere"
 _DAYS_SHOWN = 3
@@ -170,7 +169,7 @@ def _all_described(stream: Stream, iceberg: IcebergTable, paths: Sequence[str]) 
         except InvalidData as refused:
             return refused
 
-    found = in_threads(described, paths, _AT_ONCE)
+    found = in_threads(described, paths, OF_A_STORE)
     refused = [one for one in found if isinstance(one, InvalidData)]
     for one in refused[1:_NAMED]:
         refused[0].add_note(str(one))

@@ -33,6 +33,7 @@ from foldhouse.storage.pieces import portions, read_in_parts, read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
+from foldhouse.storage.threads import for_each, in_threads
 from foldhouse.streams.stored import stream_coverage
 from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, LANDED, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.tuning import Tuning
@@ -40,6 +41,8 @@ from foldhouse.values.upkeep import Compacted
 
 # A repeated summary must not contain what is true of only one commit.
 OF_ONE_RUN = (AFTER, RUN_ID, ROWS_IN, REBUILT_IN_SPEC, FORGOTTEN, LANDED, COMMIT)
+_AT_ONCE_BYTES = 64 << 20
+"""Stored bytes of the files that are rewritten at the same time; decoded, they are several times as many."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,12 @@ def compact(
     _properties(iceberg, run_id)  # raises for a foreign commit, before any file is written
     layout = Layout.of(iceberg)
     target_bytes = target_bytes or write_properties(iceberg.properties).target_bytes or tuning.compacted_file_bytes
-    done = [
-        _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes, tuning))
-        for group in _worth_it(iceberg, layout, target_bytes, tuning)
-    ]
+    groups = list(_worth_it(iceberg, layout, target_bytes, tuning))
+
+    def rewritten(group: Sequence[Slice]) -> _Rewritten:
+        return _Rewritten(tuple(group), _written(iceberg, layout, group, target_bytes, tuning))
+
+    done = in_threads(rewritten, groups, _at_once(layout, groups))
 
     def attempt() -> int | None:
         if not done:
@@ -104,6 +109,12 @@ def compact(
     return _compacted(iceberg, snapshot_id, done, started)
 
 
+def _at_once(layout: Layout, groups: Sequence[Sequence[Slice]]) -> int:
+    """Return how many groups are rewritten at once, so that those in memory have few bytes; a large one is alone."""
+    largest = max((sum(one.file.size_bytes for one in group) for group in groups), default=0)
+    return max(1, min(layout.files_at_once, _AT_ONCE_BYTES // max(1, largest)))
+
+
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
     """Return the head's entries of the summary, except those of a single run, plus this run's id."""
     if kind_of(iceberg) != "table":
@@ -122,8 +133,11 @@ def _worth_it(iceberg: IcebergTable, layout: Layout, target_bytes: int, tuning: 
     is_table = kind_of(iceberg) == "table"
     if head is None or Layout.of_head(iceberg).schema_json != layout.schema_json:
         return
-    for partition in _by_partition(live_slices(iceberg, head.snapshot_id).values(), layout.spec.spec_id):
-        deleted = {one: _rows_deleted(layout, one) for one in partition}
+    live = list(live_slices(iceberg, head.snapshot_id).values())
+    live = [one for one in live if one.file.spec_id == layout.spec.spec_id]
+    counts = for_each(layout.location, lambda one: _rows_deleted(layout, one), live)
+    deleted = dict(zip(live, counts, strict=True))
+    for partition in _by_partition(live, layout.spec.spec_id):
         chosen = [
             one
             for one in partition

@@ -20,10 +20,11 @@ from pyiceberg.table import Table as IcebergTable
 from foldhouse.errors import Unsupported
 from foldhouse.storage.catalog import all_tables
 from foldhouse.storage.occupied import check_is_newest
-from foldhouse.storage.places import is_below
+from foldhouse.storage.places import is_below, is_on_disk
 from foldhouse.storage.removal import delete as delete_file
-from foldhouse.storage.removal import for_each, is_on_disk, on_disk, plain, spellings
+from foldhouse.storage.removal import on_disk, plain, spellings
 from foldhouse.storage.remove_snapshots import live_files, manifest_paths
+from foldhouse.storage.threads import for_each
 from foldhouse.values.upkeep import Orphan, Orphans
 
 _KEPT_NAMES = ("version-hint.text",)
@@ -69,7 +70,7 @@ def find_orphans(
         for one in sorted(listed, key=lambda one: one.path)
         if not named.intersection(spellings(one.path)) and not any(is_below(one.path, other) for other in others)
     )
-    deleted = sum(for_each(iceberg, lambda one: delete_file(iceberg, one.path), found)) if delete else 0
+    deleted = sum(for_each(iceberg.location(), lambda one: delete_file(iceberg, one.path), found)) if delete else 0
     return Orphans(".".join(iceberg.name()), found, deleted)
 
 
@@ -83,8 +84,9 @@ def named_files(iceberg: IcebergTable) -> set[str]:
     found = {iceberg.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     lists = [one.manifest_list for one in metadata.snapshots]
-    manifests = {path for some in for_each(iceberg, lambda one: manifest_paths(io, one), lists) for path in some}
-    files = for_each(iceberg, lambda one: live_files(io, one), sorted(manifests))
+    location = iceberg.location()
+    manifests = {path for some in for_each(location, lambda one: manifest_paths(io, one), lists) for path in some}
+    files = for_each(location, lambda one: live_files(io, one), sorted(manifests))
     return found.union(lists, manifests, *files)
 
 

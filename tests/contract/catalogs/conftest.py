@@ -46,6 +46,7 @@ if GIVEN in os.environ:
 
 _ONE = ("Postgres and S3",)
 _IN_CI: dict[str, tuple[str, ...]] = {
+    "test_at_once": _ONE,
     "test_catalog_operations": ("Postgres and S3", "REST and S3"),
     "test_catalog_races": _ONE,
     "test_catalogs": _ONE,

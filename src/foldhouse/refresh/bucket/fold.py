@@ -7,7 +7,7 @@ never stores a row twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -35,10 +35,12 @@ from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
-from foldhouse.refresh.bucket.read import StoredRows, framed
+from foldhouse.refresh.bucket.read import Part, StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import for_each
+from foldhouse.storage.uploads import uploads_of
 from foldhouse.values.tuning import Tuning
 
 
@@ -158,13 +160,14 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
-    left, done = _written_together(job, combined.rows, places, stored)
-    new = _by_bucket(job, left, places, list(stored))
     nothing = combined.rows.clear()
-    for bucket, one in stored.items():
-        gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
-        outcome = done.get(bucket) or _written(job, bucket, one, new.pop(bucket, nothing), gone)
-        results.append(replace(outcome, deleted_upto=deleted_upto))
+    with uploads_of(job.layout.location):
+        left, done = _written_together(job, combined.rows, places, stored)
+        new = _by_bucket(job, left, places, list(stored))
+        for bucket, one in stored.items():
+            gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
+            outcome = done.get(bucket) or _written(job, bucket, one, new.pop(bucket, nothing), gone)
+            results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
 
@@ -290,12 +293,27 @@ def _piece(plan: FoldPlan, pieces: int) -> pl.Expr:
 
 def _whole_state(job: BucketJob, stored: Mapping[str, StoredRows], first: Mapping[str, int]) -> pl.DataFrame:
     """Read all stored rows of some buckets."""
-    columns, parts = job.plan.table_schema.names, []
-    for bucket, one in stored.items():
+    columns = job.plan.table_schema.names
+
+    def whole(one: StoredRows) -> list[Part]:
         numbers = range(len(one.slices))
-        rows = one.rows_of(numbers, [one.gone(number) for number in numbers], columns)
-        parts += [part.of_all(first[bucket]) for part in rows]
+        return one.rows_of(numbers, [one.gone(number) for number in numbers], columns)
+
+    parts = _of_each(stored, first, lambda _, one: whole(one))
     return framed(job.plan, job.layout, parts, columns).select(*columns, FILE, ROW_POSITION)
+
+
+def _of_each(
+    stored: Mapping[str, StoredRows], first: Mapping[str, int], read: Callable[[str, StoredRows], list[Part]]
+) -> list[Part]:
+    """Return what is read of each bucket; those of a store are waited for together, unless they are in memory."""
+
+    def of_one(bucket: str) -> list[Part]:
+        return [part.of_all(first[bucket]) for part in read(bucket, stored[bucket])]
+
+    waiting = next((one.layout.location for one in stored.values() if one.are_waited_for()), None)
+    several = map(of_one, stored) if waiting is None else for_each(waiting, of_one, list(stored))
+    return [part for parts in several for part in parts]
 
 
 def _state_of(
@@ -318,18 +336,19 @@ def _state_of(
     """
     plan, seldom = job.plan, job.plan.seldom_needed
     often = [name for name in plan.table_schema.names if name not in seldom]
-    parts = [part.of_all(first[b]) for b, one in stored.items() for part in one.of_keys(keys[b], often)]
-    state = framed(plan, job.layout, parts, often)
+    found = _of_each(stored, first, lambda bucket, one: one.of_keys(keys[bucket], often))
+    state = framed(plan, job.layout, found, often)
     columns = [*plan.table_schema.names, FILE, ROW_POSITION]
     unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
     if not seldom or state.is_empty():
         return state.with_columns(unread).select(columns)
     places = lacking(plan, state.with_columns(unread), sums, recomputed)
-    found = []
-    for bucket, one in stored.items():
+
+    def lacked(bucket: str, one: StoredRows) -> list[Part]:
         inside = pl.col(FILE).is_between(first[bucket], first[bucket] + len(one.slices), closed="left")
-        wanted = places.filter(inside).with_columns(pl.col(FILE) - first[bucket])
-        found += [part.of_all(first[bucket]) for part in one.at(wanted, seldom)]
+        return one.at(places.filter(inside).with_columns(pl.col(FILE) - first[bucket]), seldom)
+
+    found = _of_each(stored, first, lacked)
     if not found:
         return state.with_columns(unread).select(columns)
     filled = framed(plan, job.layout, found, seldom)

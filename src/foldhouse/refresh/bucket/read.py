@@ -7,8 +7,7 @@ remaining columns are read only from row groups with a wanted row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,10 @@ from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.live import Piece, Slice
 from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.store import is_in_memory
 from foldhouse.values.tuning import Tuning
 
 _KEPT_BYTES = 256 * 1024 * 1024
@@ -52,26 +53,32 @@ class StoredRows:
     tuning: Tuning
     buckets: int = 1
 
-    @cached_property
-    def _kept(self) -> dict[int, pa.Table]:
-        """The place of a file that will probably be written again -> all of its rows, with the columns read so far."""
-        return {}
-
-    @cached_property
-    def _deleted(self) -> dict[str, np.ndarray]:
-        return deleted_by_file(self.layout, self.slices)
+    # Not cached properties: those of Python 3.11 hold one lock for all buckets while they are made.
+    _kept: dict[int, pa.Table] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The place of a file that will probably be written again -> all of its rows, with the columns read so far."""
+    _deleted: list[dict[str, np.ndarray]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Data file -> the positions that are deleted in it, once they were read."""
 
     @property
     def rows(self) -> int:
         """The number of live rows."""
         return sum(one.file.rows - len(self._gone(one)) for one in self.slices)
 
+    def are_waited_for(self) -> bool:
+        """Whether the rows are in a store, and not all of them in memory."""
+        if is_on_disk(self.layout.location):
+            return False
+        paths = (path for one in self.slices for path in (one.file.path, *one.deletes))
+        return not all(is_in_memory(self.layout.io, path) for path in paths)
+
     def gone(self, number: int) -> np.ndarray:
         """Return the deleted positions of a file, sorted."""
         return self._gone(self.slices[number])
 
     def _gone(self, one: Slice) -> np.ndarray:
-        found = self._deleted.get(one.file.path)
+        if not self._deleted:
+            self._deleted.append(deleted_by_file(self.layout, self.slices))
+        found = self._deleted[0].get(one.file.path)
         return np.empty(0, np.int64) if found is None else found
 
     def rows_of(self, numbers: Sequence[int], without: Sequence[np.ndarray], columns: Sequence[str]) -> list[Part]:

@@ -84,7 +84,11 @@ def _cancelled(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame
         by_partition: dict[object, list[Piece]] = {}
         for piece in _files(delta):
             by_partition.setdefault(piece.file.partition, []).append(piece)
-        parts = in_threads(lambda pieces: _of_partition(logic, place, pieces), list(by_partition.values()))
+        parts = in_threads(
+            lambda pieces: _of_partition(logic, place, pieces),
+            list(by_partition.values()),
+            logic.layouts[place].files_at_once,
+        )
         logic.changed[label] = (list(delta), pl.concat(parts))
     return logic.changed[label][1]
 

@@ -139,7 +139,7 @@ class Logic:
         """
         columns, known = list(self.compiled.needed[place]), self._whole
         weightless = [(place, Piece(one.file, 1, one.only, one.without)) for one in pieces]
-        groups = group_pieces([one for _, one in weightless if (place, one) not in known])
+        groups = group_pieces(self.layouts[place], [one for _, one in weightless if (place, one) not in known])
         found: list[pa.Table] = []
         read = read_together(self.layouts[place], groups, columns, self.tuning.kept_column_bytes)
         for group, tables in zip(groups, read, strict=True):

@@ -131,7 +131,7 @@ def _counted(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices
     looked = found = 0
     # The largest first: small files are new, and a window selects most of their rows.
     for some in _at_once(sorted(pieces, key=lambda piece: -piece.file.rows)):
-        frames = in_threads(lambda piece: logic.pick(place, piece, choices), some)
+        frames = _picked(logic, place, some, choices)
         looked, found = looked + sum(p.file.rows for p in some), found + sum(f.height for f in frames)
         are_typical = looked >= _TYPICAL * whole
         if found > most or (are_typical and found * whole > _clearly(looked) * most * looked):
@@ -166,10 +166,15 @@ def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: 
         assert isinstance(rows, pl.DataFrame)
         return rows.sample(math.ceil(rows.height / least), seed=0), rows.height
 
-    found = in_threads(some_rows, pieces)
+    found = in_threads(some_rows, pieces, layout.files_at_once)
     some = pl.concat([rows for rows, _ in found])
     live = sum(height for _, height in found)
     return chosen(some, choices).height / max(1, some.height) * live / max(1, whole)
+
+
+def _picked(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[pl.DataFrame]:
+    """Return the rows of each piece that choices select."""
+    return in_threads(lambda piece: logic.pick(place, piece, choices), pieces, logic.layouts[place].files_at_once)
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
@@ -182,7 +187,7 @@ def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choi
     pieces = admitted(logic, place, pieces, choices)
     found: list[pl.DataFrame] = []
     for some in _at_once(pieces):
-        found += in_threads(lambda piece: logic.pick(place, piece, choices), some)
+        found += _picked(logic, place, some, choices)
         if sum(frame.height for frame in found) > most:
             logic.forget_picked()
             return None
@@ -193,7 +198,7 @@ def rows_of(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices)
     """Return the rows of a source's pieces that choices select; they are kept for an evaluation with these choices."""
     pieces = admitted(logic, place, pieces, choices)
     if choices:
-        return with_all_columns(logic, place, in_threads(lambda piece: logic.pick(place, piece, choices), pieces))
+        return with_all_columns(logic, place, _picked(logic, place, pieces, choices))
     known = {piece: found for piece in pieces if (found := logic.already_read(place, piece)) is not None}
     tables = logic.read(place, [piece for piece in pieces if piece not in known])
     # One conversion for all files: each costs about as much as reading a small file.

@@ -28,7 +28,9 @@ def values_of(
         assert isinstance(rows, pl.DataFrame)
         return chosen(rows, choices).select(columns).unique()
 
-    return together([_no_values(logic, place, columns), *in_threads(values, pieces)])
+    return together(
+        [_no_values(logic, place, columns), *in_threads(values, pieces, logic.layouts[place].files_at_once)]
+    )
 
 
 def values_in_files(
@@ -51,7 +53,7 @@ def values_in_files(
         chosen_rows, _ = picked(layout, file, list(columns), choices, keep_bytes=logic.tuning.kept_column_bytes)
         return chosen_rows.rows.unique()
 
-    return together([_no_values(logic, place, columns), *in_threads(values, files)])
+    return together([_no_values(logic, place, columns), *in_threads(values, files, layout.files_at_once)])
 
 
 def together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
