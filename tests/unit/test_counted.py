@@ -15,7 +15,7 @@ from foldhouse.refresh.rows.choices import Choice
 class _Files:
     """The logic of a table over files of which a share of the rows is selected."""
 
-    layouts = (SimpleNamespace(files_at_once=2),)
+    layouts = (SimpleNamespace(files_at_once=lambda sizes: 2),)
 
     def __init__(self) -> None:
         self.picked = 0
@@ -29,7 +29,7 @@ class _Files:
 
 
 def a_piece(rows: int, share: float) -> Any:
-    return SimpleNamespace(file=SimpleNamespace(rows=rows), share=share)
+    return SimpleNamespace(file=SimpleNamespace(rows=rows, size_bytes=rows), share=share)
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
 import pytest
 
+from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import OF_A_STORE, for_each, in_threads
 
 
@@ -58,3 +60,22 @@ def test_files_of_a_store_wait_together_and_those_on_disk_come_one_after_another
     here = threading.get_ident()
     for place in ("/w/t", "file:/w/t", "file:///w/t"):
         assert set(for_each(place, lambda _: threading.get_ident(), numbers)) == {here}
+
+
+@pytest.mark.parametrize(
+    ("location", "sizes", "expected"),
+    [
+        ("file:///w/t", [1] * 100, "cores"),
+        ("s3://w/t", [1] * 100, OF_A_STORE),
+        ("s3://w/t", [], OF_A_STORE),
+        ("s3://w/t", [0, 0], OF_A_STORE),
+        ("s3://w/t", [1, 64 << 20], 4),
+        ("s3://w/t", [1 << 40], "cores"),
+    ],
+)
+def test_large_files_of_a_store_are_fewer_at_once(
+    monkeypatch: pytest.MonkeyPatch, location: str, sizes: list[int], expected: int | str
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    layout = Layout("{}", "{}", location, (), ())
+    assert layout.files_at_once(iter(sizes)) == (2 if expected == "cores" else expected)

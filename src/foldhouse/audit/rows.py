@@ -105,7 +105,7 @@ def failing_rows(
         return [_failing(rows, check, fails) for check, fails in zip(checks, conditions, strict=True)], rows.height
 
     totals, seen = [Failing() for _ in checks], 0
-    for found, rows in in_threads(looked_at, pieces, layout.files_at_once):
+    for found, rows in in_threads(looked_at, pieces, layout.files_at_once(one.file.size_bytes for one in pieces)):
         totals = [total + one for total, one in zip(totals, found, strict=True)]
         seen += rows
     return totals, seen
@@ -150,7 +150,7 @@ def read_columns(layout: Layout, pieces: Sequence[Piece], names: Sequence[str]) 
     def read(piece: Piece) -> pa.Table:
         return read_piece(layout, piece, names).select(list(names)).cast(target)
 
-    tables = in_threads(read, pieces, layout.files_at_once)
+    tables = in_threads(read, pieces, layout.files_at_once(one.file.size_bytes for one in pieces))
     return frame(pa.concat_tables([empty_rows(target), *tables]))
 
 

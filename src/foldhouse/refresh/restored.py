@@ -142,7 +142,8 @@ def restored(layout: Layout, what: Restoring) -> list[BucketResult]:
         NotRestored: a file of the earlier commit cannot be used; what was written is an orphan.
     """
     try:
-        return in_threads(lambda bucket: _restored(layout, bucket), what.buckets, layout.files_at_once)
+        at_once = layout.files_at_once(one.file.size_bytes for bucket in what.buckets for one in bucket.coming)
+        return in_threads(lambda bucket: _restored(layout, bucket), what.buckets, at_once)
     except CorruptFile as failure:
         raise NotRestored(str(failure)) from failure
 

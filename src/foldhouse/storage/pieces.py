@@ -17,7 +17,7 @@ from foldhouse.storage.parquet import SmallFile, check_rows, reading, small_file
 from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.project import projected
 from foldhouse.storage.schema import Layout
-from foldhouse.storage.threads import in_threads
+from foldhouse.storage.threads import OF_A_STORE, in_threads
 from foldhouse.storage.together import decoded_together, is_worth_it
 
 
@@ -144,7 +144,8 @@ def read_together(
     """
     # The largest first, so that none of them is read alone at the end.
     order = sorted(range(len(groups)), key=lambda place: -sum(piece.file.rows for piece in groups[place]))
-    at_once = 1 if _are_tiny(groups) else layout.files_at_once
+    sizes = (sum(piece.file.size_bytes for piece in group) for group in groups)
+    at_once = 1 if _are_tiny(groups) else layout.files_at_once(sizes)
     many = is_worth_it(sum(map(len, groups)))
     read = in_threads(lambda place: _read_group(layout, groups[place], columns, keep_bytes, many), order, at_once)
     found = dict(zip(order, read, strict=True))
@@ -163,7 +164,7 @@ def group_pieces(layout: Layout, pieces: Sequence[Piece]) -> list[list[Piece]]:
 
     A thread reads the files of its group one after the other. In a store, where each is waited for, groups are smaller.
     """
-    together = _TOGETHER if is_on_disk(layout.location) else min(_TOGETHER, -(-len(pieces) // layout.files_at_once))
+    together = _TOGETHER if is_on_disk(layout.location) else min(_TOGETHER, -(-len(pieces) // OF_A_STORE))
     groups: list[list[Piece]] = []
     for piece in pieces:
         is_small = _is_small(piece)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -49,6 +49,8 @@ from foldhouse.values.window import Position
 
 FOREIGN = "foreign"
 
+_WAITING_BYTES = 256 << 20
+"""Bytes of files of a store that are read at once, unless there is one for each core anyway."""
 _GROWING = (THINNED, EXPIRED, LANDED, FORGOTTEN_EVENTS)
 """Properties that grow with the history of a table."""
 
@@ -295,11 +297,16 @@ class Layout:
         """The Arrow schema, with field ids in its metadata."""
         return _arrow(self.schema_json)
 
-    @property
-    def files_at_once(self) -> int:
-        """How many files are read or written at once: one for each core on disk, and several more in a store."""
+    def files_at_once(self, sizes: Iterable[int]) -> int:
+        """Return how many files are read at once: one for each core, and in a store more of those that are not large.
+
+        Args:
+            sizes: of the files, in bytes; of several that one thread reads together, their sum.
+        """
         cores = os.cpu_count() or 1
-        return cores if is_on_disk(self.location) else max(cores, OF_A_STORE)
+        if is_on_disk(self.location):
+            return cores
+        return max(cores, min(OF_A_STORE, _WAITING_BYTES // max(1, max(sizes, default=1))))
 
     @cached_property
     def io(self) -> FileIO:

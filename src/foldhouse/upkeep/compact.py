@@ -112,7 +112,7 @@ def compact(
 def _at_once(layout: Layout, groups: Sequence[Sequence[Slice]]) -> int:
     """Return how many groups are rewritten at once, so that those in memory have few bytes; a large one is alone."""
     largest = max((sum(one.file.size_bytes for one in group) for group in groups), default=0)
-    return max(1, min(layout.files_at_once, _AT_ONCE_BYTES // max(1, largest)))
+    return max(1, min(layout.files_at_once([largest]), _AT_ONCE_BYTES // max(1, largest)))
 
 
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ from foldhouse.refresh.bucket.read import Part, StoredRows, framed
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice
 from foldhouse.storage.schema import Layout
-from foldhouse.storage.threads import for_each
+from foldhouse.storage.threads import in_threads
 from foldhouse.storage.uploads import uploads_of
 from foldhouse.values.tuning import Tuning
 
@@ -311,9 +311,16 @@ def _of_each(
     def of_one(bucket: str) -> list[Part]:
         return [part.of_all(first[bucket]) for part in read(bucket, stored[bucket])]
 
-    waiting = next((one.layout.location for one in stored.values() if one.are_waited_for()), None)
-    several = map(of_one, stored) if waiting is None else for_each(waiting, of_one, list(stored))
+    if any(one.are_waited_for() for one in stored.values()):
+        several = in_threads(of_one, list(stored), _at_once(list(stored.values())))
+    else:
+        several = [of_one(bucket) for bucket in stored]
     return [part for parts in several for part in parts]
+
+
+def _at_once(stored: Sequence[StoredRows]) -> int:
+    """Return how many buckets are read at once."""
+    return stored[0].layout.files_at_once(sum(one.file.size_bytes for one in each.slices) for each in stored)
 
 
 def _state_of(

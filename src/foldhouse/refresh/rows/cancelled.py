@@ -84,11 +84,9 @@ def _cancelled(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame
         by_partition: dict[object, list[Piece]] = {}
         for piece in _files(delta):
             by_partition.setdefault(piece.file.partition, []).append(piece)
-        parts = in_threads(
-            lambda pieces: _of_partition(logic, place, pieces),
-            list(by_partition.values()),
-            logic.layouts[place].files_at_once,
-        )
+        groups = list(by_partition.values())
+        at_once = logic.layouts[place].files_at_once(sum(one.file.size_bytes for one in group) for group in groups)
+        parts = in_threads(lambda pieces: _of_partition(logic, place, pieces), groups, at_once)
         logic.changed[label] = (list(delta), pl.concat(parts))
     return logic.changed[label][1]
 

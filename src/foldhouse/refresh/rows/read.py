@@ -166,7 +166,7 @@ def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: 
         assert isinstance(rows, pl.DataFrame)
         return rows.sample(math.ceil(rows.height / least), seed=0), rows.height
 
-    found = in_threads(some_rows, pieces, layout.files_at_once)
+    found = in_threads(some_rows, pieces, layout.files_at_once(one.file.size_bytes for one in pieces))
     some = pl.concat([rows for rows, _ in found])
     live = sum(height for _, height in found)
     return chosen(some, choices).height / max(1, some.height) * live / max(1, whole)
@@ -174,7 +174,8 @@ def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: 
 
 def _picked(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[pl.DataFrame]:
     """Return the rows of each piece that choices select."""
-    return in_threads(lambda piece: logic.pick(place, piece, choices), pieces, logic.layouts[place].files_at_once)
+    at_once = logic.layouts[place].files_at_once(one.file.size_bytes for one in pieces)
+    return in_threads(lambda piece: logic.pick(place, piece, choices), pieces, at_once)
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:

@@ -20,17 +20,17 @@ def values_of(
     logic: Logic, place: int, pieces: Sequence[Piece], columns: tuple[str, ...], choices: Choices = ()
 ) -> pl.DataFrame:
     """Return the distinct values of some columns in the rows of pieces that the choices select."""
+    layout = logic.layouts[place]
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
 
     def values(piece: Piece) -> pl.DataFrame:
-        read = read_piece(logic.layouts[place], piece, needed, logic.tuning.kept_column_bytes)
+        read = read_piece(layout, piece, needed, logic.tuning.kept_column_bytes)
         rows = pl.from_arrow(read.select(needed))
         assert isinstance(rows, pl.DataFrame)
         return chosen(rows, choices).select(columns).unique()
 
-    return together(
-        [_no_values(logic, place, columns), *in_threads(values, pieces, logic.layouts[place].files_at_once)]
-    )
+    at_once = layout.files_at_once(one.file.size_bytes for one in pieces)
+    return together([_no_values(logic, place, columns), *in_threads(values, pieces, at_once)])
 
 
 def values_in_files(
@@ -53,7 +53,8 @@ def values_in_files(
         chosen_rows, _ = picked(layout, file, list(columns), choices, keep_bytes=logic.tuning.kept_column_bytes)
         return chosen_rows.rows.unique()
 
-    return together([_no_values(logic, place, columns), *in_threads(values, files, layout.files_at_once)])
+    at_once = layout.files_at_once(one.size_bytes for one in files)
+    return together([_no_values(logic, place, columns), *in_threads(values, files, at_once)])
 
 
 def together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

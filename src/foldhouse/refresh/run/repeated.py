@@ -73,7 +73,9 @@ def repeated_in(logic: Logic, place: int, evaluation: Evaluation) -> Choice | No
 
 
 def _repeated(logic: Logic, place: int, pieces: Sequence[Piece], ids: tuple[str, ...]) -> Choice:
-    layout, groups = logic.layouts[place], group_pieces(logic.layouts[place], pieces)
+    layout = logic.layouts[place]
+    groups = group_pieces(layout, pieces)
+    at_once = layout.files_at_once(sum(one.file.size_bytes for one in group) for group in groups)
     nothing = empty_rows(pa.schema([layout.arrow.field(name).remove_metadata() for name in ids]))
 
     def read(group: Sequence[Piece]) -> pl.DataFrame:
@@ -83,15 +85,13 @@ def _repeated(logic: Logic, place: int, pieces: Sequence[Piece], ids: tuple[str,
 
     empty = read([])
     if not have_hashes(empty.dtypes):
-        known = pl.concat([empty, *in_threads(read, groups, layout.files_at_once)])
+        known = pl.concat([empty, *in_threads(read, groups, at_once)])
     else:
         # Sorting numbers takes a fraction of the time and memory of comparing the ids themselves.
-        found = several(in_threads(lambda group: hashes_of(read(group), ids), groups, layout.files_at_once))
+        found = several(in_threads(lambda group: hashes_of(read(group), ids), groups, at_once))
         if found.is_empty():
             return Choice(ids, empty)
-        known = pl.concat(
-            [empty, *in_threads(lambda group: _among(read(group), ids, found), groups, layout.files_at_once)]
-        )
+        known = pl.concat([empty, *in_threads(lambda group: _among(read(group), ids, found), groups, at_once)])
     return Choice(ids, known.filter(known.is_duplicated()).unique())
 
 
