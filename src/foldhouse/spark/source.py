@@ -33,8 +33,12 @@ from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.live import Piece, Slice, without_bounds
 from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.pieces import read_piece
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import ahead, fitting
 
+_AHEAD_BYTES = 32 << 20
+"""Bytes of files of a store that a task reads at once; decoded, they are several times as many."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 # Matches `s3a:` of `s3a://bucket/key`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -236,9 +240,16 @@ def _read_parts(
     layout: Layout, columns: list[str], pieces: Sequence[Piece], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for number in batch.column("id").to_pylist():
-            rows = read_piece(layout, pieces[number], columns)
+        some = [pieces[number] for number in batch.column("id").to_pylist()]
+        for rows in ahead(lambda piece: read_piece(layout, piece, columns), some, _at_once(layout, some)):
             yield from rows.select(columns).to_batches(max_chunksize=100_000)
+
+
+def _at_once(layout: Layout, pieces: Sequence[Piece]) -> int:
+    """Return how many files of a store a task may hold, so that it does not wait for one after another; 1 on disk."""
+    if is_on_disk(layout.location):
+        return 1
+    return fitting((one.file.size_bytes for one in pieces), _AHEAD_BYTES)
 
 
 def _without_ids(schema: spark.StructType) -> spark.StructType:

@@ -40,7 +40,7 @@ from foldhouse.storage.format import NEWEST
 from foldhouse.storage.history import snapshot_of
 from foldhouse.storage.places import is_on_disk, places_of
 from foldhouse.storage.store import StoreIO, of_store
-from foldhouse.storage.threads import OF_A_STORE
+from foldhouse.storage.threads import fitting
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import BATCH_ID, EXPIRED, FORGOTTEN_EVENTS, FORMAT, KIND, LANDED, STATE, THINNED
 from foldhouse.values.names import is_pattern
@@ -301,12 +301,12 @@ class Layout:
         """Return how many files are read at once: one for each core, and in a store more of those that are not large.
 
         Args:
-            sizes: of the files, in bytes; of several that one thread reads together, their sum.
+            sizes: see `fitting`.
         """
         cores = os.cpu_count() or 1
         if is_on_disk(self.location):
             return cores
-        return max(cores, min(OF_A_STORE, _WAITING_BYTES // max(1, max(sizes, default=1))))
+        return max(cores, fitting(sizes, _WAITING_BYTES))
 
     @cached_property
     def io(self) -> FileIO:

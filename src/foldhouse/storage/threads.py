@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -16,6 +17,16 @@ B = TypeVar("B")
 
 OF_A_STORE = 16
 """Files of a store that are worked on at once: each request takes some tens of milliseconds, and no core meanwhile."""
+
+
+def fitting(sizes: Iterable[int], most_bytes: int) -> int:
+    """Return how many files may be worked on at once, from 1 to `OF_A_STORE`, so that they have at most so many bytes.
+
+    Args:
+        sizes: of the files, in bytes; of several that one thread works on together, their sum.
+        most_bytes: of those that are worked on at once; a single file may have more.
+    """
+    return max(1, min(OF_A_STORE, most_bytes // max(1, max(sizes, default=1))))
 
 
 def for_each(location: str, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
@@ -65,3 +76,29 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], at_once: int | None =
     if failures:
         raise failures[min(failures)]
     return [results[place] for place in range(len(items))]
+
+
+def ahead(work: Callable[[A], B], items: Sequence[A], at_once: int) -> Iterator[B]:
+    """Yield results in the order of the items, while threads work on the next ones.
+
+    An error ends the iteration in the place of its item. Where it ends early, no further item begins.
+
+    Args:
+        work: what is done with an item.
+        items: they begin in this order.
+        at_once: how many items are begun and not yet taken; with 1, each is worked on when it is asked for.
+    """
+    if at_once < 2 or len(items) < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(min(at_once, len(items))) as threads:
+        begun: deque[Future[B]] = deque()
+        try:
+            for item in items:
+                if len(begun) == at_once:
+                    yield begun.popleft().result()
+                begun.append(threads.submit(copy_context().run, work, item))
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)

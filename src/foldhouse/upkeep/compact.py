@@ -33,7 +33,7 @@ from foldhouse.storage.pieces import portions, read_in_parts, read_piece
 from foldhouse.storage.properties import write_properties
 from foldhouse.storage.races import until_won
 from foldhouse.storage.schema import Layout, kind_of
-from foldhouse.storage.threads import for_each, in_threads
+from foldhouse.storage.threads import fitting, for_each, in_threads
 from foldhouse.streams.stored import stream_coverage
 from foldhouse.values.metadata_names import AFTER, COMMIT, COVERAGE, FORGOTTEN, LANDED, REBUILT_IN_SPEC, ROWS_IN, RUN_ID
 from foldhouse.values.tuning import Tuning
@@ -111,8 +111,8 @@ def compact(
 
 def _at_once(layout: Layout, groups: Sequence[Sequence[Slice]]) -> int:
     """Return how many groups are rewritten at once, so that those in memory have few bytes; a large one is alone."""
-    largest = max((sum(one.file.size_bytes for one in group) for group in groups), default=0)
-    return max(1, min(layout.files_at_once([largest]), _AT_ONCE_BYTES // max(1, largest)))
+    sizes = [sum(one.file.size_bytes for one in group) for group in groups]
+    return min(layout.files_at_once(sizes), fitting(sizes, _AT_ONCE_BYTES))
 
 
 def _properties(iceberg: IcebergTable, run_id: str) -> dict[str, str]:
