@@ -52,3 +52,19 @@ def test_files_on_disk_and_large_ones_are_read_one_by_one(
 
     monkeypatch.setattr(source, "read_piece", alone)
     assert read(location, pieces_of(location, 5, size)) == [1, 0, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("location", "files", "size", "tasks"),
+    [
+        ("file:///w/t", 300, 1_000, 64),
+        ("file:///w/t", 5, 1_000, 5),
+        ("s3://w/t", 300, 1_000, 8),
+        ("s3://w/t", 5, 1_000, 5),
+        ("s3://w/t", 100, 16 << 20, 50),
+        ("s3://w/t", 100, 1 << 30, 64),
+    ],
+)
+def test_small_files_of_a_store_are_divided_among_few_tasks(location: str, files: int, size: int, tasks: int) -> None:
+    layout = Layout("{}", "{}", location, (), ())
+    assert source._tasks(layout, pieces_of(location, files, size), 8) == tasks

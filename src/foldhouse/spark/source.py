@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from foldhouse.spark.connectors import has_connector
 from foldhouse.spark.named import quoted
 from foldhouse.spark.settled import AS_WRITTEN, parquet_files
-from foldhouse.spark.tasks import mapped
+from foldhouse.spark.tasks import at_once, mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.integrity import digest_in
@@ -37,6 +37,7 @@ from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import ahead, fitting
 
+_MOST_TASKS = 64
 _AHEAD_BYTES = 32 << 20
 """Bytes of files of a store that a task reads at once; decoded, they are several times as many."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -106,7 +107,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
         frames.append(_without_deleted(session, schema, worn, deleted))
     if parts:
         read = functools.partial(_read_parts, layout, columns, tuple(without_bounds(piece) for piece in parts))
-        numbers = session.range(0, len(parts), 1, min(len(parts), 64))
+        numbers = session.range(0, len(parts), 1, _tasks(layout, parts, at_once(session)))
         frames.append(mapped(numbers, read, _without_ids(schema)))
     if not frames:
         return empty_frame(session, layout, columns)
@@ -243,6 +244,14 @@ def _read_parts(
         some = [pieces[number] for number in batch.column("id").to_pylist()]
         for rows in ahead(lambda piece: read_piece(layout, piece, columns), some, _at_once(layout, some)):
             yield from rows.select(columns).to_batches(max_chunksize=100_000)
+
+
+def _tasks(layout: Layout, pieces: Sequence[Piece], at_once: int) -> int:
+    """Return how many tasks read some pieces: in a store, not so many that each has a single small file to wait for."""
+    most = min(len(pieces), _MOST_TASKS)
+    if is_on_disk(layout.location):
+        return most
+    return min(most, max(at_once, sum(one.file.size_bytes for one in pieces) // _AHEAD_BYTES))
 
 
 def _at_once(layout: Layout, pieces: Sequence[Piece]) -> int:
