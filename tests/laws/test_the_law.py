@@ -23,11 +23,15 @@ from laws.runner import SEED, run_history, run_in_process, run_in_two_processes
 from laws.two_processes import CACHES
 
 from foldhouse import storage
+from foldhouse.refresh.bucket import read
+from foldhouse.storage import pieces, schema, threads, uploads
 
 GIVEN = [int(seed) for seed in os.environ.get(SEED, "").split(",") if seed]
 QUICK = GIVEN or range(40 if IS_THOROUGH else 18)
 MANY = range(1000, 1000 + HISTORIES)
 AT_ONCE = 20
+WAITING = (read, pieces, schema, threads, uploads)
+"""The modules that ask whether files are in a store."""
 # One under each rule, then one in pieces and as a large window, and one that is evaluated into files.
 ON_SPARK = GIVEN or (0, 1, 2, 3, 19, 118)
 MANY_ON_SPARK = range(1000, 1000 + max(2, len(MANY) // 16))
@@ -56,6 +60,14 @@ def test_two_processes_that_live_long_find_what_the_other_did(seed: int) -> None
 @pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
 def test_settings_that_change_on_the_way_change_no_row(seed: int) -> None:
     run_in_process(seed, {settings.change_settings: 8})
+
+
+@pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
+def test_files_that_are_waited_for_together_change_no_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a store: other threads upload, and rows, delete files and manifests are read by several threads."""
+    for module in WAITING:
+        monkeypatch.setattr(module, "is_on_disk", lambda path: False)
+    run_in_process(200 + seed)
 
 
 def test_each_process_has_all_caches_of_its_own() -> None:

@@ -1,6 +1,7 @@
 """Writes data files and position delete files with Arrow, and describes them for the commit.
 
-Writing a file alone guarantees nothing: until a commit references it, it is an orphan that no reader sees.
+Writing a file alone guarantees nothing: until a commit references it, it is an orphan that no reader sees. Inside of
+`uploads_of`, a file of a store is there at the end of that block, and an error of its upload may be raised there.
 """
 
 from __future__ import annotations
