@@ -1,12 +1,16 @@
-"""A task of Spark reads several files of a store at once, and hands over their rows in order."""
+"""Several files of a store are read at once where rows are used in order: by tasks of Spark, and in large windows."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
+from foldhouse.refresh.run import routing
+from foldhouse.refresh.run.routing import Reading, Split
 from foldhouse.spark import source
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece
@@ -52,6 +56,51 @@ def test_files_on_disk_and_large_ones_are_read_one_by_one(
 
     monkeypatch.setattr(source, "read_piece", alone)
     assert read(location, pieces_of(location, 5, size)) == [1, 0, 2, 3, 4]
+
+
+def rows_of_splits(location: str, files: int, size_bytes: int) -> list[int]:
+    splits = tuple(
+        Split(piece, part, 2, None, 1) for piece in pieces_of(location, files, size_bytes) for part in (0, 1)
+    )
+    reading = Reading(Layout("{}", "{}", location, (), ()), ("n",), (), (splits,), 1)
+    return [n for rows in routing.rows_of_splits(reading, splits) for n in rows["n"]]
+
+
+def frames_of(split: Split) -> Iterator[pl.DataFrame]:
+    """Two frames of a row each."""
+    number = rows_of(split.piece)["n"][0].as_py()
+    for frame in (0, 1):
+        yield pl.DataFrame({"n": [4 * number + 2 * split.part + frame]})
+
+
+def test_a_window_waits_for_small_files_of_a_store_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(6)
+
+    def waits(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
+        together.wait(timeout=60)
+        yield from frames_of(split)
+
+    monkeypatch.setattr(routing, "rows_of_split", waits)
+    assert rows_of_splits("s3://w/t", 3, 1_000) == list(range(12))
+
+
+@pytest.mark.parametrize(("location", "size"), [("file:///w/t", 1_000), ("s3://w/t", 128 << 20)])
+def test_a_window_holds_no_more_of_large_files_than_it_asks_for(
+    monkeypatch: pytest.MonkeyPatch, location: str, size: int
+) -> None:
+    asked: list[int] = []
+
+    def alone(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
+        for rows in frames_of(split):
+            asked.append(rows["n"][0])
+            yield rows
+
+    monkeypatch.setattr(routing, "rows_of_split", alone)
+    splits = tuple(Split(piece, 0, 1, None, 1) for piece in pieces_of(location, 2, size))
+    reading = Reading(Layout("{}", "{}", location, (), ()), ("n",), (), (splits,), 1)
+    coming = routing.rows_of_splits(reading, splits)
+    assert (next(coming)["n"][0], asked) == (0, [0])
+    assert [rows["n"][0] for rows in coming] == [1, 4, 5]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ whoever commits last has read its file after every earlier commit. A landing tha
 mark, so each landing also compares what the folder says of its files before it reads and after it committed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from foldhouse.dagster.report import DayReport
 from foldhouse.dagster.streams import commit_metadata
-from foldhouse.errors import DaysChanged, InvalidData, TooManyBadLines, UnreadableFile
+from foldhouse.errors import DaysChanged, InvalidData
 from foldhouse.lake import Lake
 from foldhouse.landing import Landed, Landing, origin_of
 from foldhouse.values.definition import Stream
@@ -74,18 +74,16 @@ class _Reading:
         seen = {one.name: dict(target.lake.landed(one, days).states) for one in streams}
         return cls(target, report, target.landing.fingerprints(), seen)
 
-    def land(self, days: Iterable[date]) -> None:
+    def land(self, days: Sequence[date]) -> None:
         """Land the days whose files can be read."""
         landed: dict[date, Landed] = {}
-        for day in days:
-            try:
-                one = self.target.landing.read(day)
-                if one.file or day not in self.looks:
-                    landed[day] = one
-                else:
-                    self.refused[day] = _GONE
-            except (UnreadableFile, TooManyBadLines) as error:
-                self.refused[day] = str(error)
+        for day, one in self.target.landing.read_each(days):
+            if not isinstance(one, Landed):
+                self.refused[day] = str(one)
+            elif one.file or day not in self.looks:
+                landed[day] = one
+            else:
+                self.refused[day] = _GONE
             if sum(one.events.nbytes for one in landed.values()) >= self.target.landing.format.limits.event_bytes:
                 self._commit(landed)
                 landed = {}
@@ -142,7 +140,7 @@ def land_days(target: LandingTarget, days: list[date], report: DayReport) -> dic
         reading = _Reading.of(target, left, report)
         # A day without a file is an empty day, but not if it had one when this run began.
         gone = {day for day in left if number and day not in reading.looks}
-        reading.land(day for day in left if day not in gone)
+        reading.land([day for day in left if day not in gone])
         again = (reading.changed(left) | reading.overtaken) - gone
         refused |= dict.fromkeys(gone & not_landed, _GONE)
         refused |= {day: why for day, why in reading.refused.items() if day not in again}

@@ -11,13 +11,26 @@ from typing import Any
 
 from foldhouse.errors import UnreadableFile
 from foldhouse.landing.limits import MIB, Limits
-from foldhouse.landing.opened import Opened, opened_file, refused
+from foldhouse.landing.opened import Look, Opened, opened_file, refused
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31  # zlib's code for the largest window, with a gzip header and trailer
 _PIECE = MIB
 _GZIP_PIECE = 16 * 1024  # zlib copies the bytes after a member, so small chunks keep many small members cheap
 _RATIO_EXEMPT_BYTES = 16 * MIB
+
+
+def most_bytes(look: Look, limits: Limits) -> int:
+    """Return the most uncompressed bytes that a file may have."""
+    return _most_of_gzip(look.size_bytes, limits) if _is_gzip(look.name) else look.size_bytes
+
+
+def _is_gzip(path: str) -> bool:
+    return path.endswith(".gz")
+
+
+def _most_of_gzip(stored_bytes: int, limits: Limits) -> int:
+    return max(_RATIO_EXEMPT_BYTES, stored_bytes * limits.ratio)
 
 
 class Content:
@@ -55,7 +68,7 @@ class Content:
         with self._opened(self.path) as file:
             if file.size > self.limits.stored_bytes:
                 raise self._beyond("stored_bytes", f"has {file.size:,} bytes")
-            is_gzip = str(self.path).endswith(".gz")
+            is_gzip = _is_gzip(str(self.path))
             stored = self._stored_pieces(file, _GZIP_PIECE if is_gzip else _PIECE)
             for piece in _joined(self._decompressed(stored)) if is_gzip else stored:
                 self._take(piece)
@@ -72,7 +85,7 @@ class Content:
         self._size += len(piece)
         if self._size > self.limits.content_bytes:
             raise self._beyond("content_bytes", "has more uncompressed bytes than it may")
-        if self._size > max(_RATIO_EXEMPT_BYTES, self._stored * self.limits.ratio):
+        if self._size > _most_of_gzip(self._stored, self.limits):
             found = f"grows from {self._stored:,} compressed to more than {self._size:,} bytes"
             raise self._beyond("ratio", found)
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 
-from foldhouse.errors import LandingError, UnreadableFile
+from foldhouse.errors import LandingError, TooManyBadLines, UnreadableFile
 from foldhouse.landing.body import body_of
-from foldhouse.landing.content import Content
+from foldhouse.landing.content import Content, most_bytes
 from foldhouse.landing.events import typed
 from foldhouse.landing.format import CsvFormat
+from foldhouse.landing.limits import MIB
 from foldhouse.landing.lines import LineReader
-from foldhouse.landing.opened import refused
+from foldhouse.landing.opened import Look, refused
 from foldhouse.landing.place import Place, place_of
 from foldhouse.landing.quarantine import QUARANTINE_SCHEMA, BadLines
 from foldhouse.storage.configuration import is_address
+from foldhouse.storage.threads import ahead, fitting
 
 # Matches `2011-12-09.csv` and `2011-12-09.csv.gz`.
+_AHEAD_BYTES = 256 * MIB
+"""The most uncompressed bytes of files of a bucket that are read before they are asked for."""
 _FILE_NAME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})\.csv(\.gz)?")
 
 
@@ -131,12 +135,16 @@ class Landing:
         Raises:
             LandingError: there is no such folder.
         """
-        looks = self._place.fingerprints(_FILE_NAME)
-        days: dict[date, list[str]] = {}
+        looks = self._looks()
+        return {day: " ".join(one.text for one in looks[day]) for day in sorted(looks)}
+
+    def _looks(self) -> dict[date, list[Look]]:
+        looks = self._place.looks(_FILE_NAME)
+        days: dict[date, list[Look]] = {}
         for name in sorted(looks):
             if (matched := _FILE_NAME.fullmatch(name)) and (day := _day(matched[1])):
                 days.setdefault(day, []).append(looks[name])
-        return {day: " ".join(found) for day, found in sorted(days.items())}
+        return days
 
     def digest(self, day: date, *, until: Callable[[], bool] = lambda: False) -> str | None:
         """Return the digest of a day's file as `read` does, without its events; `None` if `until` ended it early.
@@ -184,6 +192,29 @@ class Landing:
                 raise refused(path, found, self.format.limits.raised("event_bytes"))
         bad.check_share(count, self.format.max_bad_share)
         return Landed(pa.concat_tables(events), bad.table(source_file, day), count, content.digest, _name(path))
+
+    def read_each(self, days: Sequence[date]) -> Iterator[tuple[date, Landed | UnreadableFile | TooManyBadLines]]:
+        """Read the files of some days, and yield each day in order, with what was read or the error of its file.
+
+        Small files of a bucket are waited for together: as many as can have 256 MiB uncompressed.
+
+        Raises:
+            LandingError: there is no such folder.
+            StorageError: the bucket cannot be used now.
+        """
+
+        def read(day: date) -> tuple[date, Landed | UnreadableFile | TooManyBadLines]:
+            try:
+                return day, self.read(day)
+            except (UnreadableFile, TooManyBadLines) as error:
+                return day, error
+
+        at_once = 1
+        if self._place.is_waited_for and len(days) > 1:
+            looks = self._looks()
+            sizes = [most_bytes(one, self.format.limits) for day in days for one in looks.get(day, ())]
+            at_once = fitting(sizes, _AHEAD_BYTES)
+        return ahead(read, days, at_once)
 
 
 def _day(text: str) -> date | None:

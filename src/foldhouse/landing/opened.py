@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from foldhouse.errors import LandingError, UnreadableFile
 
@@ -21,6 +21,20 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+class Look(NamedTuple):
+    """What a landing file looks like from outside.
+
+    Args:
+        name: of the file in its folder.
+        size_bytes: its stored bytes.
+        text: changes when the file does.
+    """
+
+    name: str
+    size_bytes: int
+    text: str
 
 
 class Opened(Protocol):

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Protocol
 
 from foldhouse.errors import LandingError
-from foldhouse.landing.opened import Opened, opened_file, opened_folder
+from foldhouse.landing.opened import Look, Opened, opened_file, opened_folder
 from foldhouse.landing.prefix import Prefix
 
 
 class Place(Protocol):
     """The files of a landing folder, by their names."""
 
-    def fingerprints(self, names: re.Pattern[str]) -> dict[str, str]:
-        """Return, for each name of a pattern, a text that changes when its file does."""
+    is_waited_for: bool
+    """Whether a file takes longer to arrive than to read."""
+
+    def looks(self, names: re.Pattern[str]) -> dict[str, Look]:
+        """Return what each file whose name fits a pattern looks like from outside."""
 
     def held(self, names: list[str]) -> list[str]:
         """Return those of some names that there is a file for."""
@@ -36,11 +39,13 @@ class Folder:
 
     path: Path
 
-    def fingerprints(self, names: re.Pattern[str]) -> dict[str, str]:
-        """Return, for each name of a pattern, a text that changes when its file does."""
+    is_waited_for = False
+
+    def looks(self, names: re.Pattern[str]) -> dict[str, Look]:
+        """Return what each file whose name fits a pattern looks like from outside."""
         with opened_folder(self.path) as folder:
             found = {name: _status(name, folder) for name in self._listed() if names.fullmatch(name)}
-        return {name: _fingerprint(name, status) for name, status in found.items() if status is not None}
+        return {name: _look(name, status) for name, status in found.items() if status is not None}
 
     def held(self, names: list[str]) -> list[str]:
         """Return those of some names that there is a file for."""
@@ -81,6 +86,6 @@ def _status(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def _fingerprint(name: str, status: os.stat_result) -> str:
-    """Return what a file looks like from outside."""
-    return f"{name}:{status.st_size}:{status.st_ino}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+def _look(name: str, status: os.stat_result) -> Look:
+    text = f"{name}:{status.st_size}:{status.st_ino}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+    return Look(name, status.st_size, text)

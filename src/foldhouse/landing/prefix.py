@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from foldhouse.errors import ConfigurationError, LandingError, StorageError
 from foldhouse.landing.limits import MIB
-from foldhouse.landing.opened import Opened, refused
+from foldhouse.landing.opened import Look, Opened, refused
 from foldhouse.storage.complete import filled
 from foldhouse.storage.configuration import WHERE, configuration_of
 from foldhouse.storage.secrets import without_secrets
@@ -49,6 +49,8 @@ class Prefix:
     address: str
     catalog: str = ""
 
+    is_waited_for = True
+
     def __post_init__(self) -> None:
         found = urlsplit(self.address)
         # Azure writes a container before the @, so only a password is refused there.
@@ -66,7 +68,7 @@ class Prefix:
             )
         object.__setattr__(self, "address", self.address.rstrip("/"))
 
-    def fingerprints(self, names: re.Pattern[str]) -> dict[str, str]:
+    def looks(self, names: re.Pattern[str]) -> dict[str, Look]:
         """Return, for each name of a pattern, its name, size and the time of its last change.
 
         Raises:
@@ -79,7 +81,8 @@ class Prefix:
         if not found:
             self._check_exists(store, path)
         wanted = [one for one in found if names.fullmatch(one.base_name)]
-        return {one.base_name: f"{one.base_name}:{one.size}:{one.mtime_ns}" for one in wanted}
+        looks = (Look(one.base_name, one.size or 0, f"{one.base_name}:{one.size}:{one.mtime_ns}") for one in wanted)
+        return {one.name: one for one in looks}
 
     def held(self, names: list[str]) -> list[str]:
         """Return those of some names that there is an object for.

@@ -34,12 +34,10 @@ from foldhouse.storage.live import Piece, Slice, without_bounds
 from foldhouse.storage.parquet import check_footers
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.places import is_on_disk
-from foldhouse.storage.schema import Layout
-from foldhouse.storage.threads import ahead, fitting
+from foldhouse.storage.schema import AHEAD_BYTES, Layout
+from foldhouse.storage.threads import ahead
 
 _MOST_TASKS = 64
-_AHEAD_BYTES = 32 << 20
-"""Bytes of files of a store that a task reads at once; decoded, they are several times as many."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 # Matches `s3a:` of `s3a://bucket/key`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -242,7 +240,8 @@ def _read_parts(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         some = [pieces[number] for number in batch.column("id").to_pylist()]
-        for rows in ahead(lambda piece: read_piece(layout, piece, columns), some, _at_once(layout, some)):
+        at_once = layout.files_ahead(piece.file.size_bytes for piece in some)
+        for rows in ahead(lambda piece: read_piece(layout, piece, columns), some, at_once):
             yield from rows.select(columns).to_batches(max_chunksize=100_000)
 
 
@@ -251,14 +250,7 @@ def _tasks(layout: Layout, pieces: Sequence[Piece], at_once: int) -> int:
     most = min(len(pieces), _MOST_TASKS)
     if is_on_disk(layout.location):
         return most
-    return min(most, max(at_once, sum(one.file.size_bytes for one in pieces) // _AHEAD_BYTES))
-
-
-def _at_once(layout: Layout, pieces: Sequence[Piece]) -> int:
-    """Return how many files of a store a task may hold, so that it does not wait for one after another; 1 on disk."""
-    if is_on_disk(layout.location):
-        return 1
-    return fitting((one.file.size_bytes for one in pieces), _AHEAD_BYTES)
+    return min(most, max(at_once, sum(one.file.size_bytes for one in pieces) // AHEAD_BYTES))
 
 
 def _without_ids(schema: spark.StructType) -> spark.StructType:

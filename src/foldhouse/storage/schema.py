@@ -51,6 +51,8 @@ FOREIGN = "foreign"
 
 _WAITING_BYTES = 256 << 20
 """Bytes of files of a store that are read at once, unless there is one for each core anyway."""
+AHEAD_BYTES = 32 << 20
+"""Bytes of files of a store that are read before they are used; decoded, they are several times as many."""
 _GROWING = (THINNED, EXPIRED, LANDED, FORGOTTEN_EVENTS)
 """Properties that grow with the history of a table."""
 
@@ -307,6 +309,17 @@ class Layout:
         if is_on_disk(self.location):
             return cores
         return max(cores, fitting(sizes, _WAITING_BYTES))
+
+    def files_ahead(self, sizes: Iterable[int]) -> int:
+        """Return how many files are read ahead where they are used one after another: several small ones of a store.
+
+        Args:
+            sizes: see `fitting`.
+
+        Returns:
+            1 on disk, where reading a file is work for a core, and nothing is waited for.
+        """
+        return 1 if is_on_disk(self.location) else fitting(sizes, AHEAD_BYTES)
 
     @cached_property
     def io(self) -> FileIO:

@@ -105,6 +105,21 @@ def test_files_of_many_days_are_written_and_read_at_once(lake: fh.Lake, proxies:
     assert right_days(lake)
 
 
+@pytest.mark.parametrize(
+    "tuning",
+    [
+        pytest.param(fh.Tuning(plain_rows_factor=0), id="at once"),
+        pytest.param(fh.Tuning(plain_rows_factor=0, spilled_piece_rows=10), id="by way of a folder"),
+    ],
+)
+def test_a_large_window_waits_for_its_files_together(lake: fh.Lake, proxies: Proxies, tuning: fh.Tuning) -> None:
+    lake.tuning = tuning
+    lake.append(lines, batch(DAYS, 0))
+    forget()
+    assert most(proxies, lambda: lake.refresh(daily)) >= SEVERAL
+    assert right_days(lake)
+
+
 def test_a_file_that_the_store_refuses_is_an_error_and_nothing_is_committed(lake: fh.Lake, proxies: Proxies) -> None:
     lake.append(events, some(range(400)))
     lake.refresh(totals)

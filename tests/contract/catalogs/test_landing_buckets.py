@@ -20,7 +20,7 @@ import foldhouse as fh
 from foldhouse.dagster import landing_asset, landing_sensor
 from foldhouse.dagster.landing import CHECK
 from foldhouse.errors import LandingError, StorageError, UnreadableFile
-from foldhouse.landing import QUARANTINE_TYPES, CsvFormat, Landing
+from foldhouse.landing import QUARANTINE_TYPES, CsvFormat, Landed, Landing
 
 pytestmark = pytest.mark.heavy
 BUCKET = catalog_servers.BUCKET
@@ -315,3 +315,32 @@ def test_an_address_that_cannot_be_meant_is_refused(address: str | Path, said: s
     with pytest.raises(LandingError, match=said) as failure:
         Landing(address, FORMAT)
     assert "a-secret" not in str(failure.value)
+
+
+def test_the_files_of_several_days_are_waited_for_together(bucket: Bucket) -> None:
+    days = [date(2011, 11, number) for number in range(1, 13)]
+    for number, day in enumerate(days):
+        bucket.put(f"{day}.csv", lines_of(*[LINE.replace("2011-11-22", str(day))] * (number + 1)))
+    bucket.put("2011-11-05.csv", "another header\n")
+    bucket.remove("2011-11-07.csv")
+    landing = bucket.landing()
+    bucket.store.most_at_once, bucket.store.wait_seconds = 0, 0.05
+    try:
+        found = list(landing.read_each(days))
+    finally:
+        bucket.store.wait_seconds = 0.0
+    assert bucket.store.most_at_once >= 4
+    assert [day for day, _ in found] == days
+    assert isinstance(dict(found)[date(2011, 11, 5)], UnreadableFile)
+    for day, one in found:
+        assert isinstance(one, UnreadableFile) or one == landing.read(day)
+
+
+def test_files_that_may_become_large_are_read_one_by_one(bucket: Bucket) -> None:
+    days = [date(2011, 11, number) for number in (22, 23, 24)]
+    for day in days:
+        lines = lines_of(*[LINE.replace("2011-11-22", str(day))] * 50_000)
+        bucket.put(f"{day}.csv.gz", gzip.compress(lines.encode()) + bytes(700_000))  # padding, which it may have
+    bucket.store.most_at_once = 0
+    assert [day for day, one in bucket.landing().read_each(days) if isinstance(one, Landed)] == days
+    assert bucket.store.most_at_once == 1

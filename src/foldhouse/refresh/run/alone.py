@@ -24,9 +24,10 @@ from foldhouse.refresh.run.groups import fold_groups
 from foldhouse.refresh.run.in_process import Recompute, Run
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_evaluations, tasks_for
-from foldhouse.refresh.run.routing import Part, Reading, Route, Split, divided, rows_of_split
+from foldhouse.refresh.run.routing import Part, Reading, Route, Split, divided, rows_of_splits
 from foldhouse.spark.failures import translating_spark_errors
 from foldhouse.spark.tasks import at_once, in_tasks
+from foldhouse.storage.threads import ahead
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _own_parts(route: Route, reading: Reading, again: Again | None) -> list[Part
 
 
 def _rows_of(reading: Reading) -> Iterator[pl.DataFrame]:
-    return (rows for splits in reading.splits for split in splits for rows in rows_of_split(reading, split))
+    return (rows for splits in reading.splits for rows in rows_of_splits(reading, splits))
 
 
 def recomputed_in_task(route: Route, reading: Reading, again: Again) -> pl.DataFrame:
@@ -122,21 +123,27 @@ def recomputed_in_task(route: Route, reading: Reading, again: Again) -> pl.DataF
     buckets = with_bucket(route.layout, replace(route.plan, sequence=()), again.keys)[BUCKET]
     is_own = (route.task is None or route.placement.task(one) == route.task for one in buckets)
     own = again.keys.filter(pl.Series(is_own, dtype=pl.Boolean))
+    added: Iterator[pl.DataFrame]
     if again.reading is None:
         added = (rows.filter(pl.col(WEIGHT) > 0) for rows in _rows_of(reading))
     else:
         choice = Choice(again.columns, own.select(again.columns).unique())
-        added = (_picked(again.reading, split, choice) for splits in again.reading.splits for split in splits)
+        added = _picked(again.reading, choice)
     names = route.plan.key_names
     found = pl.concat([empty_rows(route.plan), *(by_keys(rows, own, names, "semi") for rows in added)])
     marks = own.with_columns(pl.lit(True).alias(KEY_ONLY))
     return pl.concat([found.with_columns(pl.lit(False).alias(KEY_ONLY)), marks], how="diagonal")
 
 
-def _picked(reading: Reading, split: Split, choice: Choice) -> pl.DataFrame:
-    """Return the signed rows of a whole piece that the choice selects."""
-    found, _ = picked(reading.layout, split.piece.file, reading.columns, (choice,))
-    rows = found.of_piece(reading.layout, split.piece)
-    if split.wanted is not None:
-        rows = rows.filter(split.wanted)
-    return rows.select(*reading.signed, pl.lit(split.weight, dtype=pl.Int64).alias(WEIGHT))
+def _picked(reading: Reading, choice: Choice) -> Iterator[pl.DataFrame]:
+    """Yield the signed rows of whole pieces that the choice selects; those of a store are waited for together."""
+
+    def picked_of(split: Split) -> pl.DataFrame:
+        found, _ = picked(reading.layout, split.piece.file, reading.columns, (choice,))
+        rows = found.of_piece(reading.layout, split.piece)
+        if split.wanted is not None:
+            rows = rows.filter(split.wanted)
+        return rows.select(*reading.signed, pl.lit(split.weight, dtype=pl.Int64).alias(WEIGHT))
+
+    splits = [split for of_task in reading.splits for split in of_task]
+    return ahead(picked_of, splits, reading.layout.files_ahead(split.size_bytes for split in splits))

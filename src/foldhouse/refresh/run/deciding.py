@@ -7,7 +7,6 @@ other rows of a key cost only their reading.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, islice
@@ -17,6 +16,7 @@ import polars as pl
 from foldhouse.kernel.decisive import DECIDES, decisive, has_many_a_key, looked_at
 from foldhouse.kernel.plan import WEIGHT, FoldPlan
 from foldhouse.refresh.run.routing import Reading, Split, rows_of_split
+from foldhouse.storage.threads import for_each, in_threads
 from foldhouse.values.tuning import Tuning
 
 
@@ -41,30 +41,30 @@ def _has_many_a_key(plan: FoldPlan, reading: Reading, tuning: Tuning, rows: floa
     splits = _flat(reading)
     keys = replace(reading.narrowed(plan.key_names), chunk_rows=1)  # one row group of each sampled split
     sampled = splits[:: max(1, len(splits) // tuning.sampled_files)]
-    frames = [rows for split in sampled for rows in islice(rows_of_split(keys, split), 1)]
+    firsts = for_each(keys.layout.location, lambda split: list(islice(rows_of_split(keys, split), 1)), sampled)
+    frames = [rows for of_split in firsts for rows in of_split]
     return bool(frames) and has_many_a_key(pl.concat(frames).drop(WEIGHT), rows)
 
 
-def decisive_rows(
-    plan: FoldPlan, reading: Reading, threads: ThreadPoolExecutor, at_once_rows: int
-) -> Iterator[pl.DataFrame]:
+def decisive_rows(plan: FoldPlan, reading: Reading, at_once: int, at_once_rows: int) -> Iterator[pl.DataFrame]:
     """Yield the deciding rows of a window, a part of the window at a time; see `decide_alone`.
 
     Args:
         plan: the compiled fold.
         reading: the window.
-        threads: the threads that read.
+        at_once: how many splits are read at once; in a store, where each of them is waited for, more.
         at_once_rows: rows of one part, among which the deciding rows are found.
     """
     narrow = reading.narrowed(looked_at(plan))
     for splits in _at_once(_flat(reading), at_once_rows):
-        looked = list(threads.map(lambda split: list(rows_of_split(narrow, split)), splits))
+        most = max(at_once, reading.layout.files_ahead(split.size_bytes for split in splits))
+        looked = in_threads(lambda split: list(rows_of_split(narrow, split)), splits, most)
         given = [rows for frames in looked for rows in frames]
         if not given:  # splits without a row group: their file has fewer row groups than splits
             continue
         marks = decisive(plan, pl.concat(given).drop(WEIGHT))
         begins = accumulate((sum(rows.height for rows in frames) for frames in looked), initial=0)
-        kept = threads.map(partial(_kept, reading, marks), splits, begins)
+        kept = in_threads(partial(_kept, reading, marks), list(zip(splits, begins, strict=False)), most)
         yield pl.concat([rows for frames in kept for rows in frames])
 
 
@@ -83,8 +83,9 @@ def _at_once(splits: Sequence[Split], most_rows: int) -> Iterator[list[Split]]:
         yield batch
 
 
-def _kept(reading: Reading, marks: pl.DataFrame, split: Split, begin: int) -> list[pl.DataFrame]:
-    """Return the deciding rows of a split, whose first row is at `begin` in `marks`."""
+def _kept(reading: Reading, marks: pl.DataFrame, of: tuple[Split, int]) -> list[pl.DataFrame]:
+    """Return the deciding rows of a split, whose first row is at a place in `marks`."""
+    split, begin = of
     kept: list[pl.DataFrame] = []
     for rows in rows_of_split(reading, split):
         own = marks.slice(begin, rows.height)

@@ -17,7 +17,7 @@ from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.rows.read import with_all_columns
 from foldhouse.refresh.run.in_process import Run
 from foldhouse.refresh.run.repeated import can_be_compared, last_of_repeated, repeated_in
-from foldhouse.refresh.run.routing import Part, Reading, Split, rows_of_split, split_among
+from foldhouse.refresh.run.routing import Part, Reading, Split, rows_of_splits, split_among
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.refresh.window.affected import event_id_of
 from foldhouse.storage.live import without_bounds
@@ -69,12 +69,11 @@ def readers(logic: Logic, place: int, evaluation: Evaluation, tasks: int, chunk_
 def _rows_of(reading: Reading, splits: Sequence[Split]) -> Iterator[pl.DataFrame]:
     """Yield the rows of splits, those of small files together."""
     pending: list[pl.DataFrame] = []
-    for split in splits:
-        for rows in rows_of_split(reading, split):
-            pending.append(rows.drop(WEIGHT))
-            if sum(one.height for one in pending) >= reading.chunk_rows:
-                yield pl.concat(pending)
-                pending = []
+    for rows in rows_of_splits(reading, splits):
+        pending.append(rows.drop(WEIGHT))
+        if sum(one.height for one in pending) >= reading.chunk_rows:
+            yield pl.concat(pending)
+            pending = []
     if pending:
         yield pl.concat(pending)
 

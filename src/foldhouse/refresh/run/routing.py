@@ -27,6 +27,7 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.schema import Layout
+from foldhouse.storage.threads import ahead
 from foldhouse.values.tuning import Tuning
 
 BLOBS = "task int, group int, subgroup int, recomputed boolean, blob binary"
@@ -96,6 +97,11 @@ class Split:
         """About how many rows of the file it reads."""
         return self.piece.file.rows / self.parts
 
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of the file it reads."""
+        return self.piece.file.size_bytes // self.parts
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -146,7 +152,7 @@ def read_task(route: Route, reading: Reading, batches: Iterable[pa.RecordBatch])
 
 def read_splits(route: Route, reading: Reading, splits: Sequence[Split]) -> Iterator[list[Part]]:
     """Read splits, and divide their signed rows among groups, a chunk of rows at a time."""
-    return divided_frames(route, (rows for split in splits for rows in rows_of_split(reading, split)))
+    return divided_frames(route, rows_of_splits(reading, splits))
 
 
 def divided_frames(route: Route, frames: Iterable[pl.DataFrame]) -> Iterator[list[Part]]:
@@ -282,6 +288,17 @@ def _gathered(tuning: Tuning, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             pending, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(pending)
+
+
+def rows_of_splits(reading: Reading, splits: Sequence[Split]) -> Iterator[pl.DataFrame]:
+    """Yield the signed rows of splits, always in the same order; small files of a store are waited for together."""
+    at_once = reading.layout.files_ahead(split.size_bytes for split in splits)
+    if at_once == 1:  # a large file is never in memory as a whole
+        for split in splits:
+            yield from rows_of_split(reading, split)
+        return
+    for frames in ahead(lambda split: list(rows_of_split(reading, split)), splits, at_once):
+        yield from frames
 
 
 def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:

@@ -26,7 +26,7 @@ from foldhouse.refresh.run.in_process import Run, folded_here, folded_together, 
 from foldhouse.refresh.run.placement import placed
 from foldhouse.refresh.run.reading import is_read_as_it_is, reading_of, rows_of_run
 from foldhouse.refresh.run.repeated import repeated_ids, rows_of_repeated
-from foldhouse.refresh.run.routing import Reading, Route, Split, divided, read_splits, rows_of_split, typed_rows
+from foldhouse.refresh.run.routing import Reading, Route, Split, divided, read_splits, rows_of_splits, typed_rows
 from foldhouse.refresh.run.spill import Spill
 from foldhouse.storage.private import private_folder
 
@@ -116,7 +116,7 @@ def fold_window(window: Window, recomputed: Recomputed | None = None) -> list[Bu
             window = replace(window, route=replace(route, is_summing=summing_pays(plan, reading, tuning)))
             return _through_a_folder(window, threads, recomputed, partial(_read_all, reading, window.besides))
         deciding = chain(
-            decisive_rows(plan, reading, threads, tuning.decided_rows),
+            decisive_rows(plan, reading, window.at_once, tuning.decided_rows),
             (rows.select(*(one.meta.output_name() for one in reading.signed), WEIGHT) for rows in window.besides),
         )
         kept = list(_until(deciding, tuning.decisive_bytes))
@@ -143,7 +143,7 @@ def _folded_at_once(window: Window, threads: ThreadPoolExecutor) -> list[BucketR
     reading, plan = window.reading, window.route.plan
 
     def read(splits: Sequence[Split]) -> list[pl.DataFrame]:
-        return [typed_rows(plan, rows) for split in splits for rows in rows_of_split(reading, split)]
+        return [typed_rows(plan, rows) for rows in rows_of_splits(reading, splits)]
 
     found = [rows for frames in threads.map(read, reading.splits) for rows in frames]
     besides = [typed_rows(plan, rows) for rows in window.besides]
