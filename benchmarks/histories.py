@@ -314,6 +314,7 @@ def _stage(module: str, stage: str, work: Path, folder: Path, sizes: Mapping[str
     command = [sys.executable, "-m", "benchmarks.histories", module, stage, json.dumps(job)]
     # A later stage finds what an earlier one compiled, but not what another history did.
     variables = {"PYTHONPATH": str(ROOT), "TZ": "UTC", "FOLDHOUSE_COMPILED": str(folder / "compiled")}
+    os.sync()  # what an earlier stage wrote is on the disk, so that this one does not wait for it
     seen = watched(command, variables, ROOT)
     said = json.loads(told.read_text())
     return {**said["figures"], **_of_steps(said["steps"], seen)}

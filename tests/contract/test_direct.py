@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from laws.amount import share
+from laws.amount import IS_THOROUGH, share
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -324,7 +324,8 @@ KEYS = (["id"], ["id", "s"], ["d"], ["b", "m"], ["t"], ["u", "i"], ["x"], ["x", 
 @pytest.mark.parametrize("keys", KEYS, ids=lambda keys: ", ".join(keys) or "no keys")
 def test_groups_give_the_rows_of_spark(spark, keys):
     made = [F.expr(text).alias(f"{place}") for place, text in enumerate(CALLS)]
-    for rows in (few_digits(hostile(300, 20)), hostile(0, 20), few_digits(hostile(1, 20))):
+    fewer = (hostile(0, 20), few_digits(hostile(1, 20))) if IS_THOROUGH or keys in (["id"], []) else ()
+    for rows in (few_digits(hostile(300, 20)), *fewer):
         check(spark, lambda one: one.groupBy(*keys).agg(*made), rows)
 
 

@@ -143,7 +143,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", share(list(KEYS), 2))
+@pytest.mark.parametrize("kind", share(list(KEYS), 3))
 def test_rows_that_meet_by_their_keys_are_folded_in_parts(
     spark, spark_lake, monkeypatch: pytest.MonkeyPatch, parts: list[str], kind: str
 ) -> None:

@@ -64,10 +64,10 @@ def test_settings_that_change_on_the_way_change_no_row(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
 def test_files_that_are_waited_for_together_change_no_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a store: other threads upload, and rows, delete files and manifests are read by several threads."""
+    """As in a store: other threads upload, and read rows, delete files and manifests; half of them as large windows."""
     for module in WAITING:
         monkeypatch.setattr(module, "is_on_disk", lambda path: False)
-    run_in_process(200 + seed)
+    run_in_process(200 + 11 * seed)
 
 
 def test_each_process_has_all_caches_of_its_own() -> None:

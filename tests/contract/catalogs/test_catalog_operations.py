@@ -254,7 +254,11 @@ def test_eight_processes_append_and_refresh_at_once_and_nothing_is_lost(lake: fh
     readable(lake)
 
 
-@needs_processes
+@pytest.mark.parametrize(
+    "catalog",
+    [*SHARED, IN_S3[0], pytest.param("REST and S3", marks=[pytest.mark.heavy, pytest.mark.served])],
+    indirect=True,
+)
 def test_a_process_that_is_killed_leaves_a_lake_that_goes_on(lake: fh.Lake) -> None:
     for place, delay in enumerate((0.15, 0.4, 0.7)):
         process = start(f"killed-{place}", 50)
