@@ -5,6 +5,8 @@ All of it runs in both sessions, and the numbers are the same.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -166,13 +168,69 @@ def test_other_logic_with_the_same_plan_is_refused(spark_lake: OpenLake) -> None
     lake.refresh(before)
     lake.append(right, [{"k": k, "m": 1} for k in ("a", "b", "a,b")])
     lake.refresh(before)
-    with pytest.raises(fh.DefinitionChanged, match=r"p\.same .*a comma or a bracket.*run `foldhouse rebuild p\.same`"):
+    with pytest.raises(fh.DefinitionChanged, match=r"p\.same .*a comma, a bracket.*run `foldhouse rebuild p\.same`"):
         lake.refresh(after)
     assert lake.to_arrow(before).to_pylist() == [{"k": "a,b", "m": 2}]
     lake.rebuild(after)
     lake.append(right, [{"k": "a", "m": 1}])
     lake.refresh(after)
     assert sorted(row["m"] for row in lake.to_arrow(after).to_pylist()) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("PO #17", "PO #18", id="as the number of a column"),
+        pytest.param("#112233", "#445566", id="a colour"),
+        pytest.param("a\nb", "a\u2028b", id="ends of lines"),
+        pytest.param("a ELSE b", "a ELSE c", id="a word of SQL"),
+    ],
+)
+def test_other_texts_that_a_plan_prints_alike_are_refused(spark_lake: OpenLake, one: str, other: str) -> None:
+    def declared(text: str) -> fh.Table:
+        rows = functools.partial(lambda e, text: e.where(F.col("k") == text), text=text)
+        return fh.table("p.ticket", source=right, rows=rows, keys="k", fold=fh.fold(m=fh.total("m")))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": k, "m": 1} for k in (one, other)])
+    lake.refresh(declared(one))
+    lake.append(right, [{"k": k, "m": 1} for k in (one, other)])
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(declared(other))
+    lake.rebuild(declared(other))
+    assert lake.to_arrow(declared(other)).to_pylist() == [{"k": other, "m": 2}]
+
+
+def test_a_column_with_another_number_in_its_name_is_refused(spark_lake: OpenLake) -> None:
+    prices = fh.stream("p.prices", schema={"k": "string", "price #1": "long", "price #2": "long"})
+
+    def declared(name: str) -> fh.Table:
+        return fh.table(
+            "p.price",
+            source=prices,
+            rows=lambda e: e.select("k", F.col(f"`{name}`").alias("m")),
+            keys="k",
+            fold=fh.fold(m=fh.total("m")),
+        )
+
+    lake = spark_lake()
+    lake.append(prices, [{"k": "a", "price #1": 1, "price #2": 100}])
+    lake.refresh(declared("price #1"))
+    lake.append(prices, [{"k": "a", "price #1": 1, "price #2": 100}])
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(declared("price #2"))
+
+
+def test_a_number_after_a_sign_that_changes_at_each_call_is_refused(spark_lake: OpenLake) -> None:
+    calls = itertools.count()
+
+    def rows(events: DataFrame) -> DataFrame:
+        return events.withColumn("m", F.lit(f"run #{next(calls)}"))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": "a", "m": 1}])
+    with pytest.raises(fh.DefinitionError, match="the logic differs each time"):
+        lake.refresh(fh.table("p.run", source=right, rows=rows, keys="k", fold=fh.fold(m=fh.maximum("m"))))
 
 
 def of_column(by: int) -> Callable[[DataFrame], DataFrame]:

@@ -16,6 +16,7 @@ import platform
 import random
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -316,6 +317,78 @@ def test_a_function_that_takes_the_name_of_one_of_a_library_is_not_taken_for_it(
     assert closed_digest(a_table(lambda rows: where(rows))) == ""
     monkeypatch.setattr(F, "lower", functools.wraps(F.lower)(lambda name: F.upper(name)))
     assert closed_digest(a_table(CLOSED["columns"])) == ""
+
+
+_GIVEN = {
+    "metadata of a field": (
+        "@dataclass\nclass Given:\n    n: int = field(default=0, metadata={{'factor': {least}}})\n"
+        "def rows(given):\n    return given.where(str(fields(Given)[0].metadata['factor']))"
+    ),
+    "the type of a field": (
+        "@dataclass\nclass Given:\n    n: 'n > {least}' = None\n"
+        "def rows(given):\n    return given.where(fields(Given)[0].type)"
+    ),
+    "what a class says of itself": (
+        'class Given:\n    """n > {least}"""\ndef rows(given):\n    return given.where(Given.__doc__)'
+    ),
+    "what an enumeration says of itself": (
+        'class Given(Enum):\n    """n > {least}"""\n    A = 1\ndef rows(given):\n    return given.where(Given.__doc__)'
+    ),
+    "what a function says of itself": (
+        'def given():\n    """n > {least}"""\ndef rows(frame):\n    return frame.where(given.__doc__)'
+    ),
+    "the name of a function": (
+        "def given():\n    return 1\ngiven.__name__ = 'n > {least}'\n"
+        "def rows(frame):\n    return frame.where(given.__name__)"
+    ),
+    "a private value of an enumeration": (
+        "class Given(Enum):\n    A = 1\n    __least = {least}\n    def least(self):\n        return self.__least\n"
+        "def rows(frame):\n    return frame.where(str(Given.A.least()))"
+    ),
+}
+
+
+def _rows_of(text: str) -> Callable[..., Any]:
+    """Make the functions of a module of a project."""
+    module = types.ModuleType("given_to_rows")
+    module.__file__ = "/project/given_to_rows.py"
+    sys.modules[module.__name__] = module
+    exec(f"from dataclasses import dataclass, field, fields\nfrom enum import Enum\n{text}", vars(module))
+    found: Callable[..., Any] = vars(module)["rows"]
+    return found
+
+
+@pytest.mark.parametrize("what", _GIVEN)
+def test_what_code_may_ask_of_a_class_or_a_function_is_part_of_it(what: str) -> None:
+    try:
+        one, again, other = (closed_digest(a_table(_rows_of(_GIVEN[what].format(least=n)))) for n in (1, 1, 2))
+    finally:
+        del sys.modules["given_to_rows"]
+    assert one == again != other
+    assert one
+
+
+def test_how_a_method_is_bound_is_part_of_it() -> None:
+    made = []
+    try:
+        for kind in ("", "@staticmethod", "@classmethod", "@property"):
+            text = f"class Given:\n    {kind}\n    def of(one=1):\n        return 'n > 1'\n"
+            made.append(closed_digest(a_table(_rows_of(f"{text}def rows(frame):\n    return frame.where(Given.of)"))))
+    finally:
+        del sys.modules["given_to_rows"]
+    assert len({*made, ""}) == 5
+
+
+def test_a_text_that_asks_a_module_for_a_value_is_refused_wherever_it_is() -> None:
+    text = "import limits\nTEXTS = {{'a': ['n > {{0.LEAST}}']}}\ndef rows(frame):\n    return {}"
+    sys.modules["limits"] = types.ModuleType("limits")
+    sys.modules["limits"].__file__ = "/project/limits.py"
+    try:
+        for used, is_closed in (("frame.where(TEXTS['a'][0].format(limits))", False), ("TEXTS", True)):
+            digest = closed_digest(a_table(_rows_of(text.format(used).replace("{{", "{").replace("}}", "}"))))
+            assert bool(digest) == is_closed
+    finally:
+        del sys.modules["limits"], sys.modules["given_to_rows"]
 
 
 def test_an_attribute_of_a_function_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

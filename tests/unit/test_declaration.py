@@ -251,6 +251,70 @@ def test_what_the_code_of_a_function_reaches_is_part_of_its_digest(
     assert is_another_text(before, digest(*EDITS[what]))
 
 
+_CLASS = """
+import enum, functools
+from dataclasses import dataclass, field
+import fh_given
+from fh_given import GIVEN
+
+def times(rate):
+    def decorate(method):
+        @functools.wraps(method)
+        def called(self, n):
+            return method(self, n) * rate
+        return called
+    return decorate
+
+def made():
+    return GIVEN
+
+{text}
+
+import foldhouse as fh
+events = fh.stream("d.events", schema={{"k": "string", "n": "long"}}, keys="k")
+table = fh.table("d.table", source=events, rows=lambda frame: Given, fold=fh.fold(n=fh.count()))
+"""
+FROM_ELSEWHERE = {
+    "a value of a class": "class Given:\n    value = [GIVEN]",
+    "a default of a method": "class Given:\n    def of(self, n, rate=GIVEN):\n        return n * rate",
+    "a default by name": "class Given:\n    def of(self, n, *, rate=GIVEN):\n        return n * rate",
+    "what a decorator was given": "class Given:\n    @times(GIVEN)\n    def of(self, n):\n        return n",
+    "a default of a field": "@dataclass\nclass Given:\n    rates: tuple = (GIVEN,)",
+    "a factory of a field": "@dataclass\nclass Given:\n    rates: list = field(default_factory=made)",
+    "a function of a class": "class Given:\n    of = staticmethod(lambda n, rate=GIVEN: n * rate)",
+    "a partial of a class": "class Given:\n    of = functools.partial(max, GIVEN)",
+    "a cached property": (
+        "class Given:\n    @functools.cached_property\n    def of(self):\n        return fh_given.GIVEN"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FROM_ELSEWHERE)
+def test_what_a_class_has_from_elsewhere_is_part_of_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def digest(given: int) -> str:
+        (tmp_path / "fh_given.py").write_text(f"GIVEN = {given}\n")
+        (tmp_path / "fh_class.py").write_text(_CLASS.format(text=FROM_ELSEWHERE[what]))
+        return declaration(_imported(tmp_path, "fh_given", "fh_class").table, "Spark 1")
+
+    before = digest(10)
+    assert before
+    assert digest(10) == before
+    assert is_another_text(before, digest(1000))
+
+
+def test_a_class_may_have_what_cannot_be_described() -> None:
+    class Given:
+        lock = threading.Lock()
+        sizes = (1, 2)
+
+    assert of(lambda frame: Given)
+
+
 def test_the_digest_is_of_the_code_that_this_process_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file may have been edited since."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -304,6 +368,9 @@ def test_a_digest_that_an_earlier_version_made_in_another_way_says_nothing() -> 
     assert not is_another_text("+0123 by Spark 1", "4567 by Spark 1")
     assert is_another_text("+0123 by Spark 1", "+4567 by Spark 1")
     assert is_another_text("0123 by Spark 1", "4567 by Spark 1")
+    assert not is_another_text("*0123 by Spark 1", "4567 by Spark 1")
+    assert not is_another_text("*0123 by Spark 1", "+4567 by Spark 1")
+    assert is_another_text("*0123 by Spark 1", "*4567 by Spark 1")
 
 
 def test_what_cannot_be_read_has_no_digest() -> None:

@@ -94,6 +94,13 @@ def literals(rows: DataFrame) -> Iterator[str]:
             yield from (one[0][1:-1] for one in QUOTED.finditer(text))
 
 
+def names(rows: DataFrame) -> Iterator[str]:
+    """Yield the names of columns in a request."""
+    for field, text in texts(remote_plan(rows)):
+        if field == "UnresolvedAttribute.unparsed_identifier":
+            yield text
+
+
 def asked_functions(rows: DataFrame) -> bool:
     """Whether a request has Python functions."""
     return any(one.DESCRIPTOR.name.startswith("CommonInlineUserDefined") for one in messages(remote_plan(rows)))

@@ -47,6 +47,7 @@ _EXACTLY = words("pyspark pyspark.sql")
 """Packages that are allowed themselves, but not each of their modules."""
 _NAMES = words("""
     now today utcnow getcontext localcontext attrgetter methodcaller Formatter
+    get_type_hints get_annotations get_args
     sparkSession SparkSession SparkContext sparkContext sql_ctx rdd semanticHash sameSemantics inputFiles executionInfo
     _jvm _jdf _jc _sc _session _jsparkSession _plan udf udtf pandas_udf arrow_udf pandas_udtf arrow_udtf
 """)
@@ -61,6 +62,7 @@ _SETS = words("BUILD_SET SET_ADD SET_UPDATE")
 """Instructions that make a set: the order of its elements is another one in each process."""
 _OF_KEYS = words("keys items")
 _SET_OPERATORS = words("& | - ^ &= |= -= ^=")
+_FORMATTING = words("format format_map")
 _FIELD = re.compile(r"\{[^{}]*[.\[]")
 """Matches a place of a text to format that asks for an attribute or an element."""
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
@@ -68,7 +70,7 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, 
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 _BASES = (object, abc.ABC, Protocol, Generic, enum.Enum, enum.IntEnum, enum.StrEnum, Exception, ValueError)
 _OF_EVERY_CLASS = words("""
-    __module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ __match_args__ __hash__
+    __module__ __qualname__ __dict__ __weakref__ __annotations__ __match_args__ __hash__
     __firstlineno__ __static_attributes__ __abstractmethods__ __orig_bases__ __parameters__ _abc_impl
 """)
 _MAKERS = ("dataclasses", "reprlib")
@@ -111,6 +113,7 @@ class _Description:
         kept: these values, so that no other one gets the id of one of them.
         modules: the modules of the project that are reached.
         used: the names that the code of all functions looks up.
+        asking: a text among the values that asks for an attribute or an element if it is formatted; empty if none does.
     """
 
     def __init__(self) -> None:
@@ -118,6 +121,7 @@ class _Description:
         self.kept: list[object] = []
         self.modules: dict[str, types.ModuleType] = {}
         self.used: set[str] = set()
+        self.asking = ""
 
     def of(self, table: Table) -> list[Any]:
         """Describe all that Spark's plan depends on, but not the columns of the sources.
@@ -131,12 +135,16 @@ class _Description:
         found: list[Any] = [table.keys, table.sequence_by, table.partition_by, table.buckets, repr(fold)]
         found.append([source.name for source in table.sources])
         found += [self.value(one) for one in (arguments, fold.delete_when, table.rows)]
-        return [*found, self._modules()]
+        found.append(self._modules())
+        if self.asking and self.used & _FORMATTING:
+            raise _NotClosed(f"a text that asks for an attribute, {self.asking!r}")
+        return found
 
     def value(self, given: Any) -> Any:
         """Describe a value by what it is made of."""
         kind = type(given)
         if kind in _PLAIN:
+            self.asking = given if kind is str and _FIELD.search(given) else self.asking
             return [kind.__name__, repr(given)]
         if id(given) in self.seen:
             return ["again", self.seen[id(given)]]
@@ -234,7 +242,8 @@ class _Description:
         self._use(used, loaded - there.keys(), given)
         named = [[name, self.value(there[name])] for name in sorted(loaded & there.keys())]
         imports = sorted(set(imports_of(code, str(there.get("__package__") or ""))))
-        return ["function", _described(code), defaults, cells, named, [self._imported(*one) for one in imports]]
+        said = [given.__name__, given.__qualname__, self.value(given.__doc__)]  # of which each may have been set
+        return ["function", said, _described(code), defaults, cells, named, [self._imported(*one) for one in imports]]
 
     def _imported(self, name: str, wanted: tuple[str, ...]) -> list[Any]:
         """Describe what an import in a body makes known: the module, and the packages around it or modules in it."""
@@ -259,7 +268,7 @@ class _Description:
         parts = [[name, part] for name, one in sorted(vars(given).items()) for part in self._part(given, name, one)]
         members: Mapping[str, enum.Enum] = given.__members__ if isinstance(given, enum.EnumMeta) else {}
         values = [[name, one.name, self.value(one.value)] for name, one in members.items()]
-        return ["class", given.__qualname__, bases, parts, values]
+        return ["class", given.__name__, given.__qualname__, bases, parts, values]
 
     def _part(self, given: type, name: str, one: Any) -> Iterator[Any]:
         """Describe an attribute of a class; not what every class has, nor what a dataclass or an enumeration made."""
@@ -281,11 +290,15 @@ class _Description:
         elif isinstance(one, property) and (one.fset or one.fdel):
             raise _refused(one)
         elif not (dataclasses.is_dataclass(given) and _is_made(written)):
-            yield self._named(written)
+            yield [type(one).__name__, self._named(written)]
 
     def _default(self, field: dataclasses.Field[Any]) -> Any:
-        given = [one for one in (field.default, field.default_factory) if one is not dataclasses.MISSING]
-        return [field.init, field.repr, field.compare, field.kw_only, *map(self.value, given)]
+        values = (field.default, field.default_factory)
+        given = ["" if one is dataclasses.MISSING else self.value(one) for one in values]
+        # Types other than classes are those of `typing`, whose texts say all of them.
+        kind = self.value(field.type) if isinstance(field.type, type) else repr(field.type)
+        said = [field.init, field.repr, field.hash, field.compare, field.kw_only]
+        return [said, kind, self.value(dict(field.metadata)), *given]
 
     def _use(self, names: set[str], of_python: set[str], given: object) -> None:
         """Take down the names that code looks up, and those among them that are of Python itself."""
@@ -316,7 +329,7 @@ def _is_of_enumerations(given: type, name: str, one: object, written: object) ->
     if isinstance(one, given | enum.property):
         return True
     is_own = isinstance(written, types.FunctionType) and not _is_allowed(written.__module__)
-    return name.startswith("_") and not is_own
+    return name.startswith("_") and name.endswith("_") and name != "__doc__" and not is_own
 
 
 def _described(code: types.CodeType) -> list[Any]:
@@ -349,7 +362,7 @@ def _check_instructions(code: types.CodeType) -> None:
         if one.opname == "MATCH_CLASS":
             raise _NotClosed(f"a pattern with a class, in {code.co_qualname}")
     texts = [one for one in code.co_consts if isinstance(one, str)]
-    if {"format", "format_map"} & set(code.co_names) and any(map(_FIELD.search, texts)):
+    if _FORMATTING & set(code.co_names) and any(map(_FIELD.search, texts)):
         raise _NotClosed(f"a text that asks for an attribute, in {code.co_qualname}")
 
 

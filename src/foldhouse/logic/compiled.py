@@ -229,7 +229,7 @@ def _asked(table: Table, sources: Sequence[Layout], session: SparkSession) -> _S
     frame = _projected(table, rows, fold)
     text = normalised(analysed_plan(frame))
     named = [one.alias(source_name(place)) for place, one in enumerate(frames)]
-    logic = understood(table, _projected(table, _rows(table, named), fold), text, frames)
+    logic = understood(table, _projected(table, _rows(table, named), fold), frame, text, frames)
     settings = settings_of(session, calls_python=logic.calls_python)
     types = arrow_schema(frame.schema)
     return _Said(Said(tuple(rows.columns), types, text, logic.json, engine_of(session)), logic, settings)

@@ -11,6 +11,7 @@ a variable of the environment is such a part: an open lake then compiles the dec
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import hashlib
@@ -40,6 +41,8 @@ _ANSWERS = frozenset({"environ", "environb", "getenv", "getenvb", "read_bytes", 
 _READS = "which reads a file or the environment"
 _FURTHER = "+"
 """Begins a digest that earlier versions made in another way: without imports in a body, wrappers, and further lines."""
+_OF_CLASSES = "*"
+"""Begins a digest that earlier versions made without what a class has from elsewhere."""
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -49,9 +52,11 @@ class _Seen(dict[int, int]):
 
     Attributes:
         has_further: whether one of them is described in a way that earlier versions did not know.
+        has_class: whether one of them is a class that has something from elsewhere.
     """
 
     has_further = False
+    has_class = False
 
 
 def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
@@ -70,7 +75,7 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
         contents = json.dumps([*_contents(table, seen), *beside], sort_keys=True)
     except (Unreadable, RecursionError):
         return ""
-    further = _FURTHER if seen.has_further else ""
+    further = _OF_CLASSES if seen.has_class else _FURTHER if seen.has_further else ""
     return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
 
 
@@ -100,7 +105,7 @@ def is_another_text(one: str, other: str) -> bool:
     A digest that an earlier version made in another way says nothing.
     """
     digests = {each.partition(" by ")[0] for each in (one, other)}
-    if len({digest.startswith(_FURTHER) for digest in digests}) == 2:
+    if len({digest.rstrip("0123456789abcdef") for digest in digests}) == 2:
         return False
     return len(digests) == 2 and "" not in digests
 
@@ -162,7 +167,7 @@ def _is_written_here(given: type) -> bool:
 
 
 def _class(given: type, seen: _Seen) -> Any:
-    """Describe a class by its source text, and by what its methods use."""
+    """Describe a class by its source text, by what its methods use, and by what it has from elsewhere."""
     try:
         text = textwrap.dedent(inspect.getsource(given))
     except (OSError, TypeError) as failure:
@@ -175,8 +180,58 @@ def _class(given: type, seen: _Seen) -> Any:
             found.append([name, _reached(written, seen)])
         elif isinstance(one, _PLAIN) and not name.startswith("__"):
             found.append([name, _value(one, seen)])
+        if elsewhere := _from_elsewhere(given, name, one, seen):
+            seen.has_class = True
+            found.append(["from elsewhere", name, elsewhere])
     members = [[one.name, _value(one.value, seen)] for one in given] if issubclass(given, enum.Enum) else []
     return ["class", given.__qualname__, text, found, members]
+
+
+def _from_elsewhere(given: type, name: str, one: Any, seen: _Seen) -> list[Any]:
+    """Describe what the source text of a class does not say of an attribute: values, and what a decorator was given.
+
+    What cannot be described is left out: it may be a lock, or another object by which no value is computed.
+    """
+    written = getattr(one, "__func__", getattr(one, "fget", one))
+    values: list[Any] = []
+    if name == "__dataclass_fields__":
+        defaults = [default for field in one.values() for default in (field.default, field.default_factory)]
+        values = [default for default in defaults if default is not dataclasses.MISSING]
+    elif name.startswith("__") and not isinstance(written, types.FunctionType):
+        return []
+    elif isinstance(one, functools.cached_property):
+        values = [one.func]
+    elif not isinstance(written, types.FunctionType):
+        values = [] if isinstance(one, _PLAIN) or _is_made_for(given, one) else [one]
+    elif written.__code__.co_filename == "<string>":
+        return []
+    elif written.__qualname__ != f"{given.__qualname__}.{name}" or hasattr(written, "__wrapped__"):
+        values = [written]
+    else:
+        cells = [cell for cell in written.__closure__ or () if not _is_of_class(cell, given)]
+        values = [*(written.__defaults__ or ()), *(written.__kwdefaults__ or {}).values(), *cells]
+    return [_described_or_left_out(value, seen) for value in values]
+
+
+def _is_made_for(given: type, one: Any) -> bool:
+    """Whether an attribute is one that Python makes for each class, or a member of an enumeration."""
+    made = types.GetSetDescriptorType | types.MemberDescriptorType | enum.property
+    return isinstance(one, made) or (isinstance(given, enum.EnumMeta) and isinstance(one, given | dict | list | type))
+
+
+def _is_of_class(cell: types.CellType, given: type) -> bool:
+    """Whether a variable of a method is the class itself, as `super()` has it."""
+    try:
+        return cell.cell_contents is given
+    except ValueError:
+        return False
+
+
+def _described_or_left_out(given: Any, seen: _Seen) -> Any:
+    try:
+        return _cell(given, seen) if isinstance(given, types.CellType) else _value(given, seen)
+    except Unreadable:
+        return "left out"
 
 
 def _callable(given: Any, seen: _Seen) -> Any:

@@ -13,7 +13,15 @@ from foldhouse.errors import DefinitionError
 from foldhouse.logic.analysed import analysed, analysed_json, is_classic, literal_rows, says_deterministic
 from foldhouse.logic.asked import check_asked
 from foldhouse.logic.asked_order import check_order
-from foldhouse.logic.asked_shape import asked_functions, asked_origins, asked_rows, asked_shape, literals, printed_plan
+from foldhouse.logic.asked_shape import (
+    asked_functions,
+    asked_origins,
+    asked_rows,
+    asked_shape,
+    literals,
+    names,
+    printed_plan,
+)
 from foldhouse.logic.columns import nodes_of
 from foldhouse.logic.decided import Identity
 from foldhouse.logic.functions import words
@@ -24,8 +32,17 @@ from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
 from foldhouse.values.definition import Source, Stream, Table
 
 _LOG = logging.getLogger("foldhouse")
-# Signs that stand between the arguments of functions in a plan: `concat(k, 'a, b')` and `concat(k, 'a', 'b')` are one.
-_SEPARATING = re.compile(r"[,()\[\]{}]")
+_SEPARATING = re.compile(
+    r"""
+    [,()\[\]{}]  # between arguments: `concat(k, 'a, b')` and `concat(k, 'a', 'b')` are printed as one
+    | \#\d | _\d+\# | _pyspark_  # numbers and names that count what the session made; these are counted anew
+    | [\n\r\v\f\x1c-\x1e\x85\u2028\u2029]  # ends of lines, which are all taken for one
+    | \b(?:WHEN|THEN|ELSE|END|AND|OR|NOT|IN|AS|LIKE|ESCAPE|ASC|DESC|NULLS|DISTINCT|FILTER)\b
+    """,
+    re.VERBOSE,
+)
+"""What a literal may have that is taken for a part of the plan that it is printed in."""
+_NUMBERED = re.compile(r"#\d")
 _FUNCTIONS = words("PythonUDF PythonUDAF PythonUDTF")
 _CALLS = words("""
     MapInPandas MapInArrow PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas
@@ -42,8 +59,8 @@ class Understood:
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of.
         literal_rows: a digest of the literal rows in the logic; empty if there are none.
-        is_doubtful: whether other logic can have the same text: a literal contains a comma or a bracket, or there is a
-            Python function, of which a plan has the name alone.
+        is_doubtful: whether other logic can have the same text: a literal contains what separates parts of a plan, or
+            there is a Python function, of which a plan has the name alone.
         plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
         calls_python: whether there is a Python function.
         json: the analysed plan as Spark's JSON; empty over Spark Connect.
@@ -58,13 +75,16 @@ class Understood:
     json: str = field(default="", repr=False)
 
 
-def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[DataFrame]) -> Understood:
+def understood(
+    table: Table, logic: DataFrame, before: DataFrame, text: str, sources: Sequence[DataFrame]
+) -> Understood:
     """Read and check the plan of a table's logic.
 
     Args:
         table: the declaration.
         logic: keys, arguments and sequence, over frames with the aliases `source_name(place)`.
-        text: the analysed plan of the same logic from another call of `rows`.
+        before: the same logic from another call of `rows`.
+        text: the analysed plan of `before`.
         sources: frames with the columns of the sources.
 
     Raises:
@@ -73,6 +93,9 @@ def understood(table: Table, logic: DataFrame, text: str, sources: Sequence[Data
     again = analysed_plan(logic)
     found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, again, sources)
     _check_same(text, normalised(again))
+    texts = _texts_of(logic, found.plan)
+    if any(map(_NUMBERED.search, texts)):  # the comparison of plans does not see these numbers
+        _check_same("\n".join(sorted(_texts_of(before))), "\n".join(sorted(texts)), is_text=True)
     _warn_of_all_rows(table, found.shape)
     return found
 
@@ -86,10 +109,10 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
         raise DefinitionError(
             "the logic is not deterministic, as Spark reports; replace the function in it that is not deterministic"
         )
-    texts = [one.value or "" for node in nodes_of(plan) for one in node.everything() if one.type == "string"]
+    texts = _texts_in(plan)
     calls_python = _has_functions(plan)
     found = _of_plan(table, literal_rows(plan, logic), plan)
-    is_doubtful = _is_doubtful(texts) or calls_python
+    is_doubtful = _is_doubtful(texts) or _has_numbered_names(plan) or calls_python
     return replace(found, is_doubtful=is_doubtful, calls_python=calls_python, json=json)
 
 
@@ -147,7 +170,7 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
     calls_python = asked_functions(logic)
-    is_doubtful = _is_doubtful(literals(logic)) or calls_python
+    is_doubtful = _is_doubtful(literals(logic)) or any(map(_NUMBERED.search, names(logic))) or calls_python
     if plan is not None:
         return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful, calls_python=calls_python)
     shape = asked_shape(logic)
@@ -157,6 +180,24 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
 
 def _is_doubtful(texts: Iterable[str]) -> bool:
     return any(map(_SEPARATING.search, texts))
+
+
+def _texts_in(plan: Node) -> list[str]:
+    """Return the literals of a plan as text."""
+    everything = (one for node in nodes_of(plan) for one in node.everything())
+    return [one.value for one in everything if one.kind == "Literal" and one.value is not None]
+
+
+def _texts_of(rows: DataFrame, plan: Node | None = None) -> list[str]:
+    """Return the literals of a DataFrame's logic as text; over Connect, those of its request."""
+    if not is_classic(rows):
+        return list(literals(rows))
+    return _texts_in(plan or plan_from_json(analysed_json(rows)))
+
+
+def _has_numbered_names(plan: Node) -> bool:
+    """Whether a column's name has what a plan prints beside names: `price #1` and `price #2` would be one."""
+    return any(_NUMBERED.search(one.name) for node in nodes_of(plan) for one in node.everything())
 
 
 def unique_columns(source: Source) -> tuple[str, ...]:
@@ -169,13 +210,18 @@ def identity_of(source: Source) -> Identity:
     return Identity(unique_columns(source), may_be_null=isinstance(source, Stream))
 
 
-def _check_same(once: str, again: str) -> None:
+def _check_same(once: str, again: str, *, is_text: bool = False) -> None:
     """Refuse logic that differs between two calls of `rows`.
+
+    Args:
+        once: the plan of the first call, or its literals.
+        again: the same of the second call.
+        is_text: whether these are literals, in which each sign counts.
 
     Raises:
         DefinitionError: the definition itself computes a value that changes, such as the present time.
     """
-    first, second = _lines(once), _lines(again)
+    first, second = ([once], [again]) if is_text else (_lines(once), _lines(again))
     if first != second:
         differing = next((one for one in zip(first, second, strict=False) if one[0] != one[1]), ("", ""))
         raise DefinitionError(
