@@ -167,6 +167,24 @@ def test_changes_before_a_rebuild_have_the_columns_of_then(lake: fh.Lake) -> Non
     assert (corrected.key, corrected.before, corrected.after) == ({"a": 1}, {"n": 1}, {"n": 6})
 
 
+@pytest.mark.parametrize("net", [True, False], ids=["net", "commit by commit"])
+@pytest.mark.parametrize("nested", [False, True], ids=["plain", "nested"])
+def test_a_double_is_never_changed_to_a_float_of_the_schema_before(lake: fh.Lake, nested: bool, net: bool) -> None:
+    kind, of = ("list<struct<x: {}>>", lambda x: [{"x": x}]) if nested else ("{}", lambda x: x)
+    old, new = (fh.stream("c.sizes", schema={"f": kind.format(one)}) for one in ("float", "double"))
+    first = lake.append(old, [{"f": of(0.5)}]).snapshot_id
+    fits = [1.5, None, float("inf"), float("nan"), -0.0]
+    second = lake.append(new, [{"f": of(one)} for one in fits]).snapshot_id
+    undone = lake.changes(new, after=second, upto=first, net=net)
+    assert Counter(map(repr, undone["f"].to_pylist())) == Counter(repr(of(one)) for one in fits)
+    assert set(undone[CHANGE_TYPE].to_pylist()) == {"DELETE"}
+    for wide in (0.1, 1e300):
+        third = lake.append(new, [{"f": of(wide)}]).snapshot_id
+        with pytest.raises(fh.InvalidData, match=r"c\.sizes: .* is not exact as a float"):
+            lake.changes(new, after=third, upto=first, net=net)
+        assert of(wide) in lake.changes(new, after=second, upto=third, net=net)["f"].to_pylist()
+
+
 def test_rows_that_a_rebuild_gave_another_key_go_and_come(lake: fh.Lake) -> None:
     """A consumer that skips UPDATE_BEFORE would keep the second row of a key, or both."""
     numbered(lake, (1, 1, 1), (1, 2, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1))

@@ -6,9 +6,10 @@ The same holds for nested fields. A null list stays null, while pyiceberg's own 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DoubleType, IcebergType, ListType, MapType, NestedField, StructType
 
 
 def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
@@ -21,6 +22,9 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
 
     Returns:
         The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
+
+    Raises:
+        pa.ArrowInvalid: `wanted` is an older schema with a narrower type, and a value does not fit the type exactly.
     """
     rows = _plain(rows)
     given = set(rows.column_names)
@@ -107,7 +111,17 @@ def _as(values: pa.Array, held: NestedField, wanted: NestedField) -> pa.Array:
         items = _as(values.items, have.value_field, want.value_field)
         kind = pa.map_(values.keys.type, pa.field("value", items.type, nullable=not want.value_required))
         return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=values.is_null())
-    return values.cast(plain_type(want))
+    made = values.cast(plain_type(want))
+    if isinstance(have, DoubleType):  # to a float, in an older schema; Arrow checks all other casts
+        _check_floats(values, made, wanted.name)
+    return made
+
+
+def _check_floats(given: pa.Array, made: pa.Array, column: str) -> None:
+    kept = pc.or_(pc.equal(made.cast(given.type), given), pc.is_nan(given))
+    if not pc.all(kept, min_count=0).as_py():
+        at = pc.index(kept, False).as_py()
+        raise pa.ArrowInvalid(f"{column}: the double {given[at]} is not exact as a float")
 
 
 def _as_struct(values: pa.Array, held: StructType, wanted: StructType) -> pa.Array:
