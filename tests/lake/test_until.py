@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import types
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -131,6 +132,62 @@ def test_a_stream_is_filtered(shop: fh.Lake) -> None:
     rows = shop.until(events, "2024-03-02")
     assert 0 < rows.num_rows < shop.count(events)
     assert max(rows["at"].to_pylist()) < datetime(2024, 3, 3)
+
+
+versions = fh.stream(
+    "u.versions",
+    schema={
+        "id": "string", "k": "string", "at": "timestamp", "n": "long", "seq": "long",
+        "code": "uuid", "tags": "map<string, int>", "parts": "list<struct<x: double>>",
+    },
+    keys="k", event_id="id", sequence_by="seq", event_time="at",
+)  # fmt: skip
+by_key = fh.table("u.by_key", source=versions, keys="k", fold=fh.fold(n=fh.total("n"), rows=fh.count()))
+LAST_DELIVERIES = """select * from (
+select *, row_number() over (partition by coalesce(id, seq::text) order by seq desc) as r from versions
+) where r = 1 and "at" <= $last"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_delivery_of_an_event_counts_even_if_an_earlier_one_is_up_to_the_moment(
+    lake: fh.Lake, seed: int
+) -> None:
+    chance = random.Random(seed)
+    for batch in range(3):
+        rows = [
+            {
+                "id": chance.choice(["e1", "e2", "e3", "e4", "e5", None]), "k": chance.choice("ab"),
+                "at": chance.choice([None, *(FIRST + timedelta(hours=12 * half) for half in range(8))]),
+                "n": chance.randrange(50), "seq": batch * 10 + number,
+                "code": uuid.UUID(int=number).bytes, "tags": {"a": number}, "parts": [{"x": 0.5}, None],
+            }
+            for number in range(7)
+        ]  # fmt: skip
+        lake.append(versions, rows)
+        lake.refresh(by_key)
+    given = lake.to_arrow(versions)
+    for day in range(1, 6):
+        last = datetime(2024, 3, day, 23, 59, 59, 999_999)
+        with duckdb.connect() as db:
+            db.register("versions", given.select(["id", "k", "at", "n", "seq"]))
+            query = f"with e as ({LAST_DELIVERIES}) select k, sum(n)::bigint n, count(*) as rows from e group by k"
+            folded = db.sql(f"{query} order by k", params={"last": last}).to_arrow_table().to_pylist()
+            events = db.sql(f"select seq from ({LAST_DELIVERIES})", params={"last": last}).fetchall()
+        moment = last.date()
+        assert ordered(lake.until(by_key, moment), "k") == folded
+        found = lake.until(versions, moment)
+        assert found.to_pylist() == [row for row in given.to_pylist() if (row["seq"],) in events]
+        assert found.schema == given.schema
+
+
+def test_a_stream_from_before_its_event_id_has_each_row_as_an_event(lake: fh.Lake) -> None:
+    before = fh.stream("u.sent", schema={"k": "string", "day": "date"}, event_time="day")
+    after = fh.stream("u.sent", schema={"k": "string", "day": "date", "id": "long"}, event_id="id", event_time="day")
+    rows = [{"k": "a", "day": date(2024, 3, 1)}, {"k": "a", "day": date(2024, 3, 2)}]
+    first = lake.append(before, rows).snapshot_id
+    lake.append(after, [{**row, "id": 1} for row in rows])
+    assert lake.until(after, "2024-03-02", as_of=first).to_pylist() == rows
+    assert lake.until(after, "2024-03-01").to_pylist() == [{**rows[0], "id": None}]
 
 
 def test_a_column_is_named_where_no_stream_names_one(lake: fh.Lake) -> None:

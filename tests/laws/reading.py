@@ -108,7 +108,7 @@ def _rows(history: History, defined: Defined, snapshot_id: int, column: str, las
         is_day = not isinstance(last, datetime)
         end = f"{last} 23:59:59.999999" if is_day and column == "at" else f"{last}"
         held = with_fields(history.ledger.rows(name, position), history.ledger.order_of(said))
-        events = folded(f"SELECT * FROM source WHERE \"{column}\" <= '{end}'", held)
-        source = folded(deliveries(history.stream), events)
+        events = folded(deliveries(history.stream), held)
+        source = folded(f"SELECT * FROM source WHERE \"{column}\" <= '{end}'", events)
     coverage = _said(history, defined, snapshot_id)["foldhouse.coverage"]
     return folded(defined.sql.replace("{covered}", covered(defined.table, coverage)), source)

@@ -76,10 +76,10 @@ class Reading(OpenLake):
 
         The events of its streams are read at the table's position and folded again, in a private temporary folder. So
         it costs as much as a rebuild, and `as_of` alone costs less. Events at the moment are included; an event without
-        a time is not.
+        a time is not. Of an event that was delivered several times, the last delivery counts, and so does its time.
 
         Args:
-            table: the declaration, or its name; see `refresh`. A stream is only filtered.
+            table: the declaration, or its name; see `refresh`. The result of a stream is its events, each once.
             moment: a time (UTC if it has no zone), or a day, which is meant to its end.
             column: the column with the time, in the streams that have it. By default, the `event_time` of a stream,
                 else the column of its `partition_by`.

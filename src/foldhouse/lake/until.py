@@ -2,6 +2,9 @@
 
     until(T@n, moment)  ==  L({event in S@p : event time <= moment})        where p is the position of T@n
 
+The events of a stream with an `event_id` are the last deliveries: an event that was delivered again with a later time
+does not count before that time.
+
 The streams that a table is folded from are read at its positions, without the later events, and folded again with all
 tables in between. That happens in a private folder that is removed afterwards; nothing of the lake is written.
 """
@@ -23,6 +26,7 @@ from foldhouse.logic.compiled import compile_table
 from foldhouse.logic.declaration import is_another_text
 from foldhouse.reading.changelog import read_rows
 from foldhouse.refresh.refresh import refresh
+from foldhouse.refresh.rows.deliveries import only_last
 from foldhouse.refresh.workshop import Workshop
 from foldhouse.storage.catalog import open_local_catalog
 from foldhouse.storage.guarded import guarded
@@ -72,20 +76,29 @@ class Until:
                 f"the moment is {shown(moment)}; give a day such as 2024-03-04, or a time such as 2024-03-04T12:00:00Z"
             ) from None
 
-    def of_stream(self, stream: Stream, events: pa.Table) -> pa.Table:
-        """Return the events of a stream up to the moment; an event without a time is left out.
+    def of_stream(self, stream: Stream, deliveries: pa.Table, settled: Sequence[str]) -> pa.Table:
+        """Return the events of a stream up to the moment, each once; an event without a time is left out.
+
+        Args:
+            stream: the declaration.
+            deliveries: all rows of the stream. They are reduced before they are filtered, because an earlier delivery
+                of an event may be up to the moment while the last one is not.
+            settled: the columns, in the order of `Layout.settled`.
 
         Raises:
             InvalidCall: the stream has no column of event time, or the moment does not fit it.
         """
-        column = self.column if self.column in events.column_names else stream.event_time or stream.partition_column
-        if column is None or column not in events.column_names:
+        names = deliveries.column_names
+        column = self.column if self.column in names else stream.event_time or stream.partition_column
+        if column is None or column not in names:
             raise InvalidCall(
                 f"{stream.name} declares no event_time and no days, so it is not known which of its events are up to "
                 f"{self.last}; name the column: --until COLUMN=MOMENT, or lake.until(..., column=...)"
             )
-        kind = events.schema.field(column).type
-        return events.filter(pc.less_equal(events[column], pa.scalar(self._last_of(stream, column, kind), kind)))
+        kind = deliveries.schema.field(column).type
+        last = pa.scalar(self._last_of(stream, column, kind), kind)
+        events = only_last(stream, deliveries, settled)
+        return events.filter(pc.less_equal(events[column], last))
 
     def check_column(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Refuse a column that no stream has; a stream without it goes by its own time.
@@ -195,7 +208,7 @@ class Folded:
         kinds = type_texts(layout.schema)
         types = tuple((name, kinds[name]) for name in layout.settled)
         copy = replace(stream, schema=types, partition_by=None)
-        shop, kept = self.workshop, self.until.of_stream(stream, events)
+        shop, kept = self.workshop, self.until.of_stream(stream, events, layout.settled)
         streams.append(shop.catalog, copy, kept, None, shop.run_id, shop.tuning)
 
     def _check_definition(self, table: Table, found: Head) -> None:
@@ -226,9 +239,9 @@ def folded_until(
     iceberg = load(source.name)
     snapshot_id = snapshot_id_at(iceberg, as_of)
     if isinstance(source, Stream):
-        events = read_rows(iceberg, snapshot_id) if snapshot_id is not None else read_rows(iceberg, None)
-        until.check_column({source.name: events.column_names})
-        return until.of_stream(source, events)
+        layout = Layout.of_head(iceberg) if snapshot_id is None else Layout.of(iceberg, snapshot_id)
+        until.check_column({source.name: layout.visible})
+        return until.of_stream(source, read_rows(iceberg, snapshot_id, layout=layout), layout.settled)
     with private_folder() as folder:
         catalog = guarded(open_local_catalog(folder))
         try:

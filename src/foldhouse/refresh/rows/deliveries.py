@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -19,6 +20,26 @@ def order_of(stream: Stream, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that decide which delivery of an event is the last, most significant first."""
     first = deciding(stream)
     return (*first, *(name for name in columns if name not in first))
+
+
+def only_last(stream: Stream, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows of a stream without the deliveries that a later one supersedes, in the given order.
+
+    Args:
+        stream: the declaration. Without an `event_id`, or if the rows lack a column of it, each row is an event.
+        rows: all of the stream.
+        columns: its columns, in the order in which ties are decided.
+    """
+    if not stream.event_id or not set(stream.event_id) <= set(columns):
+        return rows
+    place = "_".join([*columns, "row"])  # no column has this name
+    frame = pl.from_arrow(rows.select(columns))
+    assert isinstance(frame, pl.DataFrame)
+    order = tuple(name for name in order_of(stream, columns) if name in columns)
+    last = last_deliveries(frame.with_row_index(place), stream.event_id, order)
+    kept = np.zeros(rows.num_rows, np.bool_)
+    kept[last[place].to_numpy()] = True
+    return rows.filter(pa.array(kept))
 
 
 def last_deliveries(rows: pl.DataFrame, event_id: tuple[str, ...], order: tuple[str, ...]) -> pl.DataFrame:
