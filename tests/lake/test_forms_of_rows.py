@@ -117,6 +117,26 @@ def test_what_are_no_events_is_refused_by_name_and_nothing_is_written(lake: fh.L
     assert lake.head(orders) == before
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (pa.table({"t": [0, 10**15], "x": [1.5, None]}), r"times.t is time64.* 1000000000000000 would be cut"),
+        ([{"t": 0, "x": 1}, {"t": 10**15, "x": 1}], r"t of row 1 is 1000000000000000, but the column is time"),
+        ([{"t": 3.5, "x": 1}], r"t of row 0 is 3.5, but the column is time"),
+        (pa.table({"t": pa.nulls(2), "x": ["1.5", "1e400"]}), r"times.x is double.* 1e400 would be cut to inf"),
+    ],
+)
+def test_a_time_outside_of_the_day_and_a_text_beyond_a_double_are_refused(
+    lake: fh.Lake, given: Any, message: str
+) -> None:
+    times = fh.stream("shop.times", schema={"t": "time", "x": "double"})
+    lake.append(times, [{"t": None, "x": float("inf")}])
+    before = lake.head(times)
+    with pytest.raises(fh.InvalidData, match=message):
+        lake.append(times, given)
+    assert lake.head(times) == before
+
+
 def test_rows_are_read_into_each_library(lake: fh.Lake) -> None:
     lake.append(orders, ROWS)
     assert lake.to_polars(orders).sort("id")["name"].to_list() == ["Ünal", None, ""]

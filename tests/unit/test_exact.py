@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +30,9 @@ CUT: list[tuple[Any, pa.DataType]] = [
     (-1e39, pa.float32()),
     (1709546400.5, pa.timestamp("us")),
     ([1e300], pa.list_(pa.float32())),
+    (10**15, pa.time64("us")),
+    (-1, pa.time64("us")),
+    (3.5, pa.time64("us")),
 ]
 
 
@@ -62,6 +65,8 @@ def test_nanoseconds_of_pandas_are_refused() -> None:
         (float("-inf"), pa.float32(), float("-inf")),
         (-3.4028234663852886e38, pa.float32(), -3.4028234663852886e38),
         (1.5, None, 1.5),
+        (NOON.time(), pa.time64("us"), NOON.time()),
+        (86_400 * 10**6 - 1, pa.time64("us"), time(23, 59, 59, 999_999)),
     ],
     ids=str,
 )
@@ -90,6 +95,10 @@ CASTS: list[tuple[Any, Any, pa.DataType, pa.DataType]] = [
     (1234567890.123, 1234567890.12, pa.float64(), pa.decimal128(12, 2)),
     (-0.004, 0.1, pa.float32(), pa.decimal128(9, 2)),
     (1e300, 0.1, pa.float64(), pa.float32()),
+    (10**15, 0, pa.int64(), pa.time64("us")),
+    (10**18, 86_400 * 10**6 - 1, pa.int64(), pa.time64("us")),
+    (-1, 0, pa.int64(), pa.time64("us")),
+    (86_400, 86_399, pa.int32(), pa.time32("s")),
 ]
 SHAPES = {
     "plain": (lambda kind: kind, lambda value: value),
@@ -111,10 +120,28 @@ def test_a_cast_that_cuts_a_value_is_refused(
         exact_cast(column([value(kept), None, value(cut)], kind(have)), kind(want))
 
 
-def test_a_text_that_is_too_large_for_a_float_is_refused() -> None:
-    assert exact_cast(pa.chunked_array([["-inf", None, "1.5"]]), pa.float32()).to_pylist() == [float("-inf"), None, 1.5]
-    with pytest.raises(pa.ArrowInvalid, match="-1e300 would be cut"):
-        exact_cast(pa.chunked_array([["1.5", "-1e300"]]), pa.float32())
+@pytest.mark.parametrize("have", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+@pytest.mark.parametrize(
+    ("cut", "want"), [("-1e300", pa.float32()), ("1e400", pa.float32()), ("-1e400", pa.float64())], ids=str
+)
+def test_a_text_that_is_too_large_for_a_float_is_refused(cut: str, have: pa.DataType, want: pa.DataType) -> None:
+    infinite = float("inf")
+    texts = ["-inf", None, "1.5", "Infinity"]
+    assert exact_cast(column(texts, have), want).to_pylist()[2:] == [None, 1.5, infinite, None]
+    assert exact_cast(column(["nan"], have), want).null_count == 1
+    for given in (column([*texts, cut], have), column([["1"], None, [cut]], pa.list_(pa.string()))):
+        with pytest.raises(pa.ArrowInvalid, match=f"{cut} would be cut to"):
+            exact_cast(given, pa.list_(want) if pa.types.is_list(given.type) else want)
+
+
+@pytest.mark.parametrize(
+    ("cut", "want"),
+    [("1e400", pa.float64()), (10**15, pa.time64("us")), (NOON, pa.date32()), (5, pa.bool_())],
+    ids=str,
+)
+def test_a_dictionary_of_values_that_a_cast_cuts_is_refused(cut: Any, want: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="would be cut"):
+        exact_cast(pa.chunked_array([pa.array([None, cut]).dictionary_encode()]), want)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

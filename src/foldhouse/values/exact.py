@@ -8,6 +8,8 @@ Arrow refuses most values that do not fit a type, and cuts others without an err
     1.239 as double, as decimal(9,2)          -> 1.24
     1e300 as double, as float                 -> inf
     1709546400.5, as timestamp                -> 1970-01-01 00:28:29.546400, if the values are Python's
+    10**15 microseconds, as time              -> 01:46:40, or null for other readers
+    "1e400", as double                        -> inf
 
 Here they raise `ArrowInvalid`, as Arrow itself does for others. A double is as exact as a decimal if they differ by no
 more than the double's last bits: 0.1 is 0.10, and so is 0.1 + 0.2 - 0.2.
@@ -28,6 +30,8 @@ from foldhouse.values.given import shown
 _LEAST_DIGITS = {pa.float64(): 2.0**-50, pa.float32(): 2.0**-21}
 """Type -> which part of a value are its last two bits: sums of floats are off by as much, and so are Arrow's casts."""
 _GREATEST_FLOAT = (2 - 2.0**-23) * 2.0**127
+_IN_A_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+"""Unit of a time -> how many of them a day has."""
 Cuts = Callable[[Any], bool]
 """Whether Arrow would cut a value, which is not null."""
 
@@ -60,6 +64,9 @@ def _cuts(kind: pa.DataType) -> Cuts | None:
     if pa.types.is_timestamp(kind):
         # A number with a part is no count of microseconds. `nanosecond` is of a timestamp of pandas.
         return lambda value: isinstance(value, float) or getattr(value, "nanosecond", 0) != 0
+    if pa.types.is_time(kind):
+        end = _IN_A_DAY[kind.unit]
+        return lambda value: isinstance(value, float) or (isinstance(value, int) and not 0 <= value < end)
     if pa.types.is_float32(kind):
         return lambda value: not math.isinf(value) and abs(value) > _GREATEST_FLOAT
     if pa.types.is_struct(kind):
@@ -110,6 +117,8 @@ def exact_cast(given: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _check(given: pa.Array, made: pa.Array) -> None:
     """Refuse values of which a cast kept a part only."""
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
     have, want = given.type, made.type
     if have == want:
         return
@@ -125,7 +134,13 @@ def _check(given: pa.Array, made: pa.Array) -> None:
         _check(given.flatten(), made.flatten())
     elif (kept := _kept(given, made)) is not None and not pc.all(kept, min_count=0).as_py():
         at = pc.index(kept, False).as_py()
-        raise pa.ArrowInvalid(f"{given[at]} would be cut to {made[at]}")
+        # A time that is outside of the day cannot be shown.
+        cut = f"fit {want}" if pa.types.is_time(want) else made[at]
+        raise pa.ArrowInvalid(f"{given[at]} would be cut to {cut}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -152,6 +167,11 @@ def _kept(given: pa.Array, made: pa.Array) -> pa.Array | None:
     if pa.types.is_decimal(want) and pa.types.is_floating(have):
         off = pc.abs(pc.subtract(made.cast(pa.float64()), given.cast(pa.float64())))
         return pc.less_equal(off, pc.multiply(pc.abs(given.cast(pa.float64())), _LEAST_DIGITS.get(have, 0.0)))
+    if pa.types.is_time(want) and pa.types.is_integer(have):
+        return pc.and_(pc.greater_equal(given, 0), pc.less(given, _IN_A_DAY[want.unit]))
+    if pa.types.is_floating(want) and _is_text(have):
+        # The texts of an infinity have no digit.
+        return pc.invert(pc.and_(pc.is_inf(made), pc.match_substring_regex(given.cast(pa.large_string()), "[0-9]")))
     if pa.types.is_float32(want):
         return pc.equal(pc.is_inf(made), pc.is_inf(given.cast(pa.float64())))
     return None
