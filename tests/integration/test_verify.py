@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -169,6 +171,78 @@ def test_a_list_without_values_is_empty(spark_lake: Callable[..., fh.Lake]) -> N
     lake.refresh(table)
     assert lake.to_arrow(table).sort_by("key")["words"].to_pylist() == [[], ["a"]]
     assert lake.verify(table).passed
+
+
+INF, LARGEST, SMALLEST = math.inf, sys.float_info.max, 5e-324
+DOUBLES: dict[str, tuple[list[float | None], tuple[float, float] | None]] = {
+    # key -> values, total and average
+    "nan": ([NAN, 1.0], (NAN, NAN)),
+    "inf": ([INF, 1.0], (INF, INF)),
+    "-inf": ([-INF, 1.0, None], (-INF, -INF)),
+    "both infinities": ([INF, 1.0, -INF], (NAN, NAN)),
+    "nan and inf": ([INF, NAN], (NAN, NAN)),
+    "only infinities": ([INF, INF], (INF, INF)),
+    "an infinity against a sum beyond doubles": ([-INF, LARGEST, LARGEST], (-INF, -INF)),
+    "a sum beyond doubles": ([LARGEST, LARGEST], (INF, LARGEST)),
+    "a sum below doubles": ([-LARGEST, -LARGEST, -LARGEST], (-INF, -LARGEST)),
+    "a sum far beyond doubles": ([1e308] * 7, (INF, 1e308)),
+    "beyond doubles on the way": ([1e308, 1e308, -1e308, 5e307], (1.5e308, 3.75e307)),
+    "to the largest double and back": ([LARGEST, LARGEST, -LARGEST], (LARGEST, LARGEST / 3)),
+    "just not beyond doubles": ([LARGEST, 2.0**970, -SMALLEST], (LARGEST, LARGEST / 3)),
+    "just beyond doubles": ([LARGEST, 2.0**970], (INF, 2.0**1023)),
+    "the smallest": ([SMALLEST, SMALLEST], (2 * SMALLEST, SMALLEST)),
+    "numbers": ([1.0, 2.0], (3.0, 1.5)),
+    "nothing": ([None], None),
+}
+NEAR_INFINITY = {
+    # column and an infinity -> keys whose values differ from it by less than the tolerance
+    ("total", INF): {"just not beyond doubles", "to the largest double and back"},
+    ("mean", INF): {"a sum beyond doubles"},
+    ("mean", -INF): {"a sum below doubles"},
+}
+doubles = fh.stream("proof.doubles", schema={"key": "string", "x": "double"})
+float_sums = fh.table(
+    "proof.float_sums", source=doubles, keys="key", fold=fh.fold(total=fh.total("x"), mean=fh.average("x"))
+)
+
+
+@pytest.fixture(scope="module")
+def float_lake(spark) -> Iterator[fh.Lake]:
+    with quick_lake(lambda: spark) as lake:
+        lake.append(doubles, [{"key": key, "x": x} for key, (values, _) in DOUBLES.items() for x in values])
+        lake.refresh(float_sums)
+        yield lake
+
+
+@pytest.mark.spark
+def test_totals_and_averages_of_nan_infinities_and_sums_beyond_doubles_are_right(float_lake: fh.Lake) -> None:
+    stored = {row["key"]: (row["total"], row["mean"]) for row in float_lake.to_arrow(float_sums).to_pylist()}
+    assert repr(stored) == repr({key: DOUBLES[key][1] or (None, None) for key in stored})
+    found = float_lake.verify(float_sums)
+    assert found.passed, found.differences
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("column", ["total", "mean"])
+@pytest.mark.parametrize("wrong", [42.0, NAN, INF, -INF])
+def test_a_wrong_total_or_average_of_a_key_with_nan_or_infinities_is_found(
+    float_lake: fh.Lake, wrong: float, column: str
+) -> None:
+    right = float_lake.head(float_sums)
+    assert right is not None
+    iceberg = float_lake.load(float_sums)
+    rows = iceberg.scan().to_arrow()
+    at = rows.column_names.index(column)
+    field = rows.schema.field(column)
+    iceberg.overwrite(rows.set_column(at, field, pa.array([wrong] * rows.num_rows, field.type)))
+    found = float_lake.verify(float_sums, search=False)
+    float_lake.rollback(float_sums, to=right.id)
+    differing = {
+        key
+        for key, old in zip(rows["key"].to_pylist(), rows[column].to_pylist(), strict=True)
+        if repr(old) != repr(wrong)
+    }
+    assert {one.key["key"] for one in found.differences} == differing - NEAR_INFINITY.get((column, wrong), set())
 
 
 @pytest.mark.spark

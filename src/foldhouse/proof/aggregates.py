@@ -5,6 +5,7 @@ None of the code that folds is used here. Only the plan of a fold is: which argu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,12 @@ from foldhouse.values.fold import ColumnFold, Fold
 
 ESTIMATE_SHARE = 0.1
 """By how much an estimated count may differ: six times its standard error."""
+LARGEST = sys.float_info.max
+"""The largest finite double. Spark compares NaN as greater than it."""
 _FLOAT_SHARE = 1e-9
 """By how much a float may differ, as a share of the sum of the magnitudes: Spark rounds every intermediate sum."""
+_SCALE = 2.0**64
+"""By how much large doubles are divided before they are added: fewer than 2**63 rows then stay below the largest."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,7 @@ def _count(call: _Call) -> Aggregate:
 
 def _total(call: _Call) -> Aggregate:
     if pa.types.is_floating(call.types[0]):
-        value = call.value.cast("double")
-        return Aggregate(F.sum(value), F.sum(F.abs(value)) * _FLOAT_SHARE)
+        return _of_floats(call.value, F.sum)
     if pa.types.is_integer(call.types[0]):
         return Aggregate(F.sum(call.value.cast("decimal(38,0)")))
     return Aggregate(F.sum(call.value))
@@ -139,8 +143,30 @@ def _total(call: _Call) -> Aggregate:
 def _average(call: _Call) -> Aggregate:
     if pa.types.is_decimal(call.types[0]):
         return Aggregate(F.avg(call.value))
-    value = call.value.cast("double")
-    return Aggregate(F.avg(value), F.avg(F.abs(value)) * _FLOAT_SHARE)
+    return _of_floats(call.value, F.avg)
+
+
+def _of_floats(given: Column, added: Callable[[Column], Column]) -> Aggregate:
+    """Return a total or an average of floats (`added` is `F.sum` or `F.avg`), with its tolerance.
+
+    NaN and infinities decide alone, as in IEEE 754. Finite values whose magnitudes add up to more than a double are
+    added after a division, because a sum of Spark can overflow where the exact sum or average is finite.
+    """
+    value = given.cast("double")
+    is_finite = F.abs(value) <= LARGEST
+    special = F.sum(F.when(~is_finite, value))
+    finite = F.when(is_finite, value)
+    result, magnitude = added(finite), added(F.abs(finite))
+    scaled, scaled_within = added(finite / _SCALE), added(F.abs(finite) / _SCALE) * _FLOAT_SHARE
+    # Within the tolerance of the largest double, the expected value is that double: the stored one may be an infinity.
+    edge = LARGEST / _SCALE
+    is_beyond = F.abs(scaled) - scaled_within > edge
+    large = F.when(is_beyond, scaled).otherwise(F.greatest(F.least(scaled, F.lit(edge)), F.lit(-edge))) * _SCALE
+    overflows = magnitude > LARGEST
+    return Aggregate(
+        F.coalesce(special, F.when(overflows, large).otherwise(result)),
+        F.when(overflows, scaled_within * _SCALE).otherwise(magnitude * _FLOAT_SHARE),
+    )
 
 
 def _minimum(call: _Call) -> Aggregate:

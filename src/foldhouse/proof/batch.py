@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from foldhouse.kernel.plan import sequence_column
 from foldhouse.logic.compiled import Compiled
 from foldhouse.logic.shape import Origin
-from foldhouse.proof.aggregates import aggregates_of, exists
+from foldhouse.proof.aggregates import LARGEST, aggregates_of, exists
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.spark.covered import is_covered
 from foldhouse.spark.named import literal
@@ -159,9 +159,19 @@ def compared(have: DataFrame, want: DataFrame, keys: Sequence[str]) -> DataFrame
         one, other = F.col(literal(side_of(HAVE, name))), F.col(literal(side_of(WANT, name)))
         is_same = one.eqNullSafe(other)
         if name in close:
-            is_same = is_same | F.coalesce(F.abs(one - other) <= F.col(literal(within_of(name))), F.lit(False))
+            is_same = is_same | _is_near(one, other, F.col(literal(within_of(name))))
         same = same & is_same
     return both.where(~same).drop(*map(within_of, close))
+
+
+def _is_near(one: Column, other: Column, within: Column) -> Column:
+    """Return whether a stored value differs from the expected one by no more than a tolerance.
+
+    A tolerance that is not finite means equality. The bounds are compared, not the difference: in Spark, NaN equals
+    NaN, and the bounds of NaN and of an infinity are the value itself.
+    """
+    finite = F.when(F.abs(within) <= LARGEST, within).otherwise(0.0)
+    return F.coalesce(one.between(other - finite, other + finite), F.lit(False))
 
 
 def side_of(side: str, name: str) -> str:
