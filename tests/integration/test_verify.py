@@ -246,6 +246,38 @@ def test_a_wrong_total_or_average_of_a_key_with_nan_or_infinities_is_found(
 
 
 @pytest.mark.spark
+def test_among_rows_of_top_with_equal_by_null_comes_last(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake()
+    schema = {"key": "long", "by": "long", "word": "string", "x": "double"}
+    schema |= {"box": "struct<a: long, b: string>", "list": "list<long>"}
+    ranked = fh.stream("proof.ranked", schema=schema)
+    best = {f"{name}_{n}": fh.top(n, name, by="by") for name in ("word", "x", "box", "list") for n in (1, 3, 20)}
+    table = fh.table(
+        "proof.ranks", source=ranked, keys="key", fold=fh.fold(**best, two=fh.top(2, "word", "x", by="by"))
+    )
+    words = [None, "", "a", None, "b", "a", None, "c"]
+    numbers = [1.0, None, -INF, NAN, None, INF, -0.0, None]
+    boxes = [None, (None, "x"), (1, None), (None, None), (1, "a"), None, (2, None), (1, "b")]
+    lists = [[1], None, [], [None], [1, None], [1, 2], None, [None, 1]]
+    rows = [
+        {"key": key, "by": by, "word": words[n], "x": numbers[n], "list": lists[n]}
+        | {"box": None if boxes[n] is None else dict(zip("ab", boxes[n], strict=True))}
+        for key, bys in enumerate([[7] * 8, [1, 1, 2, 2, None, 2, 1, 1], [None, 1, 1, 1, 2, 2, 2, None]])
+        for n, by in enumerate(bys)
+    ]
+    for part in (rows[::2], rows[1::2]):
+        lake.append(ranked, part)
+        lake.refresh(table)
+    first = lake.to_arrow(table).sort_by("key").to_pylist()[0]
+    assert [row["word"] for row in first["word_20"]] == ["", "a", "a", "b", "c", None, None, None]
+    assert first["box_20"][-1]["box"] is None
+    assert first["two"] == [{"word": "", "x": None, "by": 7}, {"word": "a", "x": -INF, "by": 7}]
+    found = lake.verify(table)
+    assert found.passed, found.differences
+    assert found.unproven == ()
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "seed", [2, 5, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in share(range(6, 10), 2))]
 )

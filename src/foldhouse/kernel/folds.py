@@ -228,7 +228,7 @@ def top(n: int, *values: str, by: str) -> ColumnFold:
 
         top(10, "stock_code", by="units")   -> [{stock_code: "85123A", units: 454}, ...]
 
-    Ties go to the smaller `values`.
+    Ties go to the smaller `values`; null comes last.
 
     Args:
         n: the most rows in the list; 1 to 1,000,000.

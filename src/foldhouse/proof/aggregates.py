@@ -231,7 +231,9 @@ def _top(call: _Call) -> Aggregate:
 
     def compared(one: Column, other: Column) -> Column:
         better = (one["by"] > other["by"], one["by"] < other["by"])
-        first, second = (F.struct(*(side[name].alias(name) for name in names)) for side in (one, other))
+        # Null comes last here, but first in Spark's own order. Nulls inside a nested value come first in both.
+        parts = ([part for name in names for part in (side[name].isNull(), side[name])] for side in (one, other))
+        first, second = (F.struct(*(part.alias(f"p{i}") for i, part in enumerate(each))) for each in parts)
         order = F.when(better[0], -1).when(better[1], 1).when(first < second, -1).when(first > second, 1)
         return order.otherwise(0)
 
