@@ -11,6 +11,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.cli.declared import _declared_in
 from foldhouse.dagster import definitions_of, fold_asset, stream_asset, stream_days
+from foldhouse.values.job_names import JOB_NAMES
 
 dated = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
 sums = fh.table("j.sums", source=dated, keys="key", fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")])
@@ -52,6 +53,13 @@ def test_each_table_is_one_asset_with_its_checks_and_its_lag(package: types.Modu
 def test_how_often_a_project_looks_is_a_setting(package: types.ModuleType) -> None:
     for defs, seconds in ((definitions_of(package), 30), (definitions_of(package, look_every_seconds=5), 5)):
         assert {one.minimum_interval_seconds for one in defs.sensors or []} == {seconds}  # type: ignore[union-attr]
+
+
+def test_the_names_that_a_project_cannot_have_are_those_of_its_jobs_and_their_ops(package: types.ModuleType) -> None:
+    jobs = definitions_of(package, schedule="*/5 * * * *").get_repository_def().get_all_jobs()
+    made = [job for job in jobs if job.name not in (package.__name__, "__ASSET_JOB")]
+    ops = {node.name for job in made if job.name != "refresh" for node in job.all_node_defs}
+    assert {job.name for job in made} | ops == JOB_NAMES
 
 
 def test_definitions_that_are_merged_with_a_project_may_have_other_days(package: types.ModuleType) -> None:

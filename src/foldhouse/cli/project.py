@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 import sys
 import sysconfig
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,13 @@ import click
 from foldhouse.cli.output import json_option, print_rows
 from foldhouse.cli.template import FILES
 from foldhouse.errors import InvalidCall
+from foldhouse.values.job_names import JOB_NAMES
 
 # Matches names that are valid as a Python package and as a namespace of a lake.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _TAKEN = frozenset({"assets", "dagster", "definitions", "foldhouse", "pyspark", "tests"})
+_LAKE = "lake"
+"""The folder of the lake in a new project, which its .gitignore has."""
 _DAYS = 14
 
 
@@ -47,6 +51,9 @@ def init(name: str, folder: Path | None, as_json: bool) -> None:
             f"{name!r} cannot be the name of a project: use a lower-case name of letters, digits and underscores that "
             "no module of Python or of an installed package has"
         )
+    if name == _LAKE or name in JOB_NAMES:
+        held = "the folder of its lake" if name == _LAKE else "a Dagster job or op of every project"
+        raise click.UsageError(f"{name!r} cannot be the name of a project: {held} has this name; use another one")
     folder = Path(name) if folder is None else folder
     if folder.exists() and any(folder.iterdir()):
         raise InvalidCall(f"{folder} is not empty; name another folder with --folder")
@@ -59,7 +66,7 @@ def init(name: str, folder: Path | None, as_json: bool) -> None:
         file.write_text(Template(text).substitute(given), encoding="utf-8")
         made.append(file)
     following = (
-        f"cd {folder}",
+        f"cd {shlex.quote(str(folder))}",
         f"foldhouse backfill {name} --from {given['first']} --to {given['last']}",
         f"foldhouse show {name}.balances",
         "foldhouse dev",

@@ -11,10 +11,11 @@ from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
 from foldhouse.values.age import OlderThan
+from foldhouse.values.job_names import MAINTENANCE
 
 
 def maintenance_job(
-    name: str = "maintenance",
+    name: str = MAINTENANCE,
     *,
     older_than: OlderThan = None,
     keep_last: int | None = None,

@@ -14,6 +14,7 @@ from foldhouse.errors import InvalidCall, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.tags import check_name
 from foldhouse.values.definition import Table
+from foldhouse.values.job_names import DROP_BRANCH, OP_OF, PUBLISH, REBUILD, RESTATE, ROLLBACK, TAG
 from foldhouse.values.metadata_names import REBUILD_BRANCH
 
 _SHOWN = 31
@@ -93,7 +94,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         return opener.open()
 
-    @dg.op(name="roll_back", required_resource_keys=needed)
+    @dg.op(name=OP_OF[ROLLBACK], required_resource_keys=needed)
     @in_words
     def roll_back(context: dg.OpExecutionContext, config: RollbackConfig) -> None:
         lake = opened(context, config)
@@ -102,7 +103,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         if not config.dry_run:
             _observe(context, config.table, lake.rollback(config.table, to=config.to), "rollback")
 
-    @dg.op(name="restate_days", required_resource_keys=needed)
+    @dg.op(name=OP_OF[RESTATE], required_resource_keys=needed)
     @in_words
     def restate_days(context: dg.OpExecutionContext, config: RestateConfig) -> None:
         lake, table = opened(context, config), _declared(config.table, tables)
@@ -119,7 +120,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             changed = {*(again.partitions if again else ()), *done.partitions}
             _observe(context, table.name, done.snapshot_id, "restate", days_changed=_texts(sorted(changed)))
 
-    @dg.op(name="fold_again", required_resource_keys=needed)
+    @dg.op(name=OP_OF[REBUILD], required_resource_keys=needed)
     @in_words
     def fold_again(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
         lake, table = opened(context, config), _declared(config.table, tables)
@@ -130,7 +131,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             rebuilt = lake.rebuild(table, publish=config.publish)
             _observe(context, table.name, rebuilt.snapshot_id, "rebuild")
 
-    @dg.op(name="publish_rebuild", required_resource_keys=needed)
+    @dg.op(name=OP_OF[PUBLISH], required_resource_keys=needed)
     @in_words
     def publish_rebuild(context: dg.OpExecutionContext, config: PublishConfig) -> None:
         lake = opened(context, config)
@@ -140,7 +141,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         if not config.dry_run:
             _observe(context, config.table, lake.publish(config.table), "publish")
 
-    @dg.op(name="drop", required_resource_keys=needed)
+    @dg.op(name=OP_OF[DROP_BRANCH], required_resource_keys=needed)
     @in_words
     def drop(context: dg.OpExecutionContext, config: DropConfig) -> None:
         lake = opened(context, config)
@@ -152,7 +153,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         if not config.dry_run:
             _observe(context, config.table, lake.drop_branch(config.table, config.branch), "drop", branch=config.branch)
 
-    @dg.op(name="set_tag", required_resource_keys=needed)
+    @dg.op(name=OP_OF[TAG], required_resource_keys=needed)
     @in_words
     def set_tag(context: dg.OpExecutionContext, config: TagConfig) -> None:
         lake = opened(context, config)
@@ -166,22 +167,22 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
             _observe(context, config.table, tag.snapshot_id, "tag", tag=tag.name)
 
     return [
-        _job("rollback", roll_back, RollbackConfig, "Makes an older snapshot of a table its head again."),
+        _job(ROLLBACK, roll_back, RollbackConfig, "Makes an older snapshot of a table its head again."),
         _job(
-            "restate",
+            RESTATE,
             restate_days,
             RestateConfig,
             "Folds days of a table again, with what came late, and adds those it does not have.",
         ),
-        _job("rebuild", fold_again, RebuildConfig, "Folds a table again from the beginning, as it is declared now."),
-        _job("publish", publish_rebuild, PublishConfig, "Makes the branch of a rebuild the head of its table."),
+        _job(REBUILD, fold_again, RebuildConfig, "Folds a table again from the beginning, as it is declared now."),
+        _job(PUBLISH, publish_rebuild, PublishConfig, "Makes the branch of a rebuild the head of its table."),
         _job(
-            "drop_branch",
+            DROP_BRANCH,
             drop,
             DropConfig,
             "Drops the branch of a rebuild or of an audit instead of publishing it.",
         ),
-        _job("tag", set_tag, TagConfig, "Names a snapshot, so that it is kept and can be read by that name."),
+        _job(TAG, set_tag, TagConfig, "Names a snapshot, so that it is kept and can be read by that name."),
     ]
 
 

@@ -22,6 +22,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.subjects import days_by_table, job_selections, specs_in
 from foldhouse.dagster.tables import fold_asset
 from foldhouse.values.definition import Table
+from foldhouse.values.job_names import REFRESH
 
 MAINTAINED = "0 4 * * *"
 
@@ -79,7 +80,7 @@ def definitions_of(
         unpartitioned = dg.AssetSelection.assets(
             *(key for key, spec in specs_in([*loaded, *further]).items() if spec.partitions_def is None)
         )
-        refresh = dg.define_asset_job("refresh", selection=unpartitioned, executor_def=dg.in_process_executor)
+        refresh = dg.define_asset_job(REFRESH, selection=unpartitioned, executor_def=dg.in_process_executor)
         jobs.append(refresh)
         schedules.append(
             dg.ScheduleDefinition("refresh_tables", job=refresh, cron_schedule=schedule, tags={PRIORITY: LIVE})
