@@ -45,6 +45,19 @@ def test_days_for_a_table_without_partition_by_are_refused():
         fold_asset(customers, partitions_def=DAILY)
 
 
+@pytest.mark.parametrize("argument", ["days_per_commit", "days_per_run"])
+@pytest.mark.parametrize("days", [-1, 0, 1.5, True, "7"])
+def test_a_number_of_days_that_is_no_whole_number_from_1_is_refused_at_the_declaration(argument, days):
+    given = {"partitions_def": DAILY, argument: days}
+    for declare in (
+        lambda: fold_asset(daily_orders, **given),
+        lambda: landing_asset(orders, rejected, FORMAT, **given),
+        lambda: stream_asset(orders, lambda day: None, **given),
+    ):
+        with pytest.raises(fh.DefinitionError, match=rf"orders: {argument} is .*{days}.*; give a whole number of days"):
+            declare()
+
+
 @pytest.mark.parametrize(
     "asset",
     [

@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.given import shown
 
 _MIDNIGHT = "0 0 * * *"
 _FORMAT = "%Y-%m-%d"
@@ -44,6 +45,21 @@ def check_are_days(name: str, partitions_def: Any) -> None:
         raise DefinitionError(
             f"{name}: partitions with keys such as {partitions_def.fmt!r} are not found by day; {_WANTED}, without fmt"
         )
+
+
+def check_counts(name: str, **counts: Any) -> None:
+    """Refuse numbers of days that are not `None` or a whole number of at least 1.
+
+    Args:
+        name: of the table or stream.
+        counts: argument -> what somebody declared.
+
+    Raises:
+        DefinitionError: a run would be divided into parts of no days, and fold none of them.
+    """
+    for argument, days in counts.items():
+        if days is not None and (isinstance(days, bool) or not isinstance(days, int) or days < 1):
+            raise DefinitionError(f"{name}: {argument} is {shown(days)}; give a whole number of days from 1, or None")
 
 
 def days_of_keys(keys: Iterable[str]) -> list[date]:

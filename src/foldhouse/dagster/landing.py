@@ -14,7 +14,7 @@ from datetime import date
 import dagster as dg
 
 from foldhouse.dagster.again import trying_again
-from foldhouse.dagster.calendar_days import check_are_days
+from foldhouse.dagster.calendar_days import check_are_days, check_counts
 from foldhouse.dagster.early_spark import start_spark_early
 from foldhouse.dagster.land_days import LandingTarget, land_days
 from foldhouse.dagster.queue import policy_of, pool_of
@@ -68,9 +68,10 @@ def landing_asset(
         landing_resource_key: the resource that opens the folder, a `LandingFolder`.
 
     Raises:
-        DefinitionError: a partition is not one day.
+        DefinitionError: a partition is not one day, or a number of days is not a whole number from 1.
     """
     check_are_days(stream.name, partitions_def)
+    check_counts(stream.name, days_per_commit=days_per_commit, days_per_run=days_per_run)
     name = "__".join(stream.name.split("."))
     with without_beta_warnings():
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.dagster.again import trying_again
-from foldhouse.dagster.calendar_days import check_are_days
+from foldhouse.dagster.calendar_days import check_are_days, check_counts
 from foldhouse.dagster.columns import table_schema
 from foldhouse.dagster.queue import policy_of, pool_of
 from foldhouse.dagster.quiet import without_beta_warnings
@@ -63,11 +63,13 @@ def stream_asset(
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
-        DefinitionError: the stream is not partitioned by day, or a partition is not one day.
+        DefinitionError: the stream is not partitioned by day, a partition is not one day, or a number of days is not a
+            whole number from 1.
     """
     if stream.partition_by is None:
         raise DefinitionError(f"{stream.name} has no partition_by, so it has no days that could be replaced")
     check_are_days(stream.name, partitions_def)
+    check_counts(stream.name, days_per_commit=days_per_commit, days_per_run=days_per_run)
     with without_beta_warnings():
 
         @dg.multi_asset(

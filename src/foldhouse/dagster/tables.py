@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from foldhouse.dagster.again import trying_again
-from foldhouse.dagster.calendar_days import check_are_days
+from foldhouse.dagster.calendar_days import check_are_days, check_counts
 from foldhouse.dagster.checks import reporting_failed_checks, results_of, results_of_nothing, specs_of
 from foldhouse.dagster.columns import columns_of_commit, declared_columns
 from foldhouse.dagster.early_spark import known
@@ -71,7 +71,8 @@ def fold_asset(
         lake_resource_key: the resource that opens the lake, a `LakeOpener`.
 
     Raises:
-        DefinitionError: days for a table without `partition_by`, or partitions that are not one day each.
+        DefinitionError: days for a table without `partition_by`, partitions that are not one day each, or a number of
+            days that is not a whole number from 1.
     """
     if partitions_def is not None and table.partition_by is None:
         raise DefinitionError(
@@ -79,6 +80,7 @@ def fold_asset(
         )
     if partitions_def is not None:
         check_are_days(table.name, partitions_def)
+    check_counts(table.name, days_per_commit=days_per_commit, days_per_run=days_per_run)
     known(table)
     with without_beta_warnings():
 
