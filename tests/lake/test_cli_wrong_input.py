@@ -28,6 +28,11 @@ WRONG = {
     "follow wrong.events": "folded from it: wrong.days, wrong.sums",
     "follow wrong.sum": "declares no table wrong.sum; it declares wrong.days, wrong.sums",
     "trace wrong.sums key=a key=b": "key is given twice",
+    "reconcile wrong.days wrong.sums --on key --on key --column n": "the key column 'key' is given twice",
+    "reconcile wrong.days wrong.sums --on key --column n --column n=key": "--column n is given twice",
+    "pause wrong.events": "wrong.events is a stream of events; only tables that foldhouse folds can be",
+    "resume wrong.events": "wrong.events is a stream of events; only tables",
+    "publish wrong.events": "wrong.events is a stream of events; only tables",
 }
 
 
@@ -44,8 +49,41 @@ def test_the_wrong_word_is_named_and_nothing_is_written(
     lake.backfill(names["days"], [date(2024, 3, 4)])
     lake.refresh(names["sums"])
     before = [lake.head(name) for name in lake.tables()]
-    declared = [] if call.startswith("trace") else ["--declared-in", "declares_wrong"]
+    declared = (
+        []
+        if call.startswith(("trace", "reconcile", "pause", "resume", "publish"))
+        else ["--declared-in", "declares_wrong"]
+    )
     done = CliRunner().invoke(main, [*call.split(), *declared])
     assert (done.exit_code, done.stdout) == (2, "")
     assert WRONG[call] in " ".join(done.stderr.split())
     assert [lake.head(name) for name in lake.tables()] == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "status --watch=NUMBER",
+        "metrics --file x --every=NUMBER",
+        "follow --every=NUMBER",
+        "verify wrong.days --share=NUMBER",
+    ],
+)
+@pytest.mark.parametrize("number", ["nan", "NaN", "inf", "1e999"])
+def test_a_number_that_is_not_finite_is_a_wrong_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, call.replace("NUMBER", number).split())
+    assert (done.exit_code, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert f"'--{call.split('--')[-1].removesuffix('=NUMBER')}'" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "0", "65536"])
+def test_a_port_on_which_no_page_can_be_found_is_a_wrong_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["dev", "--port", port])
+    assert (done.exit_code, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert "is not in the range 1<=x<=65535" in done.stderr

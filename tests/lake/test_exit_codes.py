@@ -75,14 +75,19 @@ def test_commands_end_with_2_for_what_cannot_be_carried_out(house: fh.Lake, tmp_
 
 def test_commands_end_with_3_without_a_lake_or_with_one_that_cannot_be_opened(house: fh.Lake, tmp_path: Path) -> None:
     house.close()
-    missing = call("status", "--lake", str(tmp_path / "nowhere"))
-    assert (missing.exit_code, missing.stderr.startswith("error: there is no lake in")) == (3, True)
+    for command in ("status", "register"):
+        missing = call(command, "--lake", str(tmp_path / "nowhere"))
+        assert (missing.exit_code, missing.stdout) == (3, "")
+        assert missing.stderr.startswith("error: there is no lake in")
+    assert not (tmp_path / "nowhere").exists()
     (tmp_path / "lake" / "catalog.db").write_bytes(b"no database" * 1000)
     damaged = call("status", "--lake", str(tmp_path / "lake"))
     assert (damaged.exit_code, "not a SQLite database" in damaged.stderr) == (3, True)
     (tmp_path / "lake" / "catalog.db").unlink()
     lost = call("status", "--lake", str(tmp_path / "lake"))
     assert (lost.exit_code, "foldhouse register" in lost.stderr) == (3, True)
+    planned = call("register", "--lake", str(tmp_path / "lake"))
+    assert (planned.exit_code, "h.sums" in planned.stdout) == (0, True)
 
 
 def test_a_spark_that_cannot_start_ends_with_3(monkeypatch: pytest.MonkeyPatch) -> None:

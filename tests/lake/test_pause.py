@@ -68,11 +68,14 @@ def test_a_second_pause_keeps_the_beginning_and_takes_the_new_reason(house: fh.L
     assert house.paused(sums) == again
 
 
-def test_a_stream_and_a_table_of_another_tool_cannot_be_paused(house: fh.Lake) -> None:
+def test_a_stream_and_a_table_of_another_tool_cannot_be_paused_or_published(house: fh.Lake) -> None:
     house.catalog.create_table("h.other", house.load(sums).schema())
     for name in ("h.events", "h.other"):
-        for act in (house.pause, house.resume):
-            with pytest.raises(fh.DefinitionError):
+        kind = "a stream of events" if name == "h.events" else "a table of another tool"
+        for act in (house.pause, house.resume, house.publish):
+            with pytest.raises(
+                fh.DefinitionError, match=rf"^{name} is {kind}; only tables that foldhouse folds can be "
+            ):
                 act(name)
 
 

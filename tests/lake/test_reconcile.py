@@ -198,6 +198,7 @@ def test_a_difference_up_to_the_tolerance_is_none(wallet: fh.Lake, tolerance: An
     [
         lambda lake: lake.reconcile(balances, balances, on=ON, columns={"balance": "balance"}),
         lambda lake: lake.reconcile(balances, ledger, on=[], columns=COLUMNS),
+        lambda lake: lake.reconcile(balances, ledger, on=[*ON, *ON], columns=COLUMNS),
         lambda lake: lake.reconcile(balances, ledger, on=ON, columns={}),
         lambda lake: lake.reconcile(balances, ledger, on=["day"], columns=COLUMNS),
         lambda lake: lake.reconcile(balances, ledger, on=ON, columns={"balance": "day"}),

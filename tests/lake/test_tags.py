@@ -154,6 +154,26 @@ def test_the_command_sets_lists_and_deletes_and_history_shows(house: fh.Lake, tm
     assert (gone["tag"], gone["is_deleted"], [one.name for one in house.tags(sums)]) == ("closed", True, ["latest"])
 
 
+def test_the_time_of_a_tag_is_that_of_the_history_and_can_be_asked_for_although_checks_came_between(
+    house: fh.Lake, tmp_path: Path
+) -> None:
+    checked = fh.table("h.checked", source=events, fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")])
+    house.refresh(checked)
+    first = house.head(checked)
+    assert first is not None
+    stamped_ms = house.load(checked).snapshot_by_id(first.id).timestamp_ms
+    assert first.committed_at.timestamp() * 1000 > stamped_ms  # it was in the audit branch between the two
+    set_now = house.tag(checked, "closed")
+    house.append(events, [{"key": "a", "n": 7}])
+    house.refresh(checked)
+    (listed,) = house.tags(checked)
+    assert set_now.committed_at == listed.committed_at == house.history(checked)[-1].committed_at
+    said = json.loads(call(tmp_path, "tag", "h.checked", "--json").stdout)
+    rows = [call(tmp_path, "show", "h.checked", "--as-of", at).output for at in (said["committed_at"], "closed")]
+    assert (rows[0], "error" in rows[0]) == (rows[1], False)
+    assert house.untag(checked, "closed").committed_at == first.committed_at
+
+
 @pytest.mark.parametrize(
     "words",
     [

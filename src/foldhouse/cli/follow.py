@@ -20,6 +20,7 @@ import click
 from foldhouse.calls.set_aside import set_aside
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
+from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.values.keep import parse
@@ -207,9 +208,7 @@ def _commit(done: Refreshed) -> Said:
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option(
-    "--every", type=click.FloatRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks."
-)
+@click.option("--every", type=FiniteRange(0.05, 3600), default=0.5, show_default=True, help="Seconds between looks.")
 @click.option("--maintain/--no-maintain", default=True, show_default=True, help="Compact and expire when it is due.")
 @click.option(
     "--keep", default=KEEP_OFTEN, show_default=True, help="The history to keep of tables without a policy of their own."

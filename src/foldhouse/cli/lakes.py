@@ -116,11 +116,24 @@ def _local(folder: Path) -> fh.Lake:
 
         # If the warehouse has tables, the catalog is lost, and this raises with the way to repair it.
         check_catalog(folder.resolve(), CATALOG_NAME)
-        raise UnknownLake(
-            f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
-            "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
-        )
+        raise _no_lake(folder)
     return fh.Lake.local(folder)
+
+
+def check_has_lake(folder: Path) -> None:
+    """Refuse a folder with neither a catalog nor the tables of a lake whose catalog is lost."""
+    from foldhouse.storage.warehouse import path_of, warehouse_of
+
+    check_folder(folder)
+    if not (folder / "catalog.db").exists() and not path_of(warehouse_of(folder.resolve())).is_dir():
+        raise _no_lake(folder)
+
+
+def _no_lake(folder: Path) -> UnknownLake:
+    return UnknownLake(
+        f"there is no lake in {folder} (no catalog.db); name another folder with --lake or FOLDHOUSE_LAKE, "
+        "or make a lake: fh.Lake.local(...), or `foldhouse backfill JOB --from ... --to ...`"
+    )
 
 
 def known(lake: fh.Lake, name: str) -> str:

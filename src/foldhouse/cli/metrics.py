@@ -14,6 +14,7 @@ import click
 
 import foldhouse
 from foldhouse.cli.lakes import lake_option, opened
+from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import json_option, print_rows
 from foldhouse.errors import CannotStart, InvalidCall
 from foldhouse.health.metrics import CONTENT_TYPE, Family, families, text_of
@@ -27,9 +28,7 @@ _OURS = ("127.0.0.1", "localhost", "[::1]")
 @click.option(
     "--file", "into", type=click.Path(path_type=Path, dir_okay=False), help="Write into a file, as a whole or not."
 )
-@click.option(
-    "--every", type=click.FloatRange(1, 86_400), metavar="SECONDS", help="With --file: write again, until Ctrl-C."
-)
+@click.option("--every", type=FiniteRange(1, 86_400), metavar="SECONDS", help="With --file: write again, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Serve http://127.0.0.1:PORT/metrics, until Ctrl-C.")
 @click.option("--host", default=_LOOPBACK, show_default=True, help="The address to serve on; there is no login.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name of the server; repeatable.")

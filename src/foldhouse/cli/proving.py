@@ -11,6 +11,7 @@ import click
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import (
     Column,
     checked_text,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option(
     "--share",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
     help="The share of the keys to compare; always the same ones.",

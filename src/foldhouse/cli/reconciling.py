@@ -47,7 +47,11 @@ def reconcile(
     Both are read where they are folds of the same states of their common sources, so a table that is only behind is not
     called wrong. The command ends with 1 if a key disagrees.
     """
-    pairs = {name: same or name for name, _, same in (column.partition("=") for column in columns)}
+    pairs: dict[str, str] = {}
+    for name, _, same in (column.partition("=") for column in columns):
+        if name in pairs:
+            raise click.UsageError(f"--column {name} is given twice; compare it with one column of {other}")
+        pairs[name] = same or name
     with opened(folder) as lake, stderr().status(f"comparing {one} with {other}"):
         names = [known(lake, name) for name in (one, other)]
         found = lake.reconcile(*names, on=on, columns=pairs, tolerance=tolerance, search=not no_search)

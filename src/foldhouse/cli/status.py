@@ -12,6 +12,7 @@ from rich.text import Text
 
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
+from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import Column, fits, harmless, json_option, moment_of, print_rows, stderr, stdout
 from foldhouse.values.proofs import SourceLag, in_short
 from foldhouse.values.status import FINE, TableStatus
@@ -43,7 +44,7 @@ _ON_A_TERMINAL = ("table", "health", "rows", "age", "lag", "checks", "upkeep")
     "every",
     is_flag=False,
     flag_value=_EVERY_SECONDS,
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     metavar="[SECONDS]",
     help="Say it again every so many seconds, by default 2, until Ctrl-C.",
 )

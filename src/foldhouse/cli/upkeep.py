@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import foldhouse as fh
-from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
+from foldhouse.cli.lakes import catalog_given, check_has_lake, known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import ConfigurationError
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
@@ -203,7 +203,7 @@ def register(names: Sequence[str], metadata_file: str | None, yes: bool, folder:
         )
     from foldhouse.storage.register import DUE
 
-    check_folder(folder)
+    check_has_lake(folder)
     with stderr().status("looking into the warehouse"):
         planned = fh.Lake.register(folder, *names, metadata_file=metadata_file)
     due = [one for one in planned if one.action in DUE]

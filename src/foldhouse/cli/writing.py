@@ -127,7 +127,9 @@ def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
 
 
 @click.command()
-@click.option("--port", "-p", type=int, default=3000, show_default=True, help="The port of the page.")
+@click.option(
+    "--port", "-p", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="The port of the page."
+)
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name of this server.")
 @json_option
 def dev(port: int, hosts: tuple[str, ...], as_json: bool) -> None:

@@ -55,6 +55,21 @@ def check_table(iceberg: IcebergTable) -> IcebergTable:
     return iceberg
 
 
+def check_folded(iceberg: IcebergTable) -> IcebergTable:
+    """Return a table that is folded, of which a call gave the name and no declaration.
+
+    Raises:
+        DefinitionError: it is a stream, or another tool created it; nothing was written.
+    """
+    kind, name = kind_of(iceberg), _name(iceberg)
+    if kind != "table":
+        raise DefinitionError(
+            f"{name} is {_MADE_AS[kind]}; only tables that foldhouse folds can be refreshed, paused, resumed and "
+            "published. Give the name of such a table; `foldhouse tables` lists the kind of each"
+        )
+    return iceberg
+
+
 def check_source(table: Table, source: Source, iceberg: IcebergTable) -> None:
     """Refuse a source that is declared as a table but stored as something else.
 

@@ -11,7 +11,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
 from foldhouse.errors import Paused
-from foldhouse.heads.kinds import check_table
+from foldhouse.heads.kinds import check_folded
 from foldhouse.storage.swap import swap
 from foldhouse.values.metadata_names import PAUSED
 from foldhouse.values.pause import Pause, parse, to_json
@@ -48,7 +48,7 @@ def pause(catalog: Catalog, iceberg: IcebergTable, wanted: Pause) -> Pause:
         DefinitionError: it is a stream, or a table of another tool.
         CommitConflict: the table was dropped, or created again, at the same time.
     """
-    held = pause_of(check_table(iceberg))
+    held = pause_of(check_folded(iceberg))
     if held is not None:
         if held.reason == wanted.reason:
             return held
@@ -72,7 +72,7 @@ def resume(catalog: Catalog, iceberg: IcebergTable) -> bool:
         DefinitionError: it is a stream, or a table of another tool.
         CommitConflict: the table was dropped, or created again, at the same time.
     """
-    if PAUSED not in check_table(iceberg).properties:
+    if PAUSED not in check_folded(iceberg).properties:
         return False
     swap(
         catalog,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pyiceberg.table.snapshots import Snapshot
 
-from foldhouse.storage.history import HeadSince
+from foldhouse.storage.history import HeadSince, first_as_head
 from foldhouse.values.metadata_names import CHECKED_AGAINST, POSITION
 from foldhouse.values.readable import Readable
 from foldhouse.values.window import positions_from_json
@@ -38,8 +38,7 @@ class SnapshotInfo(Readable):
 
 def infos(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> list[SnapshotInfo]:
     """Describe snapshots, each with the time at which it first became the head."""
-    # Reversed, so that the earliest time wins if a snapshot was the head more than once.
-    since = {one.snapshot_id: one.since_ms for one in reversed(log)}
+    since = first_as_head(log)
     return [
         SnapshotInfo(
             id=one.snapshot_id,

@@ -142,13 +142,17 @@ class Proving(OpenLake):
 
         Raises:
             UnknownTable: no table has that name.
-            InvalidCall: a column does not exist, or its totals cannot be compared.
+            InvalidCall: a column does not exist, a key column is given twice, or totals cannot be compared.
         """
+        keys = tuple(on)
+        twice = [name for name in keys if keys.count(name) > 1]
+        if twice:
+            raise InvalidCall(f"the key column {shown(twice[0])} is given twice; give each column once")
         try:
             least = Decimal(str(tolerance))
         except InvalidOperation:
             raise InvalidCall(f"the tolerance is {shown(tolerance)}; give a number of at least 0") from None
-        question = Question(self.load(one), self.load(other), tuple(on), columns, least)
+        question = Question(self.load(one), self.load(other), keys, columns, least)
         return reconcile(question, Ancestry(self._loader()), search=search)
 
     @told

@@ -9,7 +9,7 @@ from datetime import date
 from foldhouse.calls.arguments import told
 from foldhouse.calls.events import Events, as_arrow, is_spark
 from foldhouse.errors import UnknownTable
-from foldhouse.heads.kinds import check_table
+from foldhouse.heads.kinds import check_folded
 from foldhouse.heads.paused import pause, pause_of, resume
 from foldhouse.lake.as_of import AsOf, in_history
 from foldhouse.lake.opened import OpenLake
@@ -229,7 +229,7 @@ class Writing(OpenLake):
             DefinitionError: the name is that of a stream, or of a table of another tool.
             CommitConflict: another writer committed since the rebuild; table and branch did not change.
         """
-        return publish_rebuild(self.catalog, check_table(self.load(table)))
+        return publish_rebuild(self.catalog, check_folded(self.load(table)))
 
     @told
     def rollback(self, table: Source | str, *, to: AsOf) -> int:

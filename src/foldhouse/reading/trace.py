@@ -24,7 +24,7 @@ from foldhouse.kernel.net import SIGN, net
 from foldhouse.logic.shape import Origin
 from foldhouse.reading.changelog import published
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
-from foldhouse.storage.history import heads, lineage
+from foldhouse.storage.history import first_as_head, heads, lineage
 from foldhouse.storage.live import Piece, changed_pieces, live_of
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.project import empty_rows
@@ -144,8 +144,7 @@ class Tracer:
         iceberg = self._table(name)
         assert iceberg is not None
         history = list(lineage(iceberg, iceberg.current_snapshot()))[::-1]
-        log = reversed(heads(iceberg.metadata))  # the earliest time wins
-        since = {one.snapshot_id: one.since_ms for one in log if one.snapshot_id is not None}
+        since = first_as_head(heads(iceberg.metadata))
         found = []
         for before, now in zip([None, *history[:-1]], history, strict=True):
             if folded is not None and not self._has_folded(before, now, *folded):

@@ -222,6 +222,12 @@ def _time(moment_ms: float) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def first_as_head(log: Sequence[HeadSince]) -> dict[int, int]:
+    """Return snapshot id -> when it first became the head, in ms; snapshots that never did are left out."""
+    # Reversed, so that the earliest time wins if a snapshot was the head more than once.
+    return {one.snapshot_id: one.since_ms for one in reversed(log) if one.snapshot_id is not None}
+
+
 def last_as_head(snapshots: Iterable[Snapshot], log: Sequence[HeadSince]) -> dict[int, int]:
     """Return snapshot id -> when it was last the head, in ms; if it never was the head, its commit time."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in snapshots}

@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from foldhouse.errors import CommitConflict, InvalidCall, UnknownSnapshot
-from foldhouse.storage.history import snapshot_of
+from foldhouse.storage.history import first_as_head, heads, snapshot_of
 from foldhouse.storage.swap import swap, unmoved
 from foldhouse.values.given import shown
 from foldhouse.values.metadata_names import POSITION_TAG
@@ -34,7 +34,8 @@ class Tag:
     Args:
         name: the tag.
         snapshot_id: the snapshot.
-        committed_at: when that was committed; `None` if it is not listed any more.
+        committed_at: when that first became the head, as in the history, or was committed if it never did; `None` if it
+            is not listed any more.
         kept_until: when an expiry may drop the tag; `None` if it has no age of its own.
         is_position: whether foldhouse set it, to keep the position of a consumer.
     """
@@ -49,7 +50,8 @@ class Tag:
 def tags_of(iceberg: IcebergTable) -> tuple[Tag, ...]:
     """Return the tags of a table, sorted by name."""
     refs = sorted(iceberg.metadata.refs.items())
-    return tuple(_tag(iceberg, name, ref) for name, ref in refs if ref.snapshot_ref_type == SnapshotRefType.TAG)
+    since = first_as_head(heads(iceberg.metadata))
+    return tuple(_tag(iceberg, name, ref, since) for name, ref in refs if ref.snapshot_ref_type == SnapshotRefType.TAG)
 
 
 def set_tag(
@@ -156,13 +158,23 @@ def _swap(
         raise CommitConflict(f"{'.'.join(iceberg.name())}: {what} was not set: {failure}; run it again") from failure
 
 
-def _tag(iceberg: IcebergTable, name: str, ref: SnapshotRef) -> Tag:
+def _tag(iceberg: IcebergTable, name: str, ref: SnapshotRef, since: Mapping[int, int] | None = None) -> Tag:
+    """Describe a tag.
+
+    Args:
+        iceberg: the table.
+        name: the tag.
+        ref: the tag in Iceberg's metadata.
+        since: what `first_as_head` returns for the table, if it is known.
+    """
     snapshot = snapshot_of(iceberg, ref.snapshot_id)
+    since = first_as_head(heads(iceberg.metadata)) if since is None else since
+    # Iceberg counts ages from the snapshot's own stamp, which is earlier if the snapshot was audited in a branch first.
     ends_ms = None if snapshot is None or ref.max_ref_age_ms is None else snapshot.timestamp_ms + ref.max_ref_age_ms
     return Tag(
         name=name,
         snapshot_id=ref.snapshot_id,
-        committed_at=None if snapshot is None else _moment(snapshot.timestamp_ms),
+        committed_at=None if snapshot is None else _moment(since.get(ref.snapshot_id, snapshot.timestamp_ms)),
         kept_until=None if ends_ms is None else _moment(ends_ms),
         is_position=name.startswith(POSITION_TAG),
     )
