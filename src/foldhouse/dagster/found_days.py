@@ -92,7 +92,8 @@ def stream_days(
         lake: where they are; by default the one of `$FOLDHOUSE_LAKE` or `$FOLDHOUSE_CATALOG`, else `./lake`.
         reach: how many days can be asked for although the streams do not have them: those before today while days
             arrive, or before there are any, and those that follow the newest day of a history. A stream of
-            `stream_asset` would never begin or go on without. `foldhouse backfill` then takes any days.
+            `stream_asset` would never begin or go on without. `foldhouse backfill` then takes any days from the year
+            1000 to today.
         since: the first day with events -> the first day that can be asked for.
         today: by default the day it is, in UTC.
     """
