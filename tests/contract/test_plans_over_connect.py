@@ -233,6 +233,24 @@ def test_a_number_after_a_sign_that_changes_at_each_call_is_refused(spark_lake: 
         lake.refresh(fh.table("p.run", source=right, rows=rows, keys="k", fold=fh.fold(m=fh.maximum("m"))))
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        pytest.param(lambda e: {}["customers"], r"p.right: KeyError: 'customers' \(", id="a key"),
+        pytest.param(lambda e: e.select(str(1 / 0)), r"p.right: ZeroDivisionError: division by zero \(", id="a number"),
+        pytest.param(lambda e: next(iter(())), r"p.right: StopIteration \(", id="no message"),
+    ],
+)
+def test_rows_that_fail_are_named_with_the_error_and_the_line(
+    spark_lake: OpenLake, rows: Callable[[DataFrame], Any], said: str
+) -> None:
+    lake = spark_lake()
+    lake.append(right, [{"k": "a", "m": 1}])
+    failing = fh.table("p.failing", source=right, rows=rows, keys="k", fold=fh.fold(n=fh.count()))
+    with pytest.raises(DefinitionError, match=rf"{said}.*test_plans_over_connect\.py, line \d+\)"):
+        lake.refresh(failing)
+
+
 def of_column(by: int) -> Callable[[DataFrame], DataFrame]:
     price = F.udf(lambda m: m * by, "long")
     return lambda e: e.select("k", price("m").alias("m"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import foldhouse as fh
+from foldhouse.calls.declared import tables_in
 from foldhouse.cli import main
 
 
@@ -50,6 +52,25 @@ def test_code_that_fails_is_named_with_its_line(folder: Path, name: str, is_insi
     found = said(package)
     assert message in found
     assert f"({file}, line {line})" in found
+
+
+def test_packages_in_a_package_declare_tables_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "nesting" / "deeper" / "deepest").mkdir(parents=True)
+    for place in ("", "deeper", "deeper/deepest"):
+        (folder / "nesting" / place / "__init__.py").touch()
+        name = f"n.t{len(place)}"
+        (folder / "nesting" / place / "tables.py").write_text(
+            "import foldhouse as fh\n"
+            "events = fh.stream('n.events', schema={'k': 'string'})\n"
+            f"table = fh.table({name!r}, source=events, keys='k', fold=fh.fold(n=fh.count()))\n"
+        )
+    assert [one.name for one in tables_in(importlib.import_module("nesting"))] == ["n.t0", "n.t14", "n.t6"]
+    (folder / "nesting" / "deeper" / "__init__.py").write_text("1 / 0")
+    for name in [one for one in sys.modules if one.startswith("nesting.")]:
+        del sys.modules[name]
+    with pytest.raises(ZeroDivisionError):
+        tables_in(importlib.import_module("nesting"))
 
 
 def test_code_that_cannot_be_parsed_is_named_with_its_line(folder: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import traceback
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
 from foldhouse.errors import DefinitionError
+from foldhouse.values.code_place import place_of
 from foldhouse.values.definition import Stream, Table
 
 Declared = TypeVar("Declared", Stream, Table)
@@ -29,7 +28,8 @@ def streams_in(package: ModuleType) -> list[Stream]:
 
 
 def _values_in(package: ModuleType, kind: type[Declared]) -> list[Declared]:
-    below = pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")
+    # As Dagster loads the assets of a package: with the packages in it.
+    below = pkgutil.walk_packages(getattr(package, "__path__", []), f"{package.__name__}.", onerror=lambda name: None)
     inside: list[str] = [one.name for one in below]
     modules = [package, *(importlib.import_module(one) for one in inside)]
     values: list[object] = []
@@ -74,18 +74,3 @@ def failed_import(module: str, failure: Exception) -> DefinitionError:
     return DefinitionError(
         f"{module} cannot be imported: {said}{place_of(failure)}. `python -c 'import {module}'` shows how it got there"
     )
-
-
-def place_of(failure: Exception) -> str:
-    """Return the line of the user's code in which a failure arose; empty if there is none."""
-    ours = Path(__file__).parents[1]
-    frames = [
-        frame
-        for frame in traceback.extract_tb(failure.__traceback__)
-        if not frame.filename.startswith("<")
-        and ours not in Path(frame.filename).parents
-        and Path(importlib.__file__).parent not in Path(frame.filename).parents
-    ]
-    if isinstance(failure, SyntaxError) or not frames:  # its own message has the place
-        return ""
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})"

@@ -130,7 +130,8 @@ def _in_components(module: ModuleType) -> list[Source]:
 
 
 def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) -> list[Declared]:
-    from foldhouse.calls.declared import failed_import, place_of
+    from foldhouse.calls.declared import failed_import
+    from foldhouse.values.code_place import place_of
 
     if not all(word.isidentifier() for word in package.split(".")) or package.endswith(".py"):
         raise InvalidCall(

@@ -19,8 +19,9 @@ import yaml
 from dagster.components.definitions import LazyDefinitions
 from yaml import YAMLError
 
-from foldhouse.calls.declared import failed_import, place_of
+from foldhouse.calls.declared import failed_import
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall
+from foldhouse.values.code_place import place_of
 
 _NAME_OF = {"python_module": "module_name", "python_package": "package_name", "python_file": "relative_path"}
 """Kind of code location -> the setting that says which code it is."""

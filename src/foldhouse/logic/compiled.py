@@ -36,6 +36,7 @@ from foldhouse.spark.session import engine_of, settings_of
 from foldhouse.spark.source import empty_frame
 from foldhouse.spark.types import arrow_schema
 from foldhouse.storage.schema import Layout
+from foldhouse.values.code_place import place_of
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Expression, Fold
 
@@ -317,9 +318,11 @@ def _rows(table: Table, frames: Sequence[DataFrame]) -> DataFrame:
         if means_lost(failure):
             raise lost(table.name, failure) from failure
         names = ", ".join(source.name for source in table.sources)
+        kind = "" if isinstance(failure, PySparkException | DefinitionError) else type(failure).__name__
         # Spark prints its plan below the message.
-        said = _first_line(failure) if isinstance(failure, PySparkException) else failure
-        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {names}: {said}") from failure
+        said = _first_line(failure) if isinstance(failure, PySparkException) else str(failure)
+        why = ": ".join(part for part in (kind, said) if part) + place_of(failure)
+        raise DefinitionError(f"{table.name}: `rows` failed on the columns of {names}: {why}") from failure
     if not isinstance(rows, DataFrame):
         raise DefinitionError(f"{table.name}: `rows` returned {type(rows).__name__}, not a DataFrame")
     return rows
