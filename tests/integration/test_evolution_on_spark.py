@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -182,6 +183,37 @@ def test_a_plan_says_whether_a_column_is_only_handed_on(spark: SparkSession, how
         assert found[0] is not None
         assert found[0] == found[1]
         assert found[0][1] == [set() if how == "left out" else {"x"}]
+
+
+def test_days_are_folded_again_over_columns_that_came_since_and_later_refreshes_go_on(spark_lake: OpenLake) -> None:
+    days = date(2024, 1, 1), date(2024, 1, 2)
+
+    def declared(**columns: str) -> fh.Stream:
+        schema = {"k": "string", "day": "date", "t": "int", "a": "int", **columns}
+        return fh.stream("shop.days", schema=schema, keys="k", sequence_by="t", partition_by="day")
+
+    def tables(source: fh.Stream) -> list[fh.Table]:
+        def rows(events: DataFrame) -> DataFrame:
+            return events.where("t > 0")
+
+        given: dict[str, Any] = {"source": source, "rows": rows, "keys": ["k", "day"], "partition_by": "day"}
+        counted = fh.fold(n=fh.count(), a=fh.maximum("a"))
+        return [fh.table("shop.wholes", fold=fh.latest(), **given), fh.table("shop.counts", fold=counted, **given)]
+
+    lake = spark_lake()
+    lake.append(declared(), [{"k": "a", "day": day, "t": 1, "a": 1} for day in days])
+    for table in tables(declared()):
+        lake.refresh(table)
+    wider = declared(b="string")
+    lake.append(wider, [{"k": "a", "day": days[0], "t": 2, "a": 5, "b": "x"}])
+    for table in tables(wider):
+        assert lake.restate(table, days[:1]).committed
+        assert lake.refresh(table).committed
+    assert rows_of(lake, "shop.counts") == [
+        {"k": "a", "day": days[0], "n": 2, "a": 5},
+        {"k": "a", "day": days[1], "n": 1, "a": 1},
+    ]
+    assert [(row["t"], row["b"]) for row in rows_of(lake, "shop.wholes")] == [(2, "x"), (1, None)]
 
 
 def test_logic_that_looks_at_the_columns_there_are_is_other_logic(spark_lake: OpenLake) -> None:

@@ -101,8 +101,13 @@ def _restated(workshop: Workshop, table: Table, days: Coverage) -> tuple[Work, _
     assert before is not None
     check_positions(iceberg, sources, found)
     target = following(Target(iceberg, Layout.of(iceberg)), compiled, is_folded=True)
+    # At the position, but with the present columns, as the definition of the commit is compiled over these.
     then = tuple(
-        replace(source, live=live_of(source.iceberg, position.snapshot_id), position=position)
+        replace(
+            source,
+            live=live_of(source.iceberg, position.snapshot_id),
+            position=replace(position, schema_id=source.position.schema_id),
+        )
         for source, position in zip(sources, before, strict=True)
     )
     logic = Logic(compiled, tuple(source.layout for source in sources), workshop.session, workshop.tuning)
