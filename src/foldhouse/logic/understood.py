@@ -43,6 +43,7 @@ _SEPARATING = re.compile(
 )
 """What a literal may have that is taken for a part of the plan that it is printed in."""
 _NUMBERED = re.compile(r"#\d")
+_TEXTS = ("string", "char", "varchar")
 _FUNCTIONS = words("PythonUDF PythonUDAF PythonUDTF")
 _CALLS = words("""
     MapInPandas MapInArrow PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas
@@ -183,13 +184,13 @@ def _is_doubtful(texts: Iterable[str]) -> bool:
 
 
 def _texts_in(plan: Node) -> list[str]:
-    """Return the literals of a plan as text."""
+    """Return the literal texts of a plan; of other values, such as bytes, Spark's JSON may have the address."""
     everything = (one for node in nodes_of(plan) for one in node.everything())
-    return [one.value for one in everything if one.kind == "Literal" and one.value is not None]
+    return [one.value or "" for one in everything if one.kind == "Literal" and one.type.startswith(_TEXTS)]
 
 
 def _texts_of(rows: DataFrame, plan: Node | None = None) -> list[str]:
-    """Return the literals of a DataFrame's logic as text; over Connect, those of its request."""
+    """Return the literal texts of a DataFrame's logic; over Connect, those of its request."""
     if not is_classic(rows):
         return list(literals(rows))
     return _texts_in(plan or plan_from_json(analysed_json(rows)))
