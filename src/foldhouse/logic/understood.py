@@ -93,10 +93,10 @@ def understood(
     """
     again = analysed_plan(logic)
     found = _of_classic(table, logic) if is_classic(logic) else _of_connect(table, logic, again, sources)
-    _check_same(text, normalised(again))
+    _check_same(_lines(text), _lines(normalised(again)))
     texts = _texts_of(logic, found.plan)
     if any(map(_NUMBERED.search, texts)):  # the comparison of plans does not see these numbers
-        _check_same("\n".join(sorted(_texts_of(before))), "\n".join(sorted(texts)), is_text=True)
+        _check_same(sorted(_texts_of(before)), sorted(texts))
     _warn_of_all_rows(table, found.shape)
     return found
 
@@ -211,18 +211,16 @@ def identity_of(source: Source) -> Identity:
     return Identity(unique_columns(source), may_be_null=isinstance(source, Stream))
 
 
-def _check_same(once: str, again: str, *, is_text: bool = False) -> None:
+def _check_same(first: Sequence[str], second: Sequence[str]) -> None:
     """Refuse logic that differs between two calls of `rows`.
 
     Args:
-        once: the plan of the first call, or its literals.
-        again: the same of the second call.
-        is_text: whether these are literals, in which each sign counts.
+        first: the lines of the plan of the first call, or its literal texts.
+        second: the same of the second call.
 
     Raises:
         DefinitionError: the definition itself computes a value that changes, such as the present time.
     """
-    first, second = ([once], [again]) if is_text else (_lines(once), _lines(again))
     if first != second:
         differing = next((one for one in zip(first, second, strict=False) if one[0] != one[1]), ("", ""))
         raise DefinitionError(
