@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from foldhouse.garbage import uncollected
+
 if TYPE_CHECKING:
     from foldhouse.errors import (
         CannotStart,
@@ -191,10 +193,11 @@ _MODULES = (
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `foldhouse --help` and Spark's workers do without most of them."""
     if name in __all__:
-        for module in _MODULES:
-            there = vars(importlib.import_module(f"foldhouse.{module}"))
-            if name in there:
-                return globals().setdefault(name, there[name])
+        with uncollected():
+            for module in _MODULES:
+                there = vars(importlib.import_module(f"foldhouse.{module}"))
+                if name in there:
+                    return globals().setdefault(name, there[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

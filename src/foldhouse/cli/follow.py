@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foldhouse.calls.set_aside import set_aside
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
+from foldhouse.garbage import set_aside
 from foldhouse.values.keep import parse
 from foldhouse.values.metadata_names import KEEP
 from foldhouse.values.results import Refreshed

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foldhouse.calls.set_aside import set_aside
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
@@ -28,6 +27,7 @@ from foldhouse.errors import (
     Paused,
     UnknownSnapshot,
 )
+from foldhouse.garbage import set_aside
 from foldhouse.values.results import Refreshed
 
 if TYPE_CHECKING:

@@ -3,24 +3,27 @@
 No other package of foldhouse imports Dagster.
 """
 
-from foldhouse.calls.declared import tables_in
-from foldhouse.dagster.automation import when_sources_change
-from foldhouse.dagster.commits import commit_sensor
-from foldhouse.dagster.components_folder import components_of
-from foldhouse.dagster.days_sensor import days_sensor
-from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
-from foldhouse.dagster.found_days import found_days, stream_days
-from foldhouse.dagster.lag import lag_check, lag_sensor
-from foldhouse.dagster.lake import LakeFolder, lake_resource
-from foldhouse.dagster.landing import landing_asset
-from foldhouse.dagster.maintenance import maintenance_job
-from foldhouse.dagster.operations import operation_jobs
-from foldhouse.dagster.project import definitions_of
-from foldhouse.dagster.proofs import gapless_check, proof_check, reconcile_check
-from foldhouse.dagster.sensor import landing_sensor
-from foldhouse.dagster.streams import stream_asset
-from foldhouse.dagster.subjects import days_by_table
-from foldhouse.dagster.tables import fold_asset
+from foldhouse.garbage import uncollected
+
+with uncollected():
+    from foldhouse.calls.declared import tables_in
+    from foldhouse.dagster.automation import when_sources_change
+    from foldhouse.dagster.commits import commit_sensor
+    from foldhouse.dagster.components_folder import components_of
+    from foldhouse.dagster.days_sensor import days_sensor
+    from foldhouse.dagster.foreground import ForegroundRun, run_in_foreground, terminal
+    from foldhouse.dagster.found_days import found_days, stream_days
+    from foldhouse.dagster.lag import lag_check, lag_sensor
+    from foldhouse.dagster.lake import LakeFolder, lake_resource
+    from foldhouse.dagster.landing import landing_asset
+    from foldhouse.dagster.maintenance import maintenance_job
+    from foldhouse.dagster.operations import operation_jobs
+    from foldhouse.dagster.project import definitions_of
+    from foldhouse.dagster.proofs import gapless_check, proof_check, reconcile_check
+    from foldhouse.dagster.sensor import landing_sensor
+    from foldhouse.dagster.streams import stream_asset
+    from foldhouse.dagster.subjects import days_by_table
+    from foldhouse.dagster.tables import fold_asset
 
 __all__ = [
     "ForegroundRun",

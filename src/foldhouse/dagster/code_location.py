@@ -21,6 +21,7 @@ from yaml import YAMLError
 
 from foldhouse.calls.declared import failed_import
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall
+from foldhouse.garbage import uncollected
 from foldhouse.values.code_place import place_of
 
 _NAME_OF = {"python_module": "module_name", "python_package": "package_name", "python_file": "relative_path"}
@@ -110,9 +111,12 @@ class CodeLocation:
         if working_directory not in sys.path:
             sys.path.insert(0, working_directory)
         try:
-            module = (
-                _of_file((self.folder / self.code).resolve()) if self.is_file else importlib.import_module(self.code)
-            )
+            with uncollected():
+                module = (
+                    _of_file((self.folder / self.code).resolve())
+                    if self.is_file
+                    else importlib.import_module(self.code)
+                )
             found = _defined(module, self.attribute)
         except FoldhouseError as failure:
             raise type(failure)(f"{failure}{place_of(failure)}") from failure

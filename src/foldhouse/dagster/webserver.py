@@ -7,15 +7,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-import dagster_webserver.cli as server
-from dagster_webserver.webserver import DagsterWebserver
-from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from foldhouse.garbage import uncollected
 
-from foldhouse.dagster.guard import Guard
-from foldhouse.dagster.latest_days import show_latest_days
-from foldhouse.dagster.records import explained
+with uncollected():
+    import dagster_webserver.cli as server
+    from dagster_webserver.webserver import DagsterWebserver
+    from starlette.middleware import Middleware
+    from starlette.responses import PlainTextResponse
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from foldhouse.dagster.guard import Guard
+    from foldhouse.dagster.latest_days import show_latest_days
+    from foldhouse.dagster.records import explained
 
 ALLOWED = "FOLDHOUSE_ALLOW_HOSTS"
 _INSUFFICIENT_STORAGE = 507

@@ -7,10 +7,13 @@ libraries before the fork: their threads do not survive it.
 
 import gc
 
-from pyspark.daemon import manager
+from foldhouse.garbage import uncollected
 
-import foldhouse.refresh.run.on_spark
-import foldhouse.spark.source  # noqa: F401
+with uncollected():
+    from pyspark.daemon import manager
+
+    import foldhouse.refresh.run.on_spark
+    import foldhouse.spark.source  # noqa: F401
 
 if __name__ == "__main__":
     # Each worker collects garbage after each task; what is imported never is, and looking through it takes 60 ms.

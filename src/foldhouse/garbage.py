@@ -1,0 +1,45 @@
+"""Leaves what a process imports, and what it holds once it is ready, out of Python's garbage collection.
+
+After some dozens of small refreshes, Python looks through all objects of the process. With what Arrow, Polars and
+pyiceberg import, that takes longer than a refresh; with Dagster there are more of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def set_aside() -> None:
+    """Look through no object again that exists now, until the process ends.
+
+    For processes of foldhouse alone, once what they need is imported: cycles of objects that exist now stay in memory,
+    even if nothing uses them any more.
+    """
+    gc.freeze()
+    # At the end all are looked through, as without this: extension modules complain about objects that were not freed.
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage within the block, for what imports modules.
+
+    Modules leave next to none, and Python would look through ever more objects for it: a fifth of the time in which
+    Dagster is imported. Afterwards they are old objects, which only a full collection looks through. Of several
+    threads, the first that leaves the block has garbage collected again.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():  # nobody set anything aside: this makes young objects old, and does no more
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
