@@ -3,7 +3,7 @@
 A process has either a session of its own or one of a server, so the tests run in another pytest. All of them share its
 session. Tests that start Spark themselves have no part in this, and those that need a classic session carry the marker
 `classic`. Heavy ones are more of the same histories, and the year of invoices needs Spark only to be read: both run in
-a classic session. CI runs a tenth of the cases of all tests, `make served` all of them.
+a classic session. CI runs a twentieth of the cases of all tests, `make served` all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DAEMON = {"spark_python_daemon_module": "foldhouse.refresh.run.daemon"}
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param({EVERY: "10"}, marks=pytest.mark.heavy, id="every tenth"),
+        pytest.param({EVERY: "20"}, marks=pytest.mark.heavy, id="every twentieth"),
         pytest.param({}, marks=[pytest.mark.heavy, pytest.mark.served], id="all"),
     ],
 )

@@ -99,6 +99,14 @@ CASTS: list[tuple[Any, Any, pa.DataType, pa.DataType]] = [
     (10**18, 86_400 * 10**6 - 1, pa.int64(), pa.time64("us")),
     (-1, 0, pa.int64(), pa.time64("us")),
     (86_400, 86_399, pa.int32(), pa.time32("s")),
+    (NOON, datetime(1970, 1, 1, 12), pa.timestamp("us"), pa.time64("us")),
+    (datetime(1969, 12, 31, 12), datetime(1970, 1, 1), pa.timestamp("s"), pa.time64("us")),
+    (
+        datetime(1970, 1, 1, 23, 30, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 30, tzinfo=UTC),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.time64("us"),
+    ),
 ]
 SHAPES = {
     "plain": (lambda kind: kind, lambda value: value),

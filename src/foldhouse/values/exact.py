@@ -9,6 +9,7 @@ Arrow refuses most values that do not fit a type, and cuts others without an err
     1e300 as double, as float                 -> inf
     1709546400.5, as timestamp                -> 1970-01-01 00:28:29.546400, if the values are Python's
     10**15 microseconds, as time              -> 01:46:40, or null for other readers
+    2024-03-04 23:30, as time                 -> 23:30
     "1e400", as double                        -> inf
 
 Here they raise `ArrowInvalid`, as Arrow itself does for others. A double is as exact as a decimal if they differ by no
@@ -169,6 +170,9 @@ def _kept(given: pa.Array, made: pa.Array) -> pa.Array | None:
         return pc.less_equal(off, pc.multiply(pc.abs(given.cast(pa.float64())), _LEAST_DIGITS.get(have, 0.0)))
     if pa.types.is_time(want) and pa.types.is_integer(have):
         return pc.and_(pc.greater_equal(given, 0), pc.less(given, _IN_A_DAY[want.unit]))
+    if pa.types.is_time(want) and pa.types.is_timestamp(have):  # of the day 0 there is nothing to lose
+        local = given if have.tz is None else pc.local_timestamp(given)
+        return pc.equal(pc.floor_temporal(local, unit="day").cast(pa.int64()), 0)
     if pa.types.is_floating(want) and _is_text(have):
         # The texts of an infinity have no digit.
         return pc.invert(pc.and_(pc.is_inf(made), pc.match_substring_regex(given.cast(pa.large_string()), "[0-9]")))
