@@ -9,7 +9,7 @@ endif
 BIN := .venv/bin
 # Where the environment forbids compiled modules, as images of containers often do, each process would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
-TESTS := -n 3 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,heavy)"
+TESTS := -n 3 --dist loadfile --no-loadscope-reorder -m "not $(if $(CI),served,(heavy or slow))"
 PORT ?= 3000
 HISTORIES ?= 1000
 DAGSTER_HOME ?= .dagster

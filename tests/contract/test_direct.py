@@ -321,6 +321,7 @@ def few_digits(rows: pa.Table) -> pa.Table:
 KEYS = (["id"], ["id", "s"], ["d"], ["b", "m"], ["t"], ["u", "i"], ["x"], ["x", "b"], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", KEYS, ids=lambda keys: ", ".join(keys) or "no keys")
 def test_groups_give_the_rows_of_spark(spark, keys):
     made = [F.expr(text).alias(f"{place}") for place, text in enumerate(CALLS)]
@@ -386,6 +387,7 @@ def test_distinct_rows_are_those_of_spark(spark):
     check(spark, lambda one: one.select("b", "x").distinct(), hostile(300, 23))
 
 
+@pytest.mark.slow
 def test_a_join_with_the_one_row_of_an_aggregate_gives_the_rows_of_spark(spark):
     def beside(one: DataFrame, other: DataFrame) -> DataFrame:
         greatest = other.agg(F.max("i").alias("greatest"), F.count("*").alias("others"))

@@ -99,6 +99,7 @@ def test_whatever_came_and_went_in_whichever_batch_the_answer_is_that_of_what_is
         assert bits([row["sum"], row["mean"]]) == bits([total_of(left), average_of(left)])
 
 
+@pytest.mark.slow
 @given(st.lists(finite, min_size=1, max_size=30))
 @settings(max_examples=150, deadline=None)
 def test_a_total_of_finite_doubles_is_what_fsum_says(values: list[float]) -> None:
@@ -111,6 +112,7 @@ def test_a_total_of_finite_doubles_is_what_fsum_says(values: list[float]) -> Non
     assert bits(row["sum"]) == bits(expected)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(width=32), min_size=1, max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_floats_are_summed_as_the_doubles_they_are(values: list[float]) -> None:

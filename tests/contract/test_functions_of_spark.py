@@ -83,6 +83,7 @@ row_number() over (partition by k order by t, n, d, x, s)|case when n > 1 then '
 """.replace("\n", "|").strip("|")
 
 
+@pytest.mark.slow
 def test_expressions_that_give_another_answer_are_refused_by_name_in_rows_and_in_arguments(spark: SparkSession) -> None:
     for text in REFUSED_TEXTS.split("|"):
         with pytest.raises(DefinitionError, match=r"f\.t: .*A table must always equal the fold of its source"):
@@ -91,6 +92,7 @@ def test_expressions_that_give_another_answer_are_refused_by_name_in_rows_and_in
             compiled(spark, lambda e, text=text: e.selectExpr("k", "n", "t", "d", "x", "s", f"string({text}) AS v"))
 
 
+@pytest.mark.slow
 @pytest.mark.classic
 def test_expressions_that_give_the_same_answer_are_accepted(spark: SparkSession) -> None:
     for text in ACCEPTED_TEXTS.split("|"):

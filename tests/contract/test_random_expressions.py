@@ -174,11 +174,13 @@ def _of_spark_one_by_one(spark: SparkSession, rows: pa.Table, texts: dict[str, s
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(HISTORIES * 2 // AT_ONCE))
 def test_random_expressions_give_the_values_of_spark(spark, seed):
     assert compare_values(spark, seed)["same"]
 
 
+@pytest.mark.slow
 def test_almost_all_random_expressions_are_evaluated_here_and_each_function_is(spark):
     count = sum((compare_values(spark, seed) for seed in range(4)), Counter[str]())
     assert count["same"] >= 0.85 * (count["same"] + count["failed"] + count["left"])
@@ -314,6 +316,7 @@ def test_random_plans_give_the_rows_of_spark(spark, seed):
     assert compare_rows(spark, seed)["same"]
 
 
+@pytest.mark.slow
 def test_most_random_plans_are_evaluated_here_and_each_node_join_and_aggregate_is(spark):
     count = sum((compare_rows(spark, seed) for seed in range(6)), Counter[str]())
     assert count["same"] >= 0.7 * (count["same"] + count["failed"] + count["left"])

@@ -30,6 +30,7 @@ hashed = fh.table(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_process_rows", [1_000_000, 0])
 def test_spark_reads_and_folds_them_beside_appended_events(
     spark_lake: OpenLake, tmp_path: Path, in_process_rows: int

@@ -32,6 +32,7 @@ def filled(lake: fh.Lake) -> None:
     lake.load(events).add_files([str(path)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_process_rows", [200_000, 0])
 def test_spark_reads_them_and_folds_them(spark_lake: Callable[..., fh.Lake], in_process_rows: int) -> None:
     lake = spark_lake(tuning=fh.Tuning(in_process_rows=in_process_rows))

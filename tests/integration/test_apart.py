@@ -143,6 +143,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", share(list(KEYS), 3))
 def test_rows_that_meet_by_their_keys_are_folded_in_parts(
     spark, spark_lake, monkeypatch: pytest.MonkeyPatch, parts: list[str], kind: str
@@ -233,6 +234,7 @@ def test_keys_that_are_bytes_are_left_to_spark(spark_lake, parts: list[str]) -> 
     _assert_right(lake, table, CASES["left"])
 
 
+@pytest.mark.slow
 def test_events_with_ids_and_joins_of_a_source_with_itself_are_evaluated_in_parts(
     spark, spark_lake, parts: list[str]
 ) -> None:
@@ -348,6 +350,7 @@ def _rows_of_tree(chance: random.Random, name: str, kind: str, day: date | None)
     return {**row, "day": day or chance.choice(DAYS), **({"id": chance.randrange(40)} if name == "facts" else {})}
 
 
+@pytest.mark.slow
 @pytest.mark.classic
 @pytest.mark.parametrize(
     ("kind", "ways", "event_id"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +15,7 @@ whole = fh.table("s.whole", source=ev, keys="k", sequence_by="n", fold=fh.latest
 DAYS = 3
 
 
+@pytest.mark.slow
 def test_a_batch_of_spark_is_appended_once_and_its_id_is_not_seen(
     spark: SparkSession, spark_lake: Callable[..., fh.Lake]
 ) -> None:

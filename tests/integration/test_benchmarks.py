@@ -74,6 +74,7 @@ def from_all_events(given: Batches, workload: str) -> list[dict[str, object]]:
     return in_order(duckdb.sql(query, params=[files]).to_arrow_table(), COLUMNS[workload])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workload", "keys"), list(zip(WORKLOADS, ("uniform", "hot"), strict=True)))
 def test_every_contender_holds_the_rows_that_all_events_come_to(work: Path, workload: str, keys: str) -> None:
     given = batches(work / "data", ROWS, CHANGES, keys, ROUNDS)
@@ -112,6 +113,7 @@ def test_flink_holds_the_same_rows_over_two_processes_also_where_a_late_event_is
     assert 0 < told["apply 0"].more["state_bytes"] < told["apply 0"].bytes
 
 
+@pytest.mark.slow
 def test_a_case_has_every_figure_and_the_tables_are_found_to_agree(work: Path) -> None:
     case = apply.Case("latest", "uniform", ROWS, CHANGES)
     found = [one for _, _, one in apply.measured([case], ["duckdb", "polars"], work, ROUNDS - 1)]
@@ -286,6 +288,7 @@ def test_a_history_that_comes_to_other_rows_than_its_peer_fails(tmp_path: Path) 
         recompute.duckdb(tmp_path, tmp_path, histories.Steps(), **sizes)
 
 
+@pytest.mark.slow
 def test_a_peer_that_takes_too_long_is_given_up_and_one_that_fails_says_why() -> None:
     said = "import json, time; print('not a step'); print(json.dumps(['one', 1.0, 2.0]), flush=True); time.sleep(600)"
     assert steps_of("peer", [sys.executable, "-c", said], {}, 10) == ([("one", 1.0, 2.0)], False)
@@ -332,6 +335,7 @@ def test_a_history_leaves_out_the_peers_that_nobody_asked_for(tmp_path: Path, mo
     assert begun == ["load", "changed", "duckdb"]
 
 
+@pytest.mark.slow
 def test_a_stage_is_a_process_of_its_own_whose_figures_and_memory_are_told(tmp_path: Path) -> None:
     found = histories._stage("recompute", "load", tmp_path, tmp_path, SIZES["recompute"])
     assert {"land_seconds", "land_peak_bytes", "first_fold_seconds", "first_fold_peak_bytes"} == set(found)
@@ -498,6 +502,7 @@ def test_a_round_of_a_case_that_takes_longer_than_spark_is_named() -> None:
     assert "even, 1,000 events, few: a round took 0.30 s" not in screen.getvalue()
 
 
+@pytest.mark.slow
 def test_another_engine_loads_its_table_again(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that older code wrote is not what the newer code is measured on."""
     given = batches(work / "data", ROWS, CHANGES, "uniform", 1)

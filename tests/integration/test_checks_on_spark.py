@@ -69,6 +69,7 @@ def test_a_query_that_gives_a_text_that_is_not_utf8_names_the_check(given: fh.La
         given.refresh(table(fh.no_rows(query, name="bytes")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checked_rows", [1, 1_000])
 def test_values_are_compared_alike_in_memory_and_by_spark(given: fh.Lake, checked_rows: int) -> None:
     given.append(events, [{"key": key, "n": 1, "kind": kind} for key, kind in (("c", "y"), ("d", "y"), ("e", "x"))])

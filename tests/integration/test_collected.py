@@ -58,6 +58,7 @@ def stored(lake: fh.Lake) -> list[dict[str, Any]]:
     return list(lake.to_arrow(HASHED).sort_by("who").to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tuning",
     [READ_BY_SPARK, fh.Tuning(), fh.Tuning(direct_rows=0, **WRITTEN), fh.Tuning(in_process_rows=-1)],
@@ -225,6 +226,7 @@ def test_rows_that_become_too_many_are_not_handed_over(
     assert ("too many rows for this process" in caplog.text) == (most < sum(some(DAYS[0], 0)["n"].to_numpy() % 3 + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_a_key", [0, 16])
 @pytest.mark.parametrize("in_process_rows", [200_000, 0])
 def test_rows_are_added_up_by_spark_or_here_and_the_table_is_the_same(

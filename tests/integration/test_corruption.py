@@ -79,6 +79,7 @@ def test_a_wrong_bit_anywhere_in_a_data_file_is_right_or_told(table: fh.Stream |
     assert told > len(bits) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_reads_no_damaged_file_either(spark_lake: Callable[..., fh.Lake], tmp_path: Path) -> None:
     corrupting.build(tmp_path / "lake")

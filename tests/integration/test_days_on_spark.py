@@ -49,6 +49,7 @@ def held(lake: fh.Lake) -> list[tuple[date, int]]:
     return sorted((row["day"], row["n"]) for row in lake.to_arrow(daily).to_pylist())
 
 
+@pytest.mark.slow
 def test_a_table_that_covers_every_other_day_of_years_is_folded_and_proven(spark_lake: Callable[..., fh.Lake]) -> None:
     lake = spark_lake()
     for day in days_with_events():

@@ -53,6 +53,7 @@ def doubled(source: fh.Stream) -> fh.Table:
     return fh.table("shop.doubled", source=source, fold=fh.fold(twice=fh.total("a * 2")))
 
 
+@pytest.mark.slow
 @WAYS
 def test_tables_go_on_over_columns_that_are_added_and_widened(spark_lake: OpenLake, in_process_rows: int) -> None:
     lake = spark_lake(in_process_rows=in_process_rows)

@@ -45,6 +45,7 @@ def person(number: int, v: int) -> dict[str, Any]:
     return {"id": number, "mail": mail, "country": "AT" if number % 2 else "DE", "v": v}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_process_rows", [200_000, pytest.param(0, marks=pytest.mark.heavy)])
 def test_a_join_and_a_table_over_it_are_folded_again_without_the_subject(
     spark_lake: Any, tmp_path: Path, in_process_rows: int

@@ -15,6 +15,7 @@ STATED_MIB = 384
 """Beside the events, as `Limits` states it; the events of these files take less than the rest of it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "cases"), [(1, 200), pytest.param(2, MANY, marks=pytest.mark.heavy)])
 def test_hostile_files_are_refused_by_name_or_land_right_without_a_hang_in_bounded_memory(
     tmp_path: Path, seed: int, cases: int

@@ -54,6 +54,7 @@ def run(site: Path, tmp_path: Path) -> Run:
     return called
 
 
+@pytest.mark.slow
 def test_a_new_project_lands_folds_and_passes_its_own_tests(run: Run, site: Path, tmp_path: Path) -> None:
     said = run("-c", COMMAND, "init", "shop")
     project = tmp_path / "shop"
@@ -89,6 +90,7 @@ DG = "from dagster_dg_cli.cli import main; main()"
 SOURCE = '{"source": "shop.payments.payments", "keys": "customer"}'
 
 
+@pytest.mark.slow
 def test_the_days_of_a_new_project_follow_its_stream(run: Run, tmp_path: Path) -> None:
     run("-c", COMMAND, "init", "shop")
     project, today = tmp_path / "shop", datetime.now(UTC).date()

@@ -222,6 +222,7 @@ def _others(chance: random.Random, count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_rows_of_joins_are_evaluated_by_spark(spark_lake, frames: list[bool]) -> None:
     lake, chance = spark_lake(tuning=JOINED), random.Random(1)
     tables = {
@@ -245,6 +246,7 @@ def _assert_right(lake: fh.Lake, table: fh.Table, sql: str) -> None:
     assert_same(lake.to_arrow(table), folded_at_its_position(lake, table, expected), ["g"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_divided", [False, True])
 def test_every_type_of_value_reaches_spark_as_it_is(
     spark_lake, monkeypatch: pytest.MonkeyPatch, frames: list[bool], is_divided: bool
@@ -487,6 +489,7 @@ def _drawn(seed: int) -> Callable[..., DataFrame]:
     return rows
 
 
+@pytest.mark.slow
 def test_random_logic_gives_what_spark_alone_gives(spark_lake, frames: list[bool]) -> None:
     count = int(os.environ.get("FOLDHOUSE_LAW_HISTORIES", "16")) // 2
     lakes = spark_lake("by_spark", tuning=fh.Tuning(joined_least_rows=10**9)), spark_lake(tuning=JOINED)

@@ -208,6 +208,7 @@ def test_its_changelog_view_agrees_with_changes_where_files_were_replaced(lake: 
     assert {"'INSERT'", "'DELETE'"} <= {word for row in theirs for word in row.split() for word in [word.rstrip(",")]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_what_it_writes_is_read_and_folded(lake: fh.Lake, reference: Reference, mode: str) -> None:
     name = f"jvm.{mode.replace('-', '_')}"

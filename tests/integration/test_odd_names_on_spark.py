@@ -27,6 +27,7 @@ def event(key: str | None, day: date, n: int, seq: int, id: str) -> dict[str, An
     return dict(zip(SCHEMA, (key, day, n, seq, id), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "in_process_rows"),
     [("none", 200_000), ("none", -1), ("a filter", -1), ("what Spark alone computes", 200_000)],

@@ -96,6 +96,7 @@ def test_odd_values_that_spark_hands_over_are_stored_as_they_were(spark_lake: Ca
     assert by_key(stored, "k", names) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["g", "t", *(pytest.param(one, marks=pytest.mark.heavy) for one in HEAVY)])
 def test_folds_of_odd_values_are_the_same_whoever_evaluates_them(spark_lake: Callable[..., fh.Lake], key: str) -> None:
     lake, chance = spark_lake(), random.Random(key)

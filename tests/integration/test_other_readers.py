@@ -273,6 +273,7 @@ def test_every_reader_sees_the_same_past(layered: fh.Lake, table: fh.Stream | fh
         assert shown(read) == shown(layered.to_arrow(table, as_of=info.id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_table_rebuilt_in_another_shape_is_read_the_same_now_and_then(

@@ -92,6 +92,7 @@ def test_what_java_said_when_it_did_not_start_is_in_the_error(
     assert archive.exists()  # Java does not start without it either
 
 
+@pytest.mark.slow
 def test_what_spark_refused_to_start_with_is_in_the_error() -> None:
     code = "from foldhouse.spark.session import session_of; session_of('spark://nohost')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -176,6 +176,7 @@ def test_the_demo_prints_what_the_readme_shows_and_nothing_from_spark_or_dagster
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_refund_prints_what_the_readme_shows_and_again_in_the_same_folder(tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "02_a_refund.py"), "--folder", str(tmp_path / "refund")]

@@ -54,6 +54,7 @@ def asked(lake: fh.Lake, last: str = "'9999-01-01'") -> list[dict[str, Any]]:
         return db.sql(WANTED.format(last=f"timestamp {last}")).to_arrow_table().to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_process_rows", [-1, None], ids=["in tasks", "in process"])
 def test_a_join_by_day_is_folded_again_and_up_to_a_moment(
     spark_lake: Callable[..., fh.Lake], in_process_rows: int | None

@@ -82,6 +82,7 @@ def land_in_random_order(lake: fh.Lake, seed: int, days_at_once: int) -> None:
     assert wallet.disagreements(lake) == []
 
 
+@pytest.mark.slow
 def test_a_day_that_lands_again_otherwise_replaces_what_it_said(spark_lake) -> None:
     """The other seed's events bear the same ids with other contents, as corrected deliveries do."""
     lake = spark_lake()

@@ -146,6 +146,7 @@ SOME = [  # each table in every third way, because jobs take their time; `make l
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "tuning"), SOME)
 def test_a_table_that_is_folded_in_tasks_is_right_after_every_window(
     spark_lake: OpenLake, table: fh.Table, tuning: fh.Tuning

@@ -54,6 +54,7 @@ def bytes_of(*values: bytes | None) -> pa.Table:
     return pa.table({"key": range(1, len(values) + 1), "raw": pa.array(values, pa.binary())})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_text_that_is_not_utf8_is_refused_and_the_row_is_named(spark_lake: OpenLake, way: str):
     lake = spark_lake("lake", tuning=WAYS[way])

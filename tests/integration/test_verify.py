@@ -245,6 +245,7 @@ def test_a_wrong_total_or_average_of_a_key_with_nan_or_infinities_is_found(
     assert {one.key["key"] for one in found.differences} == differing - NEAR_INFINITY.get((column, wrong), set())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_among_rows_of_top_with_equal_by_null_comes_last(spark_lake: Callable[..., fh.Lake]) -> None:
     lake = spark_lake()
@@ -277,6 +278,7 @@ def test_among_rows_of_top_with_equal_by_null_comes_last(spark_lake: Callable[..
     assert found.unproven == ()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "seed", [2, 5, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in share(range(6, 10), 2))]
@@ -337,6 +339,7 @@ def corrupted(spark_lake: Callable[..., fh.Lake]) -> tuple[fh.Lake, int, int]:
     return lake, right.id, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_wrong_commit_and_its_keys_are_named(corrupted: tuple[fh.Lake, int, int]) -> None:
     lake, right, wrong = corrupted
@@ -358,6 +361,7 @@ def test_the_first_wrong_commit_and_its_keys_are_named(corrupted: tuple[fh.Lake,
     assert lake.verify(sums).passed
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_search_reads_only_the_rows_of_the_wrong_keys(
     corrupted: tuple[fh.Lake, int, int], monkeypatch: pytest.MonkeyPatch
@@ -381,6 +385,7 @@ def test_the_search_reads_only_the_rows_of_the_wrong_keys(
     assert first.steps < first.source_rows_read <= 8 * first.steps
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("rows", ["none", "filtered", "joined", "few in process"])
 def test_the_search_finds_the_same_commit_whatever_the_logic(spark_lake: Callable[..., fh.Lake], rows: str) -> None:
@@ -408,6 +413,7 @@ def test_the_search_finds_the_same_commit_whatever_the_logic(spark_lake: Callabl
     assert (first.snapshot_id, first.last_right) == (gone, head.id)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_null_key_that_another_tool_wrote_is_found_and_searched_for(spark_lake: Callable[..., fh.Lake]) -> None:
     lake = spark_lake()
@@ -429,6 +435,7 @@ def test_a_null_key_that_another_tool_wrote_is_found_and_searched_for(spark_lake
     assert found.first_wrong.snapshot_id == lake.load(sums).metadata.current_snapshot_id
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_commit_of_another_tool_is_named_as_such(spark_lake: Callable[..., fh.Lake]) -> None:
     lake = spark_lake()
@@ -458,6 +465,7 @@ def test_missing_and_extra_keys_are_found(spark_lake: Callable[..., fh.Lake]) ->
     assert lake.verify(sums).passed, "it is compared at the position that it has"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_share_compares_the_same_keys_each_time(corrupted: tuple[fh.Lake, int, int]) -> None:
     lake, _, _ = corrupted
@@ -483,6 +491,7 @@ def test_what_cannot_be_computed_again_is_said(spark_lake: Callable[..., fh.Lake
         lake.verify(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_command_says_what_is_wrong_and_how_to_mend_it(
     corrupted: tuple[fh.Lake, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -531,6 +540,7 @@ class Opened:
         return self.lake
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_asset_check_names_the_first_wrong_commit(corrupted: tuple[fh.Lake, int, int]) -> None:
     lake, right, wrong = corrupted
@@ -554,6 +564,7 @@ def test_the_asset_check_names_the_first_wrong_commit(corrupted: tuple[fh.Lake, 
     assert "unproven" not in evaluation.metadata
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_since_a_commit_only_changed_keys_are_compared_and_older_errors_are_not_found(
     spark_lake: Callable[..., fh.Lake],
@@ -576,6 +587,7 @@ def test_since_a_commit_only_changed_keys_are_compared_and_older_errors_are_not_
     assert not lake.verify(sums).passed
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_since_a_commit_a_key_that_should_have_changed_and_did_not_is_found(
     spark_lake: Callable[..., fh.Lake], monkeypatch: pytest.MonkeyPatch

@@ -211,6 +211,7 @@ def test_nothing_is_left_in_the_temporary_folder_and_nothing_committed_if_a_row_
     assert lake.head(table) is None
 
 
+@pytest.mark.slow
 @pytest.mark.classic  # Spark writes no files for this process over Connect
 def test_rows_of_many_row_groups_are_divided_among_threads_and_keys_are_computed_again(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch
@@ -292,6 +293,7 @@ def made_payments(first: int, count: int) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.classic  # Spark writes no files for this process over Connect
 @pytest.mark.parametrize("unspilled_bytes", [80_000, 160_000])
 def test_sums_that_do_not_fit_into_memory_are_made_for_a_part_of_the_keys_at_a_time(
@@ -325,6 +327,7 @@ def test_sums_that_do_not_fit_into_memory_are_made_for_a_part_of_the_keys_at_a_t
     assert in_any_order(found) == in_any_order(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.classic  # Spark writes no files for this process over Connect
 def test_a_text_that_is_no_utf_8_is_told_in_whatever_pass_it_is(
     spark_lake: OpenLake, monkeypatch: pytest.MonkeyPatch

@@ -212,6 +212,7 @@ def meanwhile(lake: fh.Lake, one: str, other: str, number: int) -> list[bool]:
         return [ends_well(work), *acted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [pytest.param(*pair, marks=[pytest.mark.heavy] * bool(place % 4)) for place, pair in enumerate(CHOSEN)],

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import foldhouse as fh
 
 EVENTS = fh.stream("locks.events", schema={"n": "long"})
@@ -28,6 +30,7 @@ def _counted_elsewhere(folder: Path) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_second_lake_in_a_process_does_not_cancel_the_locks_of_the_first(tmp_path: Path) -> None:
     first = fh.Lake.local(tmp_path)
     first.append(EVENTS, [{"n": 1}])
@@ -37,6 +40,7 @@ def test_a_second_lake_in_a_process_does_not_cancel_the_locks_of_the_first(tmp_p
     assert _counted_elsewhere(tmp_path) == 2
 
 
+@pytest.mark.slow
 def test_a_lake_that_is_closed_in_a_process_does_not_cancel_the_locks_of_another(tmp_path: Path) -> None:
     first = fh.Lake.local(tmp_path)
     first.append(EVENTS, [{"n": 1}])

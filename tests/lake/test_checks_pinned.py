@@ -408,6 +408,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_while_another_process_moves_the_other_table_each_commit_is_right_at_the_snapshot_that_it_names(
     tmp_path: Path,
 ) -> None:

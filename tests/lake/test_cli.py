@@ -376,6 +376,7 @@ def test_an_age_that_is_none_is_an_error_in_one_line(shop, folder):
     assert result.stderr.startswith("error: 'yesterday' is no age such as 7d")
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_closed_early_is_no_error(shop, folder):
     land(shop, *(paid(f"customer {number}", "1.00") for number in range(20_000)))
     command = f"set -o pipefail; {Path(sys.executable).parent}/foldhouse show shop.payments --lake {folder} | head -1"
@@ -393,6 +394,7 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():
     assert "No such command 'xyzzy'" in call("xyzzy").stderr
 
 
+@pytest.mark.slow
 def test_reading_imports_neither_dagster_nor_starts_a_jvm(shop, folder):
     code = (
         "import sys; from foldhouse.cli import main\n"

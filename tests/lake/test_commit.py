@@ -99,6 +99,7 @@ def born(iceberg: IcebergTable) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_merging_keeps_deletes_apart_and_the_age_of_every_file(lake: fh.Lake, iceberg: Any) -> None:
     first, again = paths(iceberg())[0], a_file(iceberg(), 4, 5)
     commit(lake.catalog, iceberg(), FileChanges([again]), {})

@@ -37,6 +37,7 @@ def held(lake: fh.Lake) -> Counter[tuple[int, str]]:
     return Counter(zip(rows["n"].to_pylist(), rows["text"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_a_row_is_written_again_a_few_times_however_often_the_stream_is_compacted(lake: fh.Lake) -> None:
     written = largest = 0
     for number in range(40):

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import foldhouse as fh
 from foldhouse.storage.live import live_slices
@@ -14,6 +15,7 @@ MOST_FILES = 10
 """Data and delete files of a bucket: the large one, some steps of smaller ones, and the deletes."""
 
 
+@pytest.mark.slow
 def test_a_table_that_is_refreshed_again_and_again_keeps_few_files_and_all_rows(lake: fh.Lake, tmp_path: Path) -> None:
     events = fh.stream("a.events", schema={"k": "long", "n": "long"}, keys="k", sequence_by="n")
     table = fh.table("a.table", source=events, buckets=1, fold=fh.latest())

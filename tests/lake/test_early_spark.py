@@ -96,6 +96,7 @@ print(written, lake.spark.range(3).count(), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_what_others_write_to_standard_error_meanwhile_arrives_there(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lake")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -233,6 +233,7 @@ class History:
         return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8 if IS_THOROUGH else 5))
 def test_a_history_of_evolutions_keeps_every_table_right_at_every_step(lake: fh.Lake, seed: int) -> None:
     History(lake, random.Random(seed)).run(steps=25)

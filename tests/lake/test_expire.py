@@ -122,6 +122,7 @@ def test_the_position_of_every_consumer_stays_and_is_held_by_a_tag(shop: fh.Lake
         assert_folded(shop, table, GIVEN)
 
 
+@pytest.mark.slow
 def test_a_chain_is_refreshed_over_expired_sources(shop: fh.Lake) -> None:
     for number in range(6, 12):
         for table in (events, *TABLES):

@@ -111,6 +111,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(4, 6, 16))
 def test_after_any_history_every_table_is_the_fold_of_its_position_and_can_go_on(
     lake: fh.Lake, seed: int, monkeypatch: pytest.MonkeyPatch

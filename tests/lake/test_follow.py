@@ -254,6 +254,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None
     raise AssertionError("it did not come to that within a minute")
 
 
+@pytest.mark.slow
 def test_it_folds_while_it_runs_ends_on_request_and_goes_on_after_a_kill(lake: fh.Lake, start: Any) -> None:
     def is_folded(n: int) -> bool:
         return lake.head(daily) is not None and rows(lake, daily) == [(FIRST, n)]

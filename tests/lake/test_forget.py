@@ -74,6 +74,7 @@ def assert_forgotten(lake: fh.Lake, folder: Path, kept: list[dict[str, Any]]) ->
     assert_law(lake, kept)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_person_is_left_and_every_other_row_is_as_it_was(lake: fh.Lake, folder: Path) -> None:
     fill(lake)
     assert len(lake.history(visits)) == 50
@@ -102,6 +103,7 @@ def test_nothing_of_a_person_is_left_and_every_other_row_is_as_it_was(lake: fh.L
     assert FORGETTING not in lake.load(visits).properties
 
 
+@pytest.mark.slow
 def test_the_positions_continue(lake: fh.Lake, folder: Path) -> None:
     fill(lake, 12)
     for table in TABLES:
@@ -121,6 +123,7 @@ def test_the_positions_continue(lake: fh.Lake, folder: Path) -> None:
     assert set(changed["email"].to_pylist()) == {OTHERS[0]}
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_will_go_and_changes_nothing(lake: fh.Lake, folder: Path) -> None:
     fill(lake, 12)
     before = on_disk(folder)
@@ -213,6 +216,7 @@ def test_the_key_does_not_get_into_the_metadata_with_the_reason(lake: fh.Lake) -
         lake.forget(by_person, KEY, reason="r")
 
 
+@pytest.mark.slow
 def test_several_columns_name_a_part_of_the_events(lake: fh.Lake) -> None:
     fill(lake, 12)
     before = events(lake)

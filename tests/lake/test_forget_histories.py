@@ -42,6 +42,7 @@ CRASHES = st.tuples(st.sampled_from([*Moment]), st.integers(0, 16))
 HISTORIES = {"acts": ACTS, "crash": CRASHES, "seed": st.integers(0, 10**6)}
 
 
+@pytest.mark.slow
 @settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(**HISTORIES)
 def test_after_a_history_and_a_crash_nothing_is_left(

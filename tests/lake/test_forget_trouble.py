@@ -81,6 +81,7 @@ def another(lake: fh.Lake, folder: Path) -> fh.Lake:
 # Killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "step"),
     [
@@ -462,6 +463,7 @@ def test_a_table_without_a_head_is_restated_after_its_source(lake: fh.Lake, fold
     assert {row["email"] for row in lake.to_arrow(table).to_pylist()} == set(OTHERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_committed", [False, True], ids=["refused", "committed by an earlier version"])
 def test_a_table_restated_before_its_source_is_not_done(
     lake: fh.Lake, folder: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool

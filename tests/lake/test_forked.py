@@ -43,6 +43,7 @@ def forked(folder: Path, when: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_process_that_was_forked_before_the_first_fold_folds(tmp_path: Path) -> None:
     assert forked(tmp_path, "opened") == "[{'k': 'a', 'n': 2}]\n"
 

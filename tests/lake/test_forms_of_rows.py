@@ -177,6 +177,7 @@ print(lake.to_duckdb("z.events").fetchall()[0][0])
 """
 
 
+@pytest.mark.slow
 def test_the_days_of_a_query_are_those_of_utc_whatever_the_zone_of_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", IN_APIA, str(tmp_path / "lake")]
     done = subprocess.run(command, env={**os.environ, "TZ": "Pacific/Apia"}, capture_output=True, text=True, check=True)

@@ -128,6 +128,7 @@ def test_a_summary_that_does_not_fit_is_named(
     assert [(one.snapshot_id, reason in one.reason) for one in found.breaks] == [(wrong, True)]
 
 
+@pytest.mark.slow
 def test_a_commit_of_another_tool_among_a_hundred_is_named(lake: fh.Lake) -> None:
     ids = grown(lake, 30)
     before = lake.load(sums)

@@ -43,6 +43,7 @@ def run(folder: Path, log: str | None) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_each_commit_is_a_line_with_its_run_and_snapshot(tmp_path: Path) -> None:
     out, said = run(tmp_path / "lake", "json")
     lines = [json.loads(line) for line in said.splitlines()]
@@ -69,6 +70,7 @@ def test_each_commit_is_a_line_with_its_run_and_snapshot(tmp_path: Path) -> None
     assert "nobody" not in said
 
 
+@pytest.mark.slow
 def test_without_the_variable_commits_print_nothing(tmp_path: Path) -> None:
     assert run(tmp_path / "lake", None) == ("", "something else\n")
 

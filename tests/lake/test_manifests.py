@@ -151,6 +151,7 @@ def test_many_small_commits_are_merged_to_manifests_of_bounded_size(lake: fh.Lak
     assert sum(one < MOST / 2 for one in found) <= 8
 
 
+@pytest.mark.slow
 def test_a_manifest_that_takes_in_new_files_is_divided(lake: fh.Lake, table: Any) -> None:
     committed(lake, [a_file(table(), f"f{day}", day) for day in range(200)])
     for number in range(40):

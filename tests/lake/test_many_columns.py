@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 import foldhouse as fh
 
@@ -24,6 +25,7 @@ def _rows(at: int, last: list[int | None]) -> pa.Table:
     return pa.Table.from_pylist(made, schema)
 
 
+@pytest.mark.slow
 def test_the_latest_of_equal_events_is_told_by_the_last_of_150_columns(lake: fh.Lake) -> None:
     latest = fh.table("wide.latest", source=events, fold=fh.latest(columns=_NAMES))
     earliest = fh.table("wide.earliest", source=events, fold=fh.earliest(columns=_NAMES))

@@ -167,6 +167,7 @@ def test_options_that_exclude_each_other_are_refused(house: fh.Lake, tmp_path: P
     assert (done.exit_code, said in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_it_is_served_on_loopback_to_those_who_ask_for_a_name_of_it(house: fh.Lake, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from foldhouse.cli import main; main()", "metrics", "--port", "0"]
     environment = {**os.environ, "FOLDHOUSE_LAKE": str(tmp_path / "lake")}
@@ -199,6 +200,7 @@ def test_it_is_served_on_loopback_to_those_who_ask_for_a_name_of_it(house: fh.La
             assert server.wait(60) == 130
 
 
+@pytest.mark.slow
 def test_a_watched_file_is_written_again(house: fh.Lake, tmp_path: Path) -> None:
     into = tmp_path / "foldhouse.prom"
     command = [sys.executable, "-c", "from foldhouse.cli import main; main()", "metrics", "--file", str(into)]

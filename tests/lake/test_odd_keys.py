@@ -36,6 +36,7 @@ KEYS: dict[str, Callable[[random.Random], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 1, 100))
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_key_is_found_in_whatever_file_it_is(tmp_path: Path, kind: str, seed: int) -> None:

@@ -328,6 +328,7 @@ def test_an_error_of_any_call_hides_the_secrets_of_the_catalog_and_drops_the_cau
     lake.close()
 
 
+@pytest.mark.slow
 def test_several_processes_open_a_new_catalog_at_once(prod: Path) -> None:
     code = "import foldhouse as fh; fh.Lake.open('prod').tables()"
     running = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]

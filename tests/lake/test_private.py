@@ -130,6 +130,7 @@ def test_the_folder_of_another_user_stays(temporary: Path) -> None:
     assert theirs.exists()
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_a_spilled_window_leaves_nothing_after_the_next(
     tmp_path: Path, temporary: Path, lake: fh.Lake
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_key_that_was_edited_is_named_with_both_values_and_its_commit(wallet: 
     assert found.first.last_agreeing == before
 
 
+@pytest.mark.slow
 def test_one_key_of_one_commit_among_a_hundred_is_found(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(5)
     asked_at: list[int] = []

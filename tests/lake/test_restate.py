@@ -209,6 +209,7 @@ def test_a_run_that_is_killed_leaves_the_table_and_a_lost_race_starts_over(shop:
     assert len(shop.history(daily)) == len({one.id for one in shop.history(daily)})
 
 
+@pytest.mark.slow
 def test_histories_of_corruption_and_repair_end_as_duckdb_has_it(lake: fh.Lake) -> None:
     chance = random.Random(11)
     land(lake, 100)

@@ -188,6 +188,7 @@ def test_a_table_that_is_not_there_is_an_error(house: fh.Lake) -> None:
         house.status(["h.nothing"])
 
 
+@pytest.mark.slow
 def test_watching_says_it_again_until_it_is_stopped(house: fh.Lake, tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "foldhouse"), "status", "--watch", "0.1", "--json", "h.sums"]
     with subprocess.Popen(

@@ -63,6 +63,7 @@ with corrupting.opened(root) as lake:
 """
 
 
+@pytest.mark.slow
 def test_a_read_only_lake_is_read_and_refuses_to_be_written(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     corrupting.build(root)

@@ -49,6 +49,7 @@ def some(chance: random.Random, sequence: itertools.count[int], day: int | None 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 30))
 def test_threads_share_a_lake(lake: fh.Lake, seed: int) -> None:
     sequence = itertools.count()

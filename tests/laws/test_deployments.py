@@ -48,6 +48,7 @@ def test_no_table_is_the_fold_of_two_versions_in_many_histories(first: int) -> N
         in_process(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", ON_SPARK)
 def test_no_table_is_folded_by_the_python_functions_of_two_versions(spark: SparkSession, seed: int) -> None:

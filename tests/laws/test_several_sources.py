@@ -130,6 +130,7 @@ def test_settings_drawn_before_each_refresh_change_no_row(spark_lake, seed: int)
     run_histories(spark_lake(), seed, list(CASES.values()), steps=4 if IS_THOROUGH else 2, draws_settings=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(3, 6, 20))
 def test_an_event_that_is_delivered_again_is_folded_once(lake: fh.Lake, seed: int) -> None:
     run_histories(lake, seed, [CASES["deliveries of the same payment"]], steps=8)

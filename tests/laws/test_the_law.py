@@ -62,6 +62,7 @@ def test_settings_that_change_on_the_way_change_no_row(seed: int) -> None:
     run_in_process(seed, {settings.change_settings: 8})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", GIVEN or range(12 if IS_THOROUGH else 4))
 def test_files_that_are_waited_for_together_change_no_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a store: other threads upload, and read rows, delete files and manifests; half of them as large windows."""

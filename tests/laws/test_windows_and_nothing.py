@@ -173,6 +173,7 @@ def run_history(lake: fh.Lake, seed: int, steps: int, *, draws_settings: bool = 
         check(lake, case)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.heavy) for n in SEEDS)])
 def test_windows_and_rows_of_nothing_hold_the_law(spark_lake, seed: int) -> None:

@@ -100,6 +100,7 @@ def automated(tmp_path: Path) -> Iterator[Callable[..., Automated]]:
         yield make
 
 
+@pytest.mark.slow
 def test_a_correction_of_an_old_day_runs_that_day_of_each_table_in_order_and_once(
     automated: Callable[..., Automated],
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_correction_of_an_old_day_runs_that_day_of_each_table_in_order_and_onc
     project.check_rows()
 
 
+@pytest.mark.slow
 def test_a_day_that_lands_while_its_run_is_under_way_is_run_once_more(automated: Callable[..., Automated]) -> None:
     project = automated(when_sources_change())
     project.land("2024-03-02", 50)
@@ -132,6 +134,7 @@ def test_a_day_that_lands_while_its_run_is_under_way_is_run_once_more(automated:
     project.check_rows()
 
 
+@pytest.mark.slow
 def test_with_a_schedule_the_days_that_landed_since_are_asked_for_at_its_tick(
     automated: Callable[..., Automated],
 ) -> None:

@@ -279,6 +279,7 @@ def test_days_of_a_run_that_failed_are_asked_for_again_though_a_run_beside_it_mo
     assert [one.day for one in lake.days(daily)] == [1, 2, 5, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_days_that_are_no_longer_in_the_stream_are_not_asked_for_again(lake: fh.Lake, opener: Opened) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         daemon = Daemon(opener, instance)
@@ -316,6 +317,7 @@ def test_tables_that_were_rolled_back_to_a_state_that_was_asked_for_get_a_run_ag
         assert daemon.tick() == []
 
 
+@pytest.mark.slow
 def test_tables_that_were_paused_when_their_run_began_get_a_run_once_they_are_resumed(
     lake: fh.Lake, opener: Opened
 ) -> None:

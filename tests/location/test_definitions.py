@@ -29,6 +29,7 @@ def specs(defs):
     return {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
 
 
+@pytest.mark.slow
 def test_what_workspace_yaml_names_loads_without_any_warning():
     [location] = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     module = location["python_module"]

@@ -56,6 +56,7 @@ def run(instance: dg.DagsterInstance) -> str:
     return job.execute_in_process(instance=instance, tags=RANGE, raise_on_error=False).run_id
 
 
+@pytest.mark.slow
 def test_the_days_of_a_commit_are_apart_because_the_page_lists_one_event_a_millisecond(tmp_path, monkeypatch):
     monkeypatch.setenv(BATCH_SIZE, "1000")
     with instance_in(tmp_path / "home", OURS, monkeypatch) as instance:
@@ -149,6 +150,7 @@ def test_a_planned_check_has_the_rows_that_dagster_makes(tmp_path, keys):
     assert sorted(map(str, (row[2] for row in ours))) == (keys or ["None"])
 
 
+@pytest.mark.slow
 def test_it_continues_what_dagster_began_and_the_other_way_round(tmp_path, monkeypatch):
     with instance_in(tmp_path / "home", "", monkeypatch) as theirs:
         first = run(theirs)
@@ -191,6 +193,7 @@ def test_events_of_a_block_are_stored_together_also_if_it_fails(tmp_path, monkey
         pass
 
 
+@pytest.mark.slow
 def test_files_do_not_stay_open_without_end_and_threads_share_them(tmp_path):
     log = EventLog(str(tmp_path))
     done = []
@@ -218,6 +221,7 @@ def _is_there(fd: str) -> bool:
     return os.path.islink(f"/proc/self/fd/{fd}")
 
 
+@pytest.mark.slow
 def test_after_a_wipe_it_writes_into_new_files(tmp_path, monkeypatch):
     with instance_in(tmp_path / "home", OURS, monkeypatch) as ours:
         run(ours)

@@ -70,6 +70,7 @@ def wait_for(process: subprocess.Popen[str], home: Path, name: str, number: int)
     raise AssertionError(f"{name} was not reported {number} times within {PATIENCE_SECONDS} s")
 
 
+@pytest.mark.slow
 def test_each_commit_is_reported_with_its_days_and_its_snapshot(
     lake: fh.Lake, tmp_path: Path, follower: subprocess.Popen[str]
 ) -> None:

@@ -100,6 +100,7 @@ def test_without_a_dagster_yaml_the_record_is_kept_in_memory_only(location):
     assert "DAGSTER_HOME" not in os.environ
 
 
+@pytest.mark.slow
 def test_the_console_stays_quiet_whatever_steps_print(location, capfd):
     run_in_foreground("loud", *days(4, 4), *days(4, 4))
     assert capfd.readouterr() == ("", "")
@@ -107,6 +108,7 @@ def test_the_console_stays_quiet_whatever_steps_print(location, capfd):
     assert any("printed by a step" in log for log in logs)
 
 
+@pytest.mark.slow
 def test_what_the_run_failed_with_is_raised_and_the_run_is_on_record_as_failed(location):
     (location / "landing" / "2024-03-05.csv").write_text("Id\nx\ny\n")
     with pytest.raises(fh.DaysNotLanded, match=r"2024-03-05\.csv"):
@@ -250,6 +252,7 @@ def test_of_a_value_and_a_function_the_function_counts_as_on_the_page(location):
     assert {job.name for job in found.resolve_all_job_defs()} >= {"shop", "loud"}
 
 
+@pytest.mark.slow
 def test_the_code_may_be_a_file(location):
     (file,) = location.glob("definitions_*.py")
     (location / "workspace.yaml").write_text(f"load_from: [{{python_file: {file.name}}}]")

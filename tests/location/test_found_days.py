@@ -191,6 +191,7 @@ def test_days_that_a_command_asks_for_are_partitions_of_streams_that_can_be_aske
     assert keys(stream_days(events, lake=here, reach=2, today=TODAY)) == ("2024-03-05", "2024-03-07", 3)
 
 
+@pytest.mark.slow
 def test_a_command_can_ask_for_no_day_after_today_and_for_none_before_the_year_1000(lake, here):
     append(lake, TODAY)
     with asking_for(date(999, 12, 31), TODAY + timedelta(days=1)):

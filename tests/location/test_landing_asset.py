@@ -176,6 +176,7 @@ def test_tables_are_folded_with_the_good_days_before_the_run_fails(folder):
     assert sorted(call for call, _ in lake.calls[2:]) == ["backfill shop.daily_orders", "refresh shop.customers"]
 
 
+@pytest.mark.slow
 def test_a_run_started_again_from_its_failure_does_not_pass_while_its_day_has_not_landed(folder, tmp_path):
     folder.land(days(2, 2)[0], 1)
     folder.land(days(3, 3)[0], "x", "y")

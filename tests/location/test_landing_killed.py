@@ -72,6 +72,7 @@ def shop(tmp_path):
     shop.lake.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "keeps_its_time"),
     [

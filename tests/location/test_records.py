@@ -39,6 +39,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_an_event_log_that_is_full_names_its_folder_and_the_disk_and_goes_on_when_there_is_room(tmp_path, monkeypatch):
     home = tmp_path / "home"
     with test_event_log.instance_in(home, test_event_log.OURS, monkeypatch) as instance:
@@ -70,6 +71,7 @@ def bounded(made):
     return engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 20_000, 100_000])
 def test_a_run_whose_records_cannot_be_written_names_the_home_whichever_file_is_full(location, size):
     run_in_foreground("shop", *days(4, 4), *days(4, 4))
@@ -128,6 +130,7 @@ def answered(fails: Callable[[], None], *, begins: bool = False) -> list[dict]:
     return sent
 
 
+@pytest.mark.slow
 def test_the_page_answers_with_the_disk_instead_of_internal_server_error(location, monkeypatch):
     home = run_in_foreground("shop", *days(4, 4), *days(4, 4)).home
     monkeypatch.setenv("DAGSTER_HOME", str(home))

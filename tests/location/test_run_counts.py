@@ -37,6 +37,7 @@ def run(instance, *, broken: bool) -> None:
     definitions.resolve_job_def("shop").execute_in_process(instance=instance, raise_on_error=False)
 
 
+@pytest.mark.slow
 def test_runs_and_failures_are_counted_by_job_and_by_table(home, tmp_path, monkeypatch, lake) -> None:
     run(home, broken=False)
     for _ in range(2):
@@ -62,6 +63,7 @@ def test_runs_of_earlier_days_are_not_counted(home, monkeypatch) -> None:
     assert [family.samples for family in run_counts.run_families()] == [(), ()]
 
 
+@pytest.mark.slow
 def test_more_runs_than_a_page_are_all_counted(home, monkeypatch) -> None:
     monkeypatch.setattr(run_counts, "_PAGE", 2)
     for _ in range(5):

@@ -135,6 +135,7 @@ def test_after_a_lost_cursor_everything_gets_a_run_again(folder, lost):
         assert asked(started(requests, keys)) == [str(day) for day in days(2, 6)]
 
 
+@pytest.mark.slow
 def test_ten_years_of_files_are_looked_at_in_seconds(folder, monkeypatch):
     many = dg.DailyPartitionsDefinition("2014-01-01", end_date="2025-01-01")
     sensor = landing_sensor("shop_landing", job_name="shop", format=FORMAT, partitions_def=many)

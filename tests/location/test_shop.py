@@ -87,6 +87,7 @@ def test_a_day_is_replaced_by_what_arrived_on_it_and_tells_its_events():
     assert list(told["shop/payments"]) == [str(day) for day in asked]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_of_thursday_lands_it_and_reports_the_monday_it_corrects(spark_lake):
     lake = Opened(spark_lake())
@@ -108,6 +109,7 @@ def _previous(lake):
     return lake.history(shop.revenue_by_day)[1].id
 
 
+@pytest.mark.slow
 def test_foldhouse_backfill_takes_days_that_the_page_does_not_show_yet(tmp_path):
     """A function can be asked for any day; the page shows the last weeks until there are events."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FOLDHOUSE_")}

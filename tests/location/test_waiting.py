@@ -85,6 +85,7 @@ def wait(look: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_process_that_waits_executes_the_run_and_another_one_waits(processes, monkeypatch) -> None:
     first = pid(processes)
     monkeypatch.setenv("SAID", "after it was started")
@@ -98,6 +99,7 @@ def test_the_process_that_waits_executes_the_run_and_another_one_waits(processes
     assert (end(process, event), end(other, other_event)) == (3, 3)
 
 
+@pytest.mark.slow
 def test_a_run_has_a_process_of_its_own_if_the_one_that_waited_was_killed(processes) -> None:
     killed = pid(processes)
     os.kill(killed, signal.SIGKILL)
@@ -109,6 +111,7 @@ def test_a_run_has_a_process_of_its_own_if_the_one_that_waited_was_killed(proces
     assert end(process, event) == 3
 
 
+@pytest.mark.slow
 def test_a_run_has_a_process_of_its_own_if_the_one_that_waited_ends_once_it_is_taken(processes) -> None:
     killed = pid(processes)
     answers, event = processes.Queue(), processes.Event()
@@ -121,6 +124,7 @@ def test_a_run_has_a_process_of_its_own_if_the_one_that_waited_ends_once_it_is_t
     assert end(process, event) == 3
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_do_not_share_a_process(processes) -> None:
     first = pid(processes)
     one, other = processes.Queue(), None
@@ -137,6 +141,7 @@ def test_two_runs_at_once_do_not_share_a_process(processes) -> None:
     assert (end(waits, event), end(new, other_event)) == (3, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True], ids=["ends", "is killed"])
 def test_the_process_that_waits_ends_with_its_code_server(tmp_path: Path, is_killed: bool) -> None:
     (tmp_path / "serves.py").write_text(SERVER)
@@ -154,6 +159,7 @@ def test_the_process_that_waits_ends_with_its_code_server(tmp_path: Path, is_kil
     assert "Traceback" not in said, said
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_reach_the_process_that_waits(processes) -> None:
     first = pid(processes)
     wait(lambda: ignores_ctrl_c(first))

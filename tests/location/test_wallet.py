@@ -138,6 +138,7 @@ def edit(lake):
     return lake.head(wallet.balances)
 
 
+@pytest.mark.slow
 def test_a_balance_that_another_writer_edited_is_found_and_the_next_run_refuses_to_go_on(lake):
     run(lake)
     good = lake.head(wallet.balances)

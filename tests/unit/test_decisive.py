@@ -56,6 +56,7 @@ def folded(plan: FoldPlan, rows: pl.DataFrame) -> list[dict[str, Any]]:
     return sorted(found.rows.to_dicts(), key=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["latest", "earliest", "latest, with deletes"])
 @given(events=EVENTS)
 def test_the_rows_that_decide_say_all(which: str, events: list[tuple[Any, ...]]) -> None:

@@ -328,6 +328,7 @@ def peak_of(folder: Path) -> tuple[str, int]:
     return "\n".join(told), int(peak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -6,12 +6,15 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from foldhouse.values import metadata_names
 
 ROOT = Path(__file__).parents[2]
 NAMES = [text for name, text in vars(metadata_names).items() if name.isupper()]
 
 
+@pytest.mark.slow
 def test_each_name_is_said_in_one_place() -> None:
     others = []
     for path in (ROOT / "src").rglob("*.py"):

@@ -134,6 +134,7 @@ def test_a_moment_never_gets_into_a_coverage() -> None:
 positions = st.builds(Position, uuid=st.uuids().map(str), snapshot_id=st.none() | st.integers(0, 2**63 - 1))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), positions))
 def test_positions_read_back_as_they_were_written(given_positions: dict[str, Position]) -> None:
     assert positions_from_json(positions_to_json(given_positions)) == given_positions

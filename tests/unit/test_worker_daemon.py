@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_it_has_imported_what_tasks_need_and_has_one_thread() -> None:
     code = (
         "import sys, threading, foldhouse.refresh.run.daemon;"

@@ -62,6 +62,7 @@ def readable(lake: fh.Lake) -> None:
         assert Counter(map(str, theirs.to_pylist())) == Counter(map(str, visible.to_pylist())), name
 
 
+@pytest.mark.slow
 def test_a_chain_is_right_through_corrections_backfills_evolution_other_partitions_and_upkeep(lake: fh.Lake) -> None:
     held = [("a", DAYS[0], 1), ("b", DAYS[0], 2), ("a", DAYS[1], 3)]
     lake.append(events, rows(held))
@@ -128,6 +129,7 @@ def test_a_table_of_whole_rows_follows_late_events_and_a_rollback(lake: fh.Lake)
     readable(lake)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("catalog", ["local", *SHARED], indirect=True)
 def test_more_than_a_hundred_refreshes_and_an_expiry_leave_the_right_rows(lake: fh.Lake) -> None:
     totals_of = fh.table("c.totals", source=events, keys="key", fold=fh.fold(n=fh.total("n"), rows=fh.count()))

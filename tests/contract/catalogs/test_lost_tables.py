@@ -122,6 +122,7 @@ def _put_back(catalog: Any, root: Path, name: str, location: str) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_restored_from_a_backup_is_refused_by_a_process_that_has_it_open(
     filled: fh.Lake, tmp_path: Path
 ) -> None:
