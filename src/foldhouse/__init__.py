@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
 if TYPE_CHECKING:
     from foldhouse.errors import (
@@ -193,7 +193,7 @@ _MODULES = (
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `foldhouse --help` and Spark's workers do without most of them."""
     if name in __all__:
-        with uncollected():
+        with importing():
             for module in _MODULES:
                 there = vars(importlib.import_module(f"foldhouse.{module}"))
                 if name in there:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
 CODE = """
 import atexit, gc
@@ -28,9 +28,9 @@ def test_what_exists_is_set_aside_and_looked_through_at_the_end() -> None:
 
 
 def test_in_the_block_nothing_is_collected_and_afterwards_what_was_made_is_old() -> None:
-    with uncollected():
+    with importing():
         assert not gc.isenabled()
-        with uncollected():
+        with importing():
             assert not gc.isenabled()
         assert not gc.isenabled()
         made: list[object] = [[]]
@@ -41,12 +41,12 @@ def test_in_the_block_nothing_is_collected_and_afterwards_what_was_made_is_old()
 
 
 def test_garbage_is_collected_again_after_an_error_and_not_where_somebody_turned_it_off() -> None:
-    with pytest.raises(ImportError), uncollected():
+    with pytest.raises(ImportError), importing():
         raise ImportError
     assert gc.isenabled()
     gc.disable()
     try:
-        with uncollected():
+        with importing():
             pass
         assert not gc.isenabled()
     finally:
@@ -56,10 +56,10 @@ def test_garbage_is_collected_again_after_an_error_and_not_where_somebody_turned
 def test_what_was_set_aside_before_stays_so() -> None:
     code = """
 import gc
-from foldhouse.garbage import set_aside, uncollected
+from foldhouse.garbage import set_aside, importing
 set_aside()
 before = gc.get_freeze_count()
-with uncollected():
+with importing():
     import decimal
 print(gc.get_freeze_count() == before > 1000)
 """

@@ -17,7 +17,7 @@ import click
 
 import foldhouse as fh
 from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall, UnknownTable
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 from foldhouse.values.given import shown
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) 
         )
     sys.path.insert(0, str(Path.cwd()))
     try:
-        with uncollected():  # whoever declares assets imports Dagster
+        with importing():  # whoever declares assets imports Dagster
             return looked_for(importlib.import_module(package))
     except ModuleNotFoundError as missing:
         if f"{package}.".startswith(f"{missing.name}."):

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 import foldhouse as fh
 from foldhouse.cli.output import stderr
 from foldhouse.errors import ConfigurationError, UnknownLake, UnknownTable
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
 Command = Callable[..., Any]
 _CATALOG = "foldhouse.catalog"
@@ -104,7 +104,7 @@ def opened_or_new(folder: Path) -> Iterator[fh.Lake]:
 
 def check_folder(folder: Path) -> None:
     """Refuse an address such as `s3://bucket/lake`; see `foldhouse.storage.configuration`."""
-    with uncollected():
+    with importing():
         from foldhouse.storage.configuration import check_is_folder
 
     check_is_folder(folder)
@@ -124,7 +124,7 @@ def _local(folder: Path) -> fh.Lake:
 
 def check_has_lake(folder: Path) -> None:
     """Refuse a folder with neither a catalog nor the tables of a lake whose catalog is lost."""
-    with uncollected():
+    with importing():
         from foldhouse.storage.warehouse import path_of, warehouse_of
 
     check_folder(folder)

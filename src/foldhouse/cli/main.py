@@ -14,7 +14,7 @@ import foldhouse
 from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
@@ -91,7 +91,7 @@ class Program(click.Group):
         """Import a subcommand."""
         if cmd_name not in SUBCOMMANDS:
             return None
-        with uncollected():
+        with importing():
             module = importlib.import_module(f"foldhouse.cli.{SUBCOMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command

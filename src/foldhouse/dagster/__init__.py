@@ -3,9 +3,9 @@
 No other package of foldhouse imports Dagster.
 """
 
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
-with uncollected():
+with importing():
     from foldhouse.calls.declared import tables_in
     from foldhouse.dagster.automation import when_sources_change
     from foldhouse.dagster.commits import commit_sensor

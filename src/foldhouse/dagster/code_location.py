@@ -21,7 +21,7 @@ from yaml import YAMLError
 
 from foldhouse.calls.declared import failed_import
 from foldhouse.errors import DefinitionError, FoldhouseError, InvalidCall
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 from foldhouse.values.code_place import place_of
 
 _NAME_OF = {"python_module": "module_name", "python_package": "package_name", "python_file": "relative_path"}
@@ -111,7 +111,7 @@ class CodeLocation:
         if working_directory not in sys.path:
             sys.path.insert(0, working_directory)
         try:
-            with uncollected():
+            with importing():
                 module = (
                     _of_file((self.folder / self.code).resolve())
                     if self.is_file

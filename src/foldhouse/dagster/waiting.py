@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from typing import Any
 
-from foldhouse.garbage import set_aside, uncollected
+from foldhouse.garbage import importing, set_aside
 
 _IMPORTED = (
     "dagster._grpc.impl",
@@ -155,7 +155,7 @@ def _wait(imported: Sequence[str], receive: Connection, queue: Any, event: Any) 
     # Ctrl-C in a terminal reaches every process of it; this one ends with its code server.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in imported:
-        with contextlib.suppress(Exception), uncollected():  # the run itself says what cannot be imported
+        with contextlib.suppress(Exception), importing():  # the run itself says what cannot be imported
             importlib.import_module(name)
     set_aside()
     try:

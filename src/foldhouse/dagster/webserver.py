@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
-with uncollected():
+with importing():
     import dagster_webserver.cli as server
     from dagster_webserver.webserver import DagsterWebserver
     from starlette.middleware import Middleware

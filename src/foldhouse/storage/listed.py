@@ -27,6 +27,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, PrimitiveType, StringType
 
 from foldhouse.errors import Unsupported
+from foldhouse.garbage import uncollected
 from foldhouse.storage.avro import live_entries, manifests_of
 from foldhouse.storage.cache import WeightedCache
 from foldhouse.storage.file_ref import FileRef, file_ref, partition_values
@@ -170,7 +171,8 @@ def parse_ahead(manifests: Sequence[ListedManifest]) -> None:
     """Parse manifests of a store together, because the store lets each of them wait; they are kept in memory."""
     missing = [one for one in manifests if one.known() is None]
     if len(missing) > 1:
-        for_each(missing[0].path, ListedManifest.parsed, missing)
+        with uncollected():  # facts of files stay, and hold no cycles
+            for_each(missing[0].path, ListedManifest.parsed, missing)
 
 
 def keep_written(table: str, path: str, files: Iterable[tuple[DataFile, int]]) -> None:

@@ -7,9 +7,9 @@ libraries before the fork: their threads do not survive it.
 
 import gc
 
-from foldhouse.garbage import uncollected
+from foldhouse.garbage import importing
 
-with uncollected():
+with importing():
     from pyspark.daemon import manager
 
     import foldhouse.refresh.run.on_spark
