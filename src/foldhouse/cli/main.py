@@ -14,7 +14,7 @@ import foldhouse
 from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
-from foldhouse.garbage import importing
+from foldhouse.garbage import end_quickly, importing
 
 SUBCOMMANDS = {
     "init": ("project", "Make a project of your own: a stream, three tables, their assets, and a test."),
@@ -155,3 +155,4 @@ def _is_of_catalog(error: Exception) -> bool:
 @click.version_option(foldhouse.__version__, prog_name="foldhouse", message="%(prog)s %(version)s")
 def main() -> None:
     """Tables that are the folds of streams, on Iceberg: read them, ask what changed, run their jobs, go back."""
+    end_quickly()

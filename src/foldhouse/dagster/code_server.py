@@ -17,6 +17,7 @@ from dagster._cli.api import grpc_command
 from dagster._grpc.server import DagsterApiServer
 
 from foldhouse.dagster.waiting import WaitingProcesses
+from foldhouse.garbage import end_quickly
 
 _LOG = logging.getLogger("foldhouse")
 
@@ -26,6 +27,7 @@ def main() -> None:
     if sys.argv[1:2] == ["code-server"]:  # Dagster's other kind of server, which this is not
         cli.main()  # type: ignore[no-untyped-call]
         return
+    end_quickly()
     _start_runs_by_waiting_processes()
     look = DagsterApiServer._check_for_orphaned_runs
 

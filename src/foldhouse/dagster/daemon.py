@@ -13,6 +13,8 @@ from dagster._daemon import cli, controller
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._grpc import server
 
+from foldhouse.garbage import end_quickly
+
 LOOK_SECONDS = 2
 START_SECONDS = 1
 _DAGSTERS = 5
@@ -45,6 +47,7 @@ def start_own_code_servers() -> None:
 
 def main() -> None:
     """Run Dagster's daemon."""
+    end_quickly()
     look_often()
     start_own_code_servers()
     cli.main()

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from foldhouse.garbage import importing
+from foldhouse.garbage import end_quickly, importing
 
 with importing():
     import dagster_webserver.cli as server
@@ -54,6 +54,7 @@ class NamingTheDisk:
 
 def main() -> None:
     """Serve Dagster's page, with the guard as the first to see a request."""
+    end_quickly()
     unguarded = DagsterWebserver.build_middleware
 
     def build_middleware(self: DagsterWebserver[Any, Any]) -> list[Middleware]:
