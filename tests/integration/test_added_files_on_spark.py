@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
 
 import foldhouse as fh
 
@@ -55,3 +57,76 @@ def test_without_a_mapping_they_are_refused(spark_lake: Callable[..., fh.Lake]) 
         with pytest.raises(fh.FoldhouseError, match=r"theirs\.parquet|field Ids"):
             lake.refresh(table)
         assert lake.head(table) is None
+
+
+boxes = fh.stream("s.boxes", schema={"k": "string", "box": "struct<x: long, y: long>"})
+opened = fh.table(
+    "s.opened",
+    source=boxes,
+    rows=lambda boxes: boxes.selectExpr("upper(reverse(reverse(k))) AS k", "box.x AS x"),
+    keys="k",
+    fold=fh.fold(x=fh.total("x")),
+)
+BOX = [pa.field("x", pa.int64()), pa.field("y", pa.int64())]
+NUMBERED = [pa.field(one.name, one.type, metadata={"PARQUET:field_id": str(n)}) for n, one in enumerate(BOX, 3)]
+HALVES = {
+    "a column without": pa.schema(
+        [pa.field("k", pa.string(), metadata={"PARQUET:field_id": "1"}), pa.field("box", pa.struct(NUMBERED))]
+    ),
+    "fields without": pa.schema(
+        [
+            pa.field("k", pa.string(), metadata={"PARQUET:field_id": "1"}),
+            pa.field("box", pa.struct(BOX), metadata={"PARQUET:field_id": "2"}),
+        ]
+    ),
+}
+
+
+def commit(lake: fh.Lake, name: str, path: Path, rows: int) -> None:
+    """Add a file to a stream that has no name mapping, as another tool does that writes field ids."""
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=path.stat().st_size,
+    )
+    file.spec_id = 0
+    with lake.load(name).transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+
+@pytest.mark.parametrize("what", HALVES)
+def test_files_of_which_only_some_columns_have_field_ids_are_refused(
+    spark_lake: Callable[..., fh.Lake], what: str
+) -> None:
+    """Spark read the others as nulls, the tables had these nulls, and `verify` found nothing wrong with them."""
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=0))
+    box = pa.array([{"x": 1, "y": 2}], pa.struct(BOX))
+    lake.append(boxes, pa.table({"k": ["a"], "box": box}))
+    lake.refresh(opened)
+    before = lake.head(opened)
+    path = Path(lake.load(boxes).location().removeprefix("file://")) / "data" / "theirs.parquet"
+    pq.write_table(pa.table([["b"], box], schema=HALVES[what]), path)
+    commit(lake, boxes.name, path, 1)
+    for call in (lambda: lake.refresh(opened), lambda: lake.rebuild(opened), lambda: lake.read(boxes)):
+        with pytest.raises(fh.Unsupported, match="some of its columns have field ids, and others have none"):
+            call()
+    assert lake.head(opened) == before
+
+
+def test_a_file_that_is_not_the_one_that_was_added_is_refused(spark_lake: Callable[..., fh.Lake]) -> None:
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=0))
+    lake.append(events, [{"k": "a", "n": 1}])
+    path = Path(lake.load(events).location().removeprefix("file://")) / "data" / "theirs.parquet"
+    ids = [{"PARQUET:field_id": str(number)} for number in (1, 2)]
+    kinds = zip(("k", "n"), (pa.string(), pa.int64()), ids, strict=True)
+    schema = pa.schema([pa.field(name, kind, metadata=one) for name, kind, one in kinds])
+    pq.write_table(pa.table([["b"], [2]], schema=schema), path)
+    commit(lake, events.name, path, 1)
+    lake.refresh(doubled)
+    pq.write_table(pa.table([["b", "c"], [2, 3]], schema=schema), path)
+    for call in (lambda: lake.rebuild(doubled), lambda: lake.read(events), lambda: lake.verify(doubled)):
+        with pytest.raises(fh.CorruptFile, match=r"theirs\.parquet"):
+            call()

@@ -31,11 +31,12 @@ from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.live import Piece, Slice, without_bounds
-from foldhouse.storage.parquet import check_footers
+from foldhouse.storage.opened_file import schema_in
+from foldhouse.storage.parquet import check_footers, check_rows, read_footer
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.schema import AHEAD_BYTES, Layout
-from foldhouse.storage.threads import ahead
+from foldhouse.storage.threads import OF_A_STORE, ahead, in_threads
 
 _MOST_TASKS = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -98,6 +99,7 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     taken = {id(piece) for piece in (*whole, *worn)}
     parts = [piece for piece in pieces if id(piece) not in taken]
     check_footers(layout.io, [piece.file.path for piece in (*whole, *worn)])
+    _check_theirs(layout, [*whole, *worn])
     frames = []
     if whole:
         frames.append(_files(session, schema, whole))
@@ -110,6 +112,25 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     if not frames:
         return empty_frame(session, layout, columns)
     return functools.reduce(DataFrame.unionByName, frames)
+
+
+def _check_theirs(layout: Layout, pieces: Sequence[Piece]) -> None:
+    """Check the footers of files of other tools, as reading them with Arrow does.
+
+    Of a file of which only some columns, or fields of structs, have field ids, Spark reads the others as nulls.
+
+    Raises:
+        CorruptFile, StorageError, Unsupported: see `open_file`. Or the file has another number of rows than the
+            manifest says.
+    """
+
+    def check_one(piece: Piece) -> None:
+        path = piece.file.path
+        footer = read_footer(layout.io, path, piece.file.size_bytes)  # not a kept one: Spark reads what is there now
+        check_rows(path, footer.num_rows, piece.file.rows)
+        schema_in(layout, path, footer)
+
+    in_threads(check_one, [piece for piece in pieces if digest_in(piece.file.path) is None], OF_A_STORE)
 
 
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], *further: str) -> DataFrame:
