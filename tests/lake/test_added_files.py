@@ -127,6 +127,18 @@ def test_a_file_without_field_ids_is_read_by_the_name_mapping(lake: fh.Lake, typ
     assert by_key(lake.to_arrow(events)) == [OURS, OURS, *THEIRS.to_pylist()]
 
 
+def test_texts_in_dictionaries_of_several_files_are_read_though_their_numbers_are_small(lake: fh.Lake) -> None:
+    """Pandas numbers up to 127 categories with 8 bits; several such files have more texts together."""
+    lake.append(events, [OURS])
+    for file in range(3):
+        texts = pa.array([f"{file}-{place}" for place in range(100)]).dictionary_encode()
+        add(lake, pa.table({"k": texts.cast(pa.dictionary(pa.int8(), pa.string()))}), f"theirs-{file}")
+    expected = {"a", *(f"{file}-{place}" for file in range(3) for place in range(100))}
+    assert set(lake.to_arrow(events)["k"].to_pylist()) == expected
+    lake.refresh(sums)
+    assert set(lake.to_arrow(sums)["k"].to_pylist()) == expected
+
+
 def test_a_key_is_computed_again_from_a_file_without_field_ids(lake: fh.Lake) -> None:
     lake.append(events, [OURS])
     add(lake, THEIRS)

@@ -15,7 +15,7 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file, schema_in
 from foldhouse.storage.parquet import SmallFile, check_rows, reading, small_file
 from foldhouse.storage.places import is_on_disk
-from foldhouse.storage.project import projected
+from foldhouse.storage.project import projected, put_together
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import OF_A_STORE, in_threads
 from foldhouse.storage.together import decoded_together, is_worth_it
@@ -200,7 +200,7 @@ def _read_group(
             if not runs or runs[-1].held is not held or runs[-1].arrow != rows.schema:
                 runs.append(_Run(held, rows.schema))
             runs[-1].tables.append(rows)
-    return [projected(pa.concat_tables(run.tables).combine_chunks(), run.held, wanted) for run in runs]
+    return [projected(put_together(run.tables), run.held, wanted) for run in runs]
 
 
 def _neighbours(layout: Layout, pieces: Sequence[Piece]) -> Iterator[list[tuple[Piece, SmallFile | None]]]:

@@ -5,6 +5,8 @@ The same holds for nested fields. A null list stays null, while pyiceberg's own 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -39,6 +41,15 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
         columns.append(nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
         fields.append(pa.field(field.name, kind, nullable=not field.required))
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def put_together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Put rows of one schema into one table, in which each column has one chunk and a plain Arrow type.
+
+    Dictionaries of several files become plain values first: the numbers of one file may be too small for the values of
+    all.
+    """
+    return _plain(pa.concat_tables(tables)).combine_chunks()
 
 
 def _plain(rows: pa.Table) -> pa.Table:
