@@ -99,6 +99,21 @@ def test_a_file_that_is_replaced_by_one_of_another_size_is_refused(lake: fh.Lake
     assert sum(one["events"] for one in lake.to_arrow(sums).to_pylist()) == count
 
 
+@pytest.mark.parametrize("count", [4, 100_000])
+def test_another_file_under_the_name_of_one_of_a_dropped_stream_is_read_as_it_is(
+    lake: fh.Lake, given, count: int
+) -> None:
+    """A process knew the footer of the first one, by its name alone."""
+    lake.add_files(events, [given(rows(100_000))])
+    assert lake.to_arrow(events).num_rows == 100_000
+    lake.catalog.drop_table(events.name)
+    now = rows(100_000).slice(0, count).set_column(0, "key", pa.array([f"another key {n}" for n in range(count)]))
+    lake.add_files(events, [given(now)])
+    found = lake.to_arrow(events)
+    assert [found[name].to_pylist() for name in ("key", "n")] == [now[name].to_pylist() for name in ("key", "n")]
+    assert lake.forget(events, {"key": "another key 3"}, reason="1", dry_run=True).rows == 1
+
+
 def test_paths_that_are_no_paths_are_refused(lake: fh.Lake, given) -> None:
     for wrong, said in (
         (str(given(rows())), "give a list of paths"),

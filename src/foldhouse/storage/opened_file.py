@@ -24,6 +24,7 @@ from pyiceberg.types import StringType
 
 from foldhouse.errors import Unsupported
 from foldhouse.storage.decoded import DECODED, Label
+from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.mapped import has_ids, misled
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
 from foldhouse.storage.project import empty_rows, projected
@@ -255,6 +256,9 @@ class OpenedFile:
 def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> OpenedFile:
     """Open a data file and read its footer; footers are cached, because files do not change.
 
+    A file without a digest in its name may be another one by now, if the table that had it was dropped: its size tells
+    the two apart, and its footer is read each time if the size is not given.
+
     Args:
         layout: of the table.
         path: of the file.
@@ -263,9 +267,11 @@ def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> Opene
     Raises:
         CorruptFile, StorageError, Unsupported: see `read_footer` and `schema_in`.
     """
+    is_ours = digest_in(path) is not None
     # With a name mapping, the columns of a file may depend on those of the table.
-    known = (path, None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json))
-    found = _FOOTERS.get(known)
+    mapping = None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json)
+    known = (path, None if is_ours else size_bytes, mapping)
+    found = _FOOTERS.get(known) if is_ours or size_bytes is not None else None
     if found is None:
         footer = read_footer(layout.io, path, size_bytes)
         found = OpenedFile(path, footer, schema_in(layout, path, footer))
@@ -323,5 +329,5 @@ def _schema_of(serialized: bytes, name_mapping: str | None) -> tuple[Schema, boo
     return pyarrow_to_schema(columns, names), is_numbered
 
 
-_FOOTERS: dict[tuple[str, tuple[str, str] | None], OpenedFile] = {}
+_FOOTERS: dict[tuple[str, int | None, tuple[str, str] | None], OpenedFile] = {}
 _MOST_FOOTERS = 4096
