@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StructType
 
 import foldhouse as fh
 from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_ORDINAL, CHANGE_TYPE, COMMIT_SNAPSHOT_ID
@@ -227,6 +227,23 @@ def test_rows_of_another_tool_that_share_a_key_are_no_updates(lake: fh.Lake) -> 
     theirs = lake.catalog.create_table("c.theirs", schema=schema)
     theirs.append(pa.table({"k": [1, 1, 2], "v": [1, 2, 1]}, schema=theirs.schema().as_arrow()))
     assert lake.changes("c.theirs", after=0)[CHANGE_TYPE].to_pylist() == ["INSERT"] * 3
+
+
+def test_a_table_that_another_tool_identifies_by_a_field_of_a_struct_has_changes(lake: fh.Lake) -> None:
+    """Iceberg allows it, where the struct and the field are required; the names of columns do not have it."""
+    box = StructType(NestedField(3, "x", LongType(), required=True))
+    schema = Schema(
+        NestedField(1, "v", LongType()), NestedField(2, "box", box, required=True), identifier_field_ids=[3]
+    )
+    lake.catalog.create_namespace("c")
+    theirs = lake.catalog.create_table("c.theirs", schema=schema)
+    for value in (1, 2):
+        theirs.append(pa.table({"v": [value], "box": [{"x": 1}]}, schema=theirs.schema().as_arrow()))
+    changed = lake.changes("c.theirs", after=0).to_pylist()
+    assert [(row["v"], row[CHANGE_TYPE], row[CHANGE_ORDINAL]) for row in changed] == [
+        (1, "INSERT", 0),
+        (2, "INSERT", 1),
+    ]
 
 
 def test_rows_that_could_not_be_folded_are_shown(lake: fh.Lake) -> None:

@@ -127,7 +127,9 @@ def _step(
     before_rows, rows = (
         _frame(_rows(optional, [piece for piece in pieces if piece.weight == sign], names)) for sign in (-1, 1)
     )
-    keys = sorted(layout.schema.identifier_field_names(), key=names.index)
+    identifiers = layout.schema.identifier_field_names()
+    # Another tool's table may have fields of structs as identifiers; then no row is paired with another.
+    keys = [name for name in names if name in identifiers] if identifiers <= set(names) else []
     rows = net(before_rows, rows, keys)
     # An update is one row removed and one added. A key may have more rows: of before it was a key, or of another tool.
     paired = (pl.len().over(keys) == 2) & (pl.col(SIGN).sum().over(keys) == 0) if keys else pl.lit(False)
