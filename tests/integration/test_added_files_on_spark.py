@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,13 +83,13 @@ HALVES = {
 }
 
 
-def commit(lake: fh.Lake, name: str, path: Path, rows: int) -> None:
+def commit(lake: fh.Lake, name: str, path: Path, rows: int, *partition: int) -> None:
     """Add a file to a stream that has no name mapping, as another tool does that writes field ids."""
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"file://{path}",
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*partition),
         record_count=rows,
         file_size_in_bytes=path.stat().st_size,
     )
@@ -130,3 +131,38 @@ def test_a_file_that_is_not_the_one_that_was_added_is_refused(spark_lake: Callab
     for call in (lambda: lake.rebuild(doubled), lambda: lake.read(events), lambda: lake.verify(doubled)):
         with pytest.raises(fh.CorruptFile, match=r"theirs\.parquet"):
             call()
+
+
+daily = fh.stream("s.daily", schema={"k": "string", "n": "long", "day": "date"}, partition_by="day")
+of_days = fh.table(
+    "s.of_days",
+    source=daily,
+    rows=lambda daily: daily.selectExpr("upper(reverse(reverse(k))) AS k", "n", "day"),
+    keys=["day", "k"],
+    partition_by="day",
+    fold=fh.fold(n=fh.total("n")),
+)
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_a_column_that_the_partition_says_has_this_value(spark_lake: Callable[..., fh.Lake], has_ids: bool) -> None:
+    """Files of Hive do not have the column. It was null, so that these events were in no day, and nothing was wrong."""
+    lake = spark_lake(tuning=fh.Tuning(in_process_rows=0))
+    day, later = date(1970, 1, 5), date(1970, 1, 6)
+    lake.append(daily, pa.table({"k": ["a"], "n": [1], "day": [day]}))
+    path = Path(lake.load(daily).location().removeprefix("file://")) / "data" / "theirs.parquet"
+    fields = [pa.field("n", pa.int64()), pa.field("k", pa.string())]
+    if has_ids:
+        ids = [{"PARQUET:field_id": number} for number in ("2", "1")]
+        fields = [field.with_metadata(one) for field, one in zip(fields, ids, strict=True)]
+    else:
+        lake.add_files(daily, [])  # gives the stream a name mapping
+    pq.write_table(pa.table([[2, 3], ["a", "b"]], schema=pa.schema(fields)), path)
+    commit(lake, daily.name, path, 2, 5)
+    expected = [("a", 1, day), ("a", 2, later), ("b", 3, later)]
+    assert sorted(map(tuple, lake.read(daily).select("k", "n", "day").collect())) == expected
+    lake.refresh(of_days)
+    assert sorted(map(tuple, lake.read(of_days).select("k", "n", "day").collect())) == [
+        (k.upper(), n, of) for k, n, of in expected
+    ]
+    assert lake.verify(of_days).passed

@@ -118,7 +118,7 @@ def rows_held(iceberg: IcebergTable, subject: Subject) -> dict[FileRef, int]:
     """Return the data files of all snapshots that have rows of a subject, deleted ones included -> how many."""
     layout = Layout.of(iceberg)
     pieces = subject.may_be_in(layout, [Piece(file) for file in data_files(iceberg)])
-    rows = {piece.file: subject.rows_in(layout, piece.file.path) for piece in pieces}
+    rows = {piece.file: subject.rows_in(layout, piece.file.path, piece.file.constants) for piece in pieces}
     return {file: number for file, number in rows.items() if number}
 
 

@@ -91,7 +91,7 @@ class StreamRewrite:
         for one in slices:
             if one not in self._known and (
                 one.deletes
-                or (one.file in may_hold and self.subject.rows_in(layout, one.file.path))
+                or (one.file in may_hold and self.subject.rows_in(layout, one.file.path, one.file.constants))
                 or (has_batches and any(map(self.subject.is_named_in, batches_in(iceberg, [one]))))
             ):
                 self._known[one] = self._rewritten(iceberg, layout, one)

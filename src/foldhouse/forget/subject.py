@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from foldhouse.errors import InvalidData
 from foldhouse.logic.shape import Origin
 from foldhouse.refresh.window.pruning import pieces_with_keys
+from foldhouse.storage.file_ref import Constants
 from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_file
 from foldhouse.storage.schema import Layout
@@ -47,9 +48,15 @@ class Subject:
             found = pc.and_(found, pc.fill_null(pc.equal(rows[name], value), False))
         return found
 
-    def rows_in(self, layout: Layout, path: str) -> int:
-        """Count the subject's rows in a data file, deleted rows included."""
-        file = open_file(layout, path)
+    def rows_in(self, layout: Layout, path: str, constants: Constants = ()) -> int:
+        """Count the subject's rows in a data file, deleted rows included.
+
+        Args:
+            layout: of the table.
+            path: of the file.
+            constants: see `FileRef`.
+        """
+        file = open_file(layout, path, constants=constants)
         return int(pc.sum(self.among(file.read(layout, self.columns))).as_py() or 0)
 
     def may_be_in(self, layout: Layout, pieces: Iterable[Piece]) -> list[Piece]:

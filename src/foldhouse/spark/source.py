@@ -5,8 +5,8 @@ it has one word of bits for each run of 64 rows with a deleted row. So the join 
 single number as its key.
 
 Spark's tasks read the other pieces with Arrow: pieces of only deleted rows, files whose names are not unique, files
-whose paths Spark would treat as patterns, files that may have no field ids, and files in stores that Spark has no
-connector for.
+whose paths Spark would treat as patterns, files that may have no field ids or lack a column of their partition, and
+files in stores that Spark has no connector for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from foldhouse.spark.settled import AS_WRITTEN, parquet_files
 from foldhouse.spark.tasks import at_once, mapped
 from foldhouse.spark.types import spark_schema
 from foldhouse.storage.deleted import deleted_by_file
+from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.live import Piece, Slice, without_bounds
 from foldhouse.storage.opened_file import schema_in
 from foldhouse.storage.parquet import check_footers, check_rows, read_footer
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.places import is_on_disk
+from foldhouse.storage.project import lacks
 from foldhouse.storage.schema import AHEAD_BYTES, Layout
 from foldhouse.storage.threads import OF_A_STORE, ahead, in_threads
 
@@ -90,6 +92,8 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
         for piece in pieces
         if piece.only is None and _has_ids(layout, piece.file.path) and _opens(session, schema, piece.file.path)
     ]
+    lacking = _lacking(layout, columns, openable)
+    openable = [piece for piece in openable if piece.file not in lacking]
     worn = [piece for piece in openable if not piece.is_whole]
     if not _have_names(worn):
         worn = []
@@ -99,7 +103,6 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     taken = {id(piece) for piece in (*whole, *worn)}
     parts = [piece for piece in pieces if id(piece) not in taken]
     check_footers(layout.io, [piece.file.path for piece in (*whole, *worn)])
-    _check_theirs(layout, [*whole, *worn])
     frames = []
     if whole:
         frames.append(_files(session, schema, whole))
@@ -114,23 +117,29 @@ def frame_of(session: SparkSession, layout: Layout, columns: list[str], pieces: 
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def _check_theirs(layout: Layout, pieces: Sequence[Piece]) -> None:
+def _lacking(layout: Layout, columns: Sequence[str], pieces: Sequence[Piece]) -> set[FileRef]:
     """Check the footers of files of other tools, as reading them with Arrow does.
 
     Of a file of which only some columns, or fields of structs, have field ids, Spark reads the others as nulls.
+
+    Returns:
+        The files without a wanted column that has the value of their partition: Spark would read nulls.
 
     Raises:
         CorruptFile, StorageError, Unsupported: see `open_file`. Or the file has another number of rows than the
             manifest says.
     """
+    wanted = layout.selected(tuple(columns))
 
-    def check_one(piece: Piece) -> None:
+    def checked(piece: Piece) -> bool:
         path = piece.file.path
         footer = read_footer(layout.io, path, piece.file.size_bytes)  # not a kept one: Spark reads what is there now
         check_rows(path, footer.num_rows, piece.file.rows)
-        schema_in(layout, path, footer)
+        return lacks(schema_in(layout, path, footer), wanted, piece.file.constants)
 
-    in_threads(check_one, [piece for piece in pieces if digest_in(piece.file.path) is None], OF_A_STORE)
+    theirs = [piece for piece in pieces if digest_in(piece.file.path) is None]
+    found = in_threads(checked, theirs, OF_A_STORE)
+    return {piece.file for piece, is_lacking in zip(theirs, found, strict=True) if is_lacking}
 
 
 def _files(session: SparkSession, schema: spark.StructType, pieces: Sequence[Piece], *further: str) -> DataFrame:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.manifest import DataFile
 
 from foldhouse.errors import Unsupported
+from foldhouse.storage.integrity import digest_in
+
+Constants = tuple[tuple[int, Any], ...]
+"""The values of columns by field id, as pyiceberg has them in a partition: days since 1970, and microseconds."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,8 @@ class FileRef:
     """The facts about a data file that planning needs; two are equal if their paths are.
 
     `lower` and `upper` are Iceberg's serialised bounds by field id. Text may be truncated, but they remain bounds.
-    `nulls` are the ids of columns that are known to contain only nulls.
+    `nulls` are the ids of columns that are known to contain only nulls. `constants` are values of the partition: a file
+    of another tool may leave out columns that its partition says, as Hive's files do.
     """
 
     path: str
@@ -27,6 +33,7 @@ class FileRef:
     lower: dict[int, bytes] = field(compare=False, repr=False)
     upper: dict[int, bytes] = field(compare=False, repr=False)
     nulls: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+    constants: Constants = field(default=(), compare=False, repr=False)
 
 
 def partition_values(data_file: DataFile) -> tuple[Any, ...]:
@@ -39,18 +46,26 @@ def _comparable(value: Any) -> Any:
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
-def file_ref(data_file: DataFile) -> FileRef:
-    """Return the facts about a data file of a manifest that planning needs."""
-    rows = data_file.record_count
+def file_ref(data_file: DataFile, identities: Sequence[tuple[int, int]] = ()) -> FileRef:
+    """Return the facts about a data file of a manifest that planning needs.
+
+    Args:
+        data_file: of the manifest.
+        identities: the place of each partition field that has the values of a column, and the column's id.
+    """
+    rows, partition = data_file.record_count, partition_values(data_file)
+    is_theirs = bool(identities) and digest_in(data_file.file_path) is None
+    said = [(number, partition[place]) for place, number in identities] if is_theirs else []
     return FileRef(
         path=data_file.file_path,
         rows=rows,
         size_bytes=data_file.file_size_in_bytes,
         spec_id=data_file.spec_id,
-        partition=partition_values(data_file),
+        partition=partition,
         lower=data_file.lower_bounds or {},
         upper=data_file.upper_bounds or {},
         nulls=frozenset(number for number, count in (data_file.null_value_counts or {}).items() if count == rows),
+        constants=tuple((number, value) for number, value in said if value is not None),
     )
 
 

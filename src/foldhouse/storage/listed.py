@@ -22,8 +22,10 @@ from pyiceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, PrimitiveType, StringType
 
 from foldhouse.errors import Unsupported
@@ -40,6 +42,7 @@ _COMPARED = 64
 """With more wanted partitions than this, only their first values are compared with a manifest."""
 
 Values = tuple[Any, ...]
+Identities = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class ListedManifest:
         ranges: per partition field, its values; `None` for a field that is not compared.
         table: the name of the table, for messages.
         io: the file system.
+        identities: see `identities_of`.
     """
 
     path: str
@@ -139,6 +143,7 @@ class ListedManifest:
     ranges: tuple[Range | None, ...] = field(compare=False)
     table: str = field(compare=False)
     io: FileIO = field(compare=False, repr=False)
+    identities: Identities = field(default=(), compare=False, repr=False)
 
     @property
     def spec_id(self) -> int:
@@ -164,7 +169,8 @@ class ListedManifest:
 
     def _parsed(self) -> Parsed:
         entries = live_entries(self.io, self.file)
-        return _facts(self.table, ((entry.data_file, entry.sequence_number or 0) for entry in entries))
+        files = ((entry.data_file, entry.sequence_number or 0) for entry in entries)
+        return _facts(self.table, files, self.identities)
 
 
 def parse_ahead(manifests: Sequence[ListedManifest]) -> None:
@@ -175,18 +181,29 @@ def parse_ahead(manifests: Sequence[ListedManifest]) -> None:
             for_each(missing[0].path, ListedManifest.parsed, missing)
 
 
-def keep_written(table: str, path: str, files: Iterable[tuple[DataFile, int]]) -> None:
+def keep_written(table: str, path: str, spec: PartitionSpec, files: Iterable[tuple[DataFile, int]]) -> None:
     """Keep the facts of a manifest that was just written, so that this process does not parse it.
 
     Args:
         table: the name of the table, for messages.
         path: of the manifest.
+        spec: of its files.
         files: its live files, each with the sequence number of its commit.
     """
-    _PARSED.put(path, _facts(table, files))
+    _PARSED.put(path, _facts(table, files, identities_of(spec)))
 
 
-def _facts(table: str, files: Iterable[tuple[DataFile, int]]) -> Parsed:
+def identities_of(spec: PartitionSpec | None) -> Identities:
+    """Return the place of each field of a spec that has the values of a column as they are, and the column's id."""
+    fields = () if spec is None else spec.fields
+    return tuple((place, one.source_id) for place, one in enumerate(fields) if _is_identity(one))
+
+
+def _is_identity(field: PartitionField) -> bool:
+    return isinstance(field.transform, IdentityTransform)
+
+
+def _facts(table: str, files: Iterable[tuple[DataFile, int]], identities: Identities) -> Parsed:
     found = Parsed({}, {})
     for one, sequence in files:
         values = partition_values(one)
@@ -196,7 +213,7 @@ def _facts(table: str, files: Iterable[tuple[DataFile, int]]) -> Parsed:
                     f"{table} contains rows as {one.file_format.value} ({one.file_path}), and foldhouse reads only "
                     "Parquet; rewrite the table's data files as Parquet with the engine that wrote them"
                 )
-            found.data.setdefault(values, []).append((file_ref(one), sequence))
+            found.data.setdefault(values, []).append((file_ref(one, identities), sequence))
         else:
             found.deletes.setdefault(values, []).append(_delete_file(table, one, sequence))
     return found
@@ -205,8 +222,11 @@ def _facts(table: str, files: Iterable[tuple[DataFile, int]]) -> Parsed:
 def listed(iceberg: IcebergTable, snapshot: Snapshot) -> tuple[ListedManifest, ...]:
     """Return the manifests of a snapshot that have live files."""
     name = ".".join(iceberg.name())
+    said = {number: identities_of(spec) for number, spec in iceberg.specs().items()}
     return tuple(
-        ListedManifest(one.manifest_path, one, _ranges(iceberg, one), name, iceberg.io)
+        ListedManifest(
+            one.manifest_path, one, _ranges(iceberg, one), name, iceberg.io, said.get(one.partition_spec_id, ())
+        )
         for one in manifests_of(iceberg.io, snapshot)
         if one.has_added_files() or one.has_existing_files()
     )

@@ -225,7 +225,7 @@ class Manifests:
             # A new file gets the sequence number of the commit.
             new = self._iceberg.metadata.next_sequence_number()
             files = ((e.data_file, new if e.sequence_number is None else e.sequence_number) for e in live)
-            keep_written(".".join(self._iceberg.name()), output.location, files)
+            keep_written(".".join(self._iceberg.name()), output.location, spec, files)
         return writer.to_manifest_file()
 
 

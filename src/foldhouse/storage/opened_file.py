@@ -24,6 +24,7 @@ from pyiceberg.types import StringType
 
 from foldhouse.errors import Unsupported
 from foldhouse.storage.decoded import DECODED, Label
+from foldhouse.storage.file_ref import Constants, FileRef
 from foldhouse.storage.integrity import digest_in
 from foldhouse.storage.mapped import has_ids, misled
 from foldhouse.storage.parquet import check_rows, opened, read_footer, reading
@@ -42,6 +43,7 @@ class OpenedFile:
     path: str
     footer: pq.FileMetaData
     schema: Schema
+    constants: Constants = ()
     _known_bounds: dict[int, tuple[list[Any], list[Any]] | None] = field(default_factory=dict, repr=False)
 
     def read(
@@ -66,7 +68,7 @@ class OpenedFile:
         """
         groups = range(self.footer.num_row_groups) if row_groups is None else row_groups
         stored = self._as_stored(layout, columns, groups, then=then, keep_bytes=keep_bytes)
-        return projected(stored, self.schema, layout.selected(tuple(columns)))
+        return projected(stored, self.schema, layout.selected(tuple(columns)), self.constants)
 
     def _names(self, layout: Layout, columns: Sequence[str]) -> list[str]:
         """Return the names, in the file, of some columns of the layout."""
@@ -250,10 +252,15 @@ class OpenedFile:
         for place, name in enumerate(rows.column_names):
             if name in texts:
                 rows = rows.set_column(place, rows.schema.field(name).with_type(pa.string()), rows[name].cast("string"))
-        return projected(rows, self.schema, layout.selected(tuple(columns))), positions
+        return projected(rows, self.schema, layout.selected(tuple(columns)), self.constants), positions
 
 
-def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> OpenedFile:
+def open_ref(layout: Layout, ref: FileRef) -> OpenedFile:
+    """Open a data file of a snapshot; see `open_file`."""
+    return open_file(layout, ref.path, ref.size_bytes, ref.constants)
+
+
+def open_file(layout: Layout, path: str, size_bytes: int | None = None, constants: Constants = ()) -> OpenedFile:
     """Open a data file and read its footer; footers are cached, because files do not change.
 
     A file without a digest in its name may be another one by now, if the table that had it was dropped: its size tells
@@ -263,6 +270,7 @@ def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> Opene
         layout: of the table.
         path: of the file.
         size_bytes: the size of the file in its manifest, to be checked.
+        constants: see `FileRef`.
 
     Raises:
         CorruptFile, StorageError, Unsupported: see `read_footer` and `schema_in`.
@@ -270,11 +278,11 @@ def open_file(layout: Layout, path: str, size_bytes: int | None = None) -> Opene
     is_ours = digest_in(path) is not None
     # With a name mapping, the columns of a file may depend on those of the table.
     mapping = None if layout.name_mapping is None else (layout.name_mapping, layout.schema_json)
-    known = (path, None if is_ours else size_bytes, mapping)
+    known = (path, None if is_ours else size_bytes, mapping, constants)
     found = _FOOTERS.get(known) if is_ours or size_bytes is not None else None
     if found is None:
         footer = read_footer(layout.io, path, size_bytes)
-        found = OpenedFile(path, footer, schema_in(layout, path, footer))
+        found = OpenedFile(path, footer, schema_in(layout, path, footer), constants)
         if len(_FOOTERS) >= _MOST_FOOTERS:
             _FOOTERS.clear()
         _FOOTERS[known] = found
@@ -329,5 +337,5 @@ def _schema_of(serialized: bytes, name_mapping: str | None) -> tuple[Schema, boo
     return pyarrow_to_schema(columns, names), is_numbered
 
 
-_FOOTERS: dict[tuple[str, int | None, tuple[str, str] | None], OpenedFile] = {}
+_FOOTERS: dict[tuple[str, int | None, tuple[str, str] | None, Constants], OpenedFile] = {}
 _MOST_FOOTERS = 4096

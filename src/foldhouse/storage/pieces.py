@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 
 from foldhouse.storage.deleted import deleted_positions, selected_positions
 from foldhouse.storage.live import Piece
-from foldhouse.storage.opened_file import open_file, schema_in
+from foldhouse.storage.opened_file import open_ref, schema_in
 from foldhouse.storage.parquet import SmallFile, check_rows, reading, small_file
 from foldhouse.storage.places import is_on_disk
-from foldhouse.storage.project import projected, put_together
+from foldhouse.storage.project import lacks, projected, put_together
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import OF_A_STORE, in_threads
 from foldhouse.storage.together import decoded_together, is_worth_it
@@ -33,7 +33,7 @@ def read_piece(layout: Layout, piece: Piece, columns: Sequence[str] | None = Non
             `OpenedFile.read`.
     """
     names = [field.name for field in layout.schema.fields] if columns is None else columns
-    file = open_file(layout, piece.file.path, piece.file.size_bytes)
+    file = open_ref(layout, piece.file)
     check_rows(file.path, file.footer.num_rows, piece.file.rows)
     if piece.only is not None:
         selected = selected_positions(layout, piece)
@@ -60,7 +60,7 @@ def read_in_parts(layout: Layout, piece: Piece, rows_at_once: int) -> Iterator[p
         yield read_piece(layout, piece)
         return
     names = [field.name for field in layout.schema.fields]
-    file = open_file(layout, piece.file.path, piece.file.size_bytes)
+    file = open_ref(layout, piece.file)
     check_rows(file.path, file.footer.num_rows, piece.file.rows)
     gone = deleted_positions(layout, piece.without, piece.file)
     first = 0
@@ -233,7 +233,7 @@ def _read_small(
 ) -> tuple[Schema, pa.Table] | None:
     """Read the wanted columns of a whole small file, as they are in the file, and return the file's schema.
 
-    `None` if it has none of them.
+    `None` if it has none of them, or lacks one that has the value of its partition.
     """
     path = piece.file.path
     with reading(path):
@@ -247,8 +247,10 @@ def _read_small(
             check_rows(path, rows.num_rows, footer.num_rows)
             # Finding out which columns of the table a file has takes as long as reading it.
             if before is not None and rows.schema.equals(before.arrow, check_metadata=True):
-                return before.held, rows
+                return None if lacks(before.held, wanted, piece.file.constants) else (before.held, rows)
         held = schema_in(layout, path, footer)
+        if lacks(held, wanted, piece.file.constants):
+            return None
         ids = {one.field_id for one in wanted.fields}
         names = [one.name for one in held.fields if one.field_id in ids]
         if not names:

@@ -1,11 +1,15 @@
 """Converts Arrow rows of a file to a later schema: columns are found by field id and widened, missing ones are null.
 
+A missing column of which the file's partition says the value has this value, by Iceberg's specification: files of Hive
+do not have the columns that they are partitioned by.
 The same holds for nested fields. A null list stays null, while pyiceberg's own projection makes it an empty list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,14 +17,17 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, ListType, MapType, NestedField, StructType
 
+from foldhouse.storage.file_ref import Constants
 
-def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
+
+def projected(rows: pa.Table, held: Schema, wanted: Schema, constants: Constants = ()) -> pa.Table:
     """Convert rows as they were written to another schema of the same table.
 
     Args:
         rows: top-level columns of a file, under their names in the file.
         held: the file's schema; it may have more columns than `rows`.
         wanted: the columns to return, in this order.
+        constants: the values of columns that the file may lack, by its partition.
 
     Returns:
         The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
@@ -33,12 +40,16 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema) -> pa.Table:
     known = {field.field_id: field for field in held.fields if field.name in given}
     if [known.get(field.field_id) for field in wanted.fields] == list(wanted.fields):
         return rows.select([field.name for field in wanted.fields])
+    said = dict(constants)
     columns, fields = [], []
     for field in wanted.fields:
         source = known.get(field.field_id)
-        chunks = None if source is None else [_as(chunk, source, field) for chunk in rows[source.name].chunks]
+        chunks = None if source is None else [_as(chunk, source, field, said) for chunk in rows[source.name].chunks]
         kind = chunks[0].type if chunks else plain_type(field.field_type)
-        columns.append(nulls(rows.num_rows, kind) if chunks is None else pa.chunked_array(chunks, kind))
+        if chunks is None:
+            columns.append(_repeated(said.get(field.field_id), rows.num_rows, kind))
+        else:
+            columns.append(pa.chunked_array(chunks, kind))
         fields.append(pa.field(field.name, kind, nullable=not field.required))
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -61,6 +72,27 @@ def _plain(rows: pa.Table) -> pa.Table:
 def empty_rows(schema: pa.Schema) -> pa.Table:
     """Return no rows of a schema; Arrow's own `empty_table` cannot, if a nested type has a UUID."""
     return pa.table([pa.chunked_array([], field.type) for field in schema], schema=schema)
+
+
+def lacks(held: Schema, wanted: Schema, constants: Constants) -> bool:
+    """Whether a file lacks a wanted column that has a value by its partition."""
+    if not constants:
+        return False
+    missing = wanted.field_ids - held.field_ids
+    return any(number in missing for number, _ in constants)
+
+
+def _repeated(value: Any, count: int, kind: pa.DataType) -> pa.Array:
+    """Return a value of a partition so many times: days and times are whole numbers there."""
+    if value is None:
+        return nulls(count, kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        stored = value.bytes if isinstance(value, UUID) else value
+        return pa.ExtensionArray.from_storage(kind, pa.repeat(pa.scalar(stored, kind.storage_type), count))
+    if pa.types.is_temporal(kind) and isinstance(value, int):
+        whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        return pa.repeat(pa.scalar(value, whole), count).cast(kind)
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def nulls(count: int, kind: pa.DataType) -> pa.Array:
@@ -106,20 +138,20 @@ def _small_field(field: pa.Field) -> pa.Field:
     return field.with_type(_small(field.type)).remove_metadata()
 
 
-def _as(values: pa.Array, held: NestedField, wanted: NestedField) -> pa.Array:
+def _as(values: pa.Array, held: NestedField, wanted: NestedField, said: Mapping[int, Any]) -> pa.Array:
     have, want = held.field_type, wanted.field_type
     if have == want:
         return values
     if values.offset:  # the array is a slice, but `values.values` below would return its unsliced child
         values = values.take(pa.array(range(len(values)), pa.int64()))
     if isinstance(have, StructType) and isinstance(want, StructType):
-        return _as_struct(values, have, want)
+        return _as_struct(values, have, want, said)
     if isinstance(have, ListType) and isinstance(want, ListType):
-        elements = _as(values.values, have.element_field, want.element_field)
+        elements = _as(values.values, have.element_field, want.element_field, said)
         kind = pa.list_(pa.field("element", elements.type, nullable=not want.element_required))
         return pa.ListArray.from_arrays(values.offsets, elements, type=kind, mask=values.is_null())
     if isinstance(have, MapType) and isinstance(want, MapType):
-        items = _as(values.items, have.value_field, want.value_field)
+        items = _as(values.items, have.value_field, want.value_field, said)
         kind = pa.map_(values.keys.type, pa.field("value", items.type, nullable=not want.value_required))
         return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=values.is_null())
     made = values.cast(plain_type(want))
@@ -135,14 +167,14 @@ def _check_floats(given: pa.Array, made: pa.Array, column: str) -> None:
         raise pa.ArrowInvalid(f"{column}: the double {given[at]} is not exact as a float")
 
 
-def _as_struct(values: pa.Array, held: StructType, wanted: StructType) -> pa.Array:
+def _as_struct(values: pa.Array, held: StructType, wanted: StructType, said: Mapping[int, Any]) -> pa.Array:
     places = {field.field_id: place for place, field in enumerate(held.fields)}
     children, fields = [], []
     for field in wanted.fields:
         place = places.get(field.field_id)
         if place is None:
-            children.append(nulls(len(values), plain_type(field.field_type)))
+            children.append(_repeated(said.get(field.field_id), len(values), plain_type(field.field_type)))
         else:
-            children.append(_as(values.field(place), held.fields[place], field))
+            children.append(_as(values.field(place), held.fields[place], field, said))
         fields.append(pa.field(field.name, children[-1].type, nullable=not field.required))
     return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())

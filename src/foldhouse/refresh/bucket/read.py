@@ -23,7 +23,7 @@ from foldhouse.refresh.bucket.cost import Stored, is_worn_out, patience_of
 from foldhouse.refresh.window.pruning import compared_values, pieces_with_keys
 from foldhouse.storage.deleted import deleted_by_file
 from foldhouse.storage.live import Piece, Slice
-from foldhouse.storage.opened_file import open_file
+from foldhouse.storage.opened_file import open_ref
 from foldhouse.storage.pieces import read_piece
 from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.project import empty_rows
@@ -131,7 +131,7 @@ class StoredRows:
         """
         parts = []
         for (number,), found in places.partition_by(FILE, as_dict=True).items():
-            file = open_file(self.layout, self.slices[number].file.path)
+            file = open_ref(self.layout, self.slices[number].file)
             parts.append(Part(number, *file.read_at(self.layout, columns, found[ROW_POSITION].sort().to_numpy())))
         return parts
 
@@ -147,7 +147,7 @@ class StoredRows:
 
         The keys are read first, unless there are so many wanted keys that every row group probably has one.
         """
-        file = open_file(self.layout, one.file.path)
+        file = open_ref(self.layout, one.file)
         groups = file.row_groups_with(self.layout, self.key_names[0], wanted.ordered)
         is_dense = wanted.keys.height >= self.tuning.dense_row_group_keys * len(groups)
         rows = file.read(self.layout, columns if is_dense else self.key_names, groups, then=columns)

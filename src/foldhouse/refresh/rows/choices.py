@@ -14,7 +14,7 @@ from foldhouse.kernel.number_set import NumberSet
 from foldhouse.storage.deleted import deleted_positions, together
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece
-from foldhouse.storage.opened_file import open_file
+from foldhouse.storage.opened_file import open_ref
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.schema import Layout
 
@@ -90,7 +90,7 @@ def picked(
         The selected rows, and the further rows.
     """
     compared = list(dict.fromkeys(name for choice in choices for name in choice.columns))
-    file = open_file(layout, ref.path, ref.size_bytes)
+    file = open_ref(layout, ref)
     check_rows(file.path, file.footer.num_rows, ref.rows)
     keys = pl.from_arrow(file.read(layout, compared, keep_bytes=keep_bytes).select(compared))
     assert isinstance(keys, pl.DataFrame)

@@ -24,7 +24,7 @@ from foldhouse.refresh.rows.texts import texts_of
 from foldhouse.refresh.run.placement import Placement
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.live import Piece
-from foldhouse.storage.opened_file import open_file
+from foldhouse.storage.opened_file import open_ref
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import ahead
@@ -315,7 +315,7 @@ def rows_of_split(reading: Reading, split: Split) -> Iterator[pl.DataFrame]:
 def _chunks(reading: Reading, split: Split) -> Iterator[pa.Table]:
     """Yield the rows of a split, some row groups at a time."""
     ref = split.piece.file
-    file = open_file(reading.layout, ref.path, ref.size_bytes)
+    file = open_ref(reading.layout, ref)
     check_rows(file.path, file.footer.num_rows, ref.rows)
     sizes = [file.footer.row_group(number).num_rows for number in range(file.footer.num_row_groups)]
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
