@@ -10,7 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
 
 import foldhouse as fh
 
@@ -125,6 +128,45 @@ def test_a_file_without_field_ids_is_read_by_the_name_mapping(lake: fh.Lake, typ
     lake.append(events, [OURS])
     assert lake.compact(events, min_files=3).committed
     assert by_key(lake.to_arrow(events)) == [OURS, OURS, *THEIRS.to_pylist()]
+
+
+NO_PROMOTIONS: dict[str, tuple[str, pa.Array]] = {
+    "a text for a number": ("n", pa.array(["007"])),
+    "a number for a text": ("k", pa.array([7])),
+    "a double for a decimal": ("amount", pa.array([2.5])),
+    "a yes for a number": ("n", pa.array([True])),
+    "a double for a number": ("n", pa.array([2.0])),
+    "a moment for a number": ("n", pa.array([1], pa.timestamp("us"))),
+    "numbers for texts in a list": ("tags", pa.array([[7]])),
+}
+
+
+@pytest.mark.parametrize("what", NO_PROMOTIONS)
+def test_a_type_that_no_reader_of_iceberg_converts_is_refused(lake: fh.Lake, what: str) -> None:
+    """Arrow converted it. pyiceberg and Spark refuse the file."""
+    lake.append(events, [OURS])
+    lake.add_files(events, [])
+    lake.refresh(sums)
+    name, values = NO_PROMOTIONS[what]
+    iceberg = lake.load(events)
+    path = Path(iceberg.location().removeprefix("file://")) / "data" / "theirs.parquet"
+    pq.write_table(pa.table({name: values}), path)
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=path.stat().st_size,
+    )
+    file.spec_id = 0
+    with iceberg.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    with pytest.raises(ResolveError):
+        lake.load(events).scan().to_arrow()
+    for call in (lambda: lake.to_arrow(events), lambda: lake.refresh(sums), lambda: lake.rebuild(sums)):
+        with pytest.raises(fh.InvalidData, match="readers of Iceberg do not convert"):
+            call()
 
 
 def test_texts_in_dictionaries_of_several_files_are_read_though_their_numbers_are_small(lake: fh.Lake) -> None:

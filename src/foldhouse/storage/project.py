@@ -15,7 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from foldhouse.storage.file_ref import Constants
 
@@ -33,7 +51,8 @@ def projected(rows: pa.Table, held: Schema, wanted: Schema, constants: Constants
         The columns of `wanted`. Texts and bytes have Arrow's plain types, as a Parquet reader returns them.
 
     Raises:
-        pa.ArrowInvalid: `wanted` is an older schema with a narrower type, and a value does not fit the type exactly.
+        pa.ArrowInvalid: `wanted` is an older schema with a narrower type, and a value does not fit the type exactly; or
+            a column has a type that Iceberg does not read as the wanted one.
     """
     rows = _plain(rows)
     given = set(rows.column_names)
@@ -154,10 +173,34 @@ def _as(values: pa.Array, held: NestedField, wanted: NestedField, said: Mapping[
         items = _as(values.items, have.value_field, want.value_field, said)
         kind = pa.map_(values.keys.type, pa.field("value", items.type, nullable=not want.value_required))
         return pa.MapArray.from_arrays(values.offsets, values.keys, items, type=kind, mask=values.is_null())
+    _check_alike(have, want, wanted.name)
     made = values.cast(plain_type(want))
     if isinstance(have, DoubleType):  # to a float, in an older schema; Arrow checks all other casts
         _check_floats(values, made, wanted.name)
     return made
+
+
+_ALIKE: tuple[frozenset[type[IcebergType]], ...] = (
+    frozenset({IntegerType, LongType}),
+    frozenset({FloatType, DoubleType}),
+    frozenset({DecimalType}),
+    frozenset({StringType, BinaryType}),
+    frozenset({FixedType, UUIDType}),
+    frozenset({TimestampType, TimestamptzType}),
+    frozenset({IntegerType, DateType}),
+    frozenset({DateType, TimestampType}),
+)
+"""Types that are read as one another: by Iceberg's promotions, also back to an older schema, and those that a file does
+not tell apart if its writer did not annotate them."""
+
+
+def _check_alike(have: IcebergType, want: IcebergType, column: str) -> None:
+    """Refuse to make values of another type, which Arrow would: `true` of 5, or the number 7 of the text `007`."""
+    if not any({type(have), type(want)} <= alike for alike in _ALIKE):
+        raise pa.ArrowInvalid(
+            f"column {column!r} is a {have} in the file and a {want} in the table, and readers of Iceberg do not "
+            "convert one to the other. Another tool wrote or added the file; have that tool write the column again"
+        )
 
 
 def _check_floats(given: pa.Array, made: pa.Array, column: str) -> None:
