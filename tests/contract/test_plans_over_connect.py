@@ -201,6 +201,55 @@ def test_other_texts_that_a_plan_prints_alike_are_refused(spark_lake: OpenLake, 
     assert lake.to_arrow(declared(other)).to_pylist() == [{"k": other, "m": 2}]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("nvl(k, null)", "nvl(k, 'null')", id="null and its text"),
+        pytest.param("string(CAST(m AS DOUBLE) * 0.1)", "string(CAST(m AS DOUBLE) * 0.1F)", id="a float"),
+        pytest.param("string(xxhash64(k, 1))", "string(xxhash64(k, '1'))", id="a number and its text, hashed"),
+        pytest.param("string(xxhash64(k, 1))", "string(xxhash64(k, 1L))", id="numbers of two types, hashed"),
+        pytest.param("to_json(struct(k, true AS b))", "to_json(struct(k, 'true' AS b))", id="true and its text"),
+    ],
+)
+def test_a_literal_of_another_type_that_a_plan_prints_alike_is_refused(
+    spark_lake: OpenLake, one: str, other: str
+) -> None:
+    def declared(text: str) -> fh.Table:
+        rows = functools.partial(lambda e, text: e.withColumn("v", F.expr(text)), text=text)
+        return fh.table("p.typed", source=right, rows=rows, keys="k", fold=fh.fold(v=fh.maximum("v")))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": "a", "m": 1}])
+    lake.refresh(declared(one))
+    lake.append(right, [{"k": "b", "m": 1}])
+    assert lake.refresh(declared(one)).committed
+    lake.append(right, [{"k": "c", "m": 1}])
+    for before, after in ((one, other), (other, one)):
+        with pytest.raises(fh.DefinitionChanged, match=r"p\.typed .* a type that is not printed"):
+            lake.refresh(declared(after))
+        lake.rebuild(declared(after))
+        lake.append(right, [{"k": before, "m": 1}])
+
+
+@pytest.mark.classic  # over Connect, `lag` of SQL is refused with it
+def test_a_window_that_ignores_nulls_from_now_on_is_refused(spark_lake: OpenLake) -> None:
+    def declared(nulls: str) -> fh.Table:
+        lag = f"lag(nullif(m, 2)) {nulls} OVER (PARTITION BY k ORDER BY m) AS v"
+        rows = functools.partial(lambda e, lag: e.selectExpr("k", "m", lag), lag=lag)
+        return fh.table("p.lag", source=numbers, rows=rows, keys="k", fold=fh.fold(v=fh.total("v")))
+
+    numbers = fh.stream("p.numbers", schema={"k": "string", "m": "long"}, event_id=["k", "m"])
+    lake = spark_lake()
+    lake.append(numbers, [{"k": k, "m": m} for k in ("a", "b") for m in (1, 2, 3)])
+    lake.refresh(declared(""))
+    lake.append(numbers, [{"k": "a", "m": 4}])
+    with pytest.raises(fh.DefinitionChanged, match=r"p\.lag .* ignores nulls.* run `foldhouse rebuild p\.lag`"):
+        lake.refresh(declared("IGNORE NULLS"))
+    lake.rebuild(declared("IGNORE NULLS"))
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(declared(""))
+
+
 def test_a_column_with_another_number_in_its_name_is_refused(spark_lake: OpenLake) -> None:
     prices = fh.stream("p.prices", schema={"k": "string", "price #1": "long", "price #2": "long"})
 

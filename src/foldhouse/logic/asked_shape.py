@@ -27,6 +27,9 @@ from foldhouse.logic.shape import Origin, Shape
 _GENERATORS = words("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
 """)
+_TELLING_TYPES = words("hash xxhash64 to_json to_csv to_xml to_variant_object schema_of_variant to_avro typeof hex")
+"""Functions whose value depends on the types of what they are given."""
+_FLOAT = re.compile(r"\d[fF]\b|\bfloat\b", re.IGNORECASE)
 _ODD = re.compile(r"[#\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Signs by which a text could look like a number of a column, or begin a line of a plan."""
 _REFUSED = "#"
@@ -104,6 +107,19 @@ def names(rows: DataFrame) -> Iterator[str]:
 def asked_functions(rows: DataFrame) -> bool:
     """Whether a request has Python functions."""
     return any(one.DESCRIPTOR.name.startswith("CommonInlineUserDefined") for one in messages(remote_plan(rows)))
+
+
+def asked_types(rows: DataFrame) -> bool:
+    """Whether a request has literals whose types matter: floats, or any beside a function that tells types."""
+    for message in messages(remote_plan(rows)):
+        kind = message.DESCRIPTOR.name
+        if (kind == "Literal" and message.HasField("float")) or (
+            kind == "ExpressionString" and _FLOAT.search(QUOTED.sub("''", message.expression))
+        ):
+            return True
+        if _TELLING_TYPES & set(_functions(message)):
+            return True
+    return False
 
 
 def _unescaped(quoted: str) -> str:

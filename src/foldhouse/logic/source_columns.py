@@ -162,7 +162,8 @@ def _changed(head: Head, compiled: Compiled, properties: Mapping[str, str]) -> s
     if compiled.definition_hash == head.definition_hash:
         words = words or (
             "its source text changed, and Spark prints other logic with the same plan, because a literal in it has "
-            "a comma, a bracket, a number sign, an end of a line or a word of SQL, or it calls a Python function"
+            "a comma, a bracket, a number sign, an end of a line, a word of SQL or a type that is not printed, or "
+            "because it ignores nulls, folds one function into several columns, or calls a Python function"
         )
     what = (
         f"{name} was folded under another definition than its present one: {words}"

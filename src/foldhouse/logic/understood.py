@@ -18,6 +18,7 @@ from foldhouse.logic.asked_shape import (
     asked_origins,
     asked_rows,
     asked_shape,
+    asked_types,
     literals,
     names,
     printed_plan,
@@ -25,7 +26,7 @@ from foldhouse.logic.asked_shape import (
 from foldhouse.logic.columns import nodes_of
 from foldhouse.logic.decided import Identity
 from foldhouse.logic.functions import words
-from foldhouse.logic.plan import Node, plan_from_json
+from foldhouse.logic.plan import Expression, Node, plan_from_json
 from foldhouse.logic.plan_text import analysed_plan, normalised
 from foldhouse.logic.repeatable import check_repeatable
 from foldhouse.logic.shape import Origin, Shape, origins_of, shape_of
@@ -38,10 +39,13 @@ _SEPARATING = re.compile(
     | \#\d | _\d+\# | _pyspark_  # numbers and names that count what the session made; these are counted anew
     | [\n\r\v\f\x1c-\x1e\x85\u2028\u2029]  # ends of lines, which are all taken for one
     | \b(?:WHEN|THEN|ELSE|END|AND|OR|NOT|IN|AS|LIKE|ESCAPE|ASC|DESC|NULLS|DISTINCT|FILTER)\b
+    | \Anull\Z  # `nvl(k, 'null')` and `nvl(k, null)` are printed as one
     """,
     re.VERBOSE,
 )
 """What a literal may have that is taken for a part of the plan that it is printed in."""
+_LIKE_OTHERS = re.compile(r"[-+.]?\d|-?Infinity\Z|(?:NaN|true|false)\Z|INTERVAL\b")
+"""The beginning of a text that is printed as a literal of another type is."""
 _NUMBERED = re.compile(r"#\d")
 _TEXTS = ("string", "char", "varchar")
 _FUNCTIONS = words("PythonUDF PythonUDAF PythonUDTF")
@@ -49,6 +53,13 @@ _CALLS = words("""
     MapInPandas MapInArrow PythonMapInArrow FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas
     FlatMapCoGroupsInArrow
 """)
+_NEIGHBOURS = words("Lag Lead")
+_TELLING_TYPES = words("""
+    Murmur3Hash XxHash64 StructsToJson StructsToCsv StructsToXml ToVariantObject SchemaOfVariant SchemaOfVariantAgg
+    ToAvro ToProtobuf TypeOf Hex
+""")
+"""Expressions whose value depends on the types of what they are given, which is not cast: `xxhash64(1)` is another
+number than `xxhash64('1')`."""
 _ALIAS = re.compile(r"SubqueryAlias __source_\d+")
 
 
@@ -60,8 +71,9 @@ class Understood:
         shape: which output rows a change of an input row can affect.
         origins: output column -> the source column it equals, or is the day of.
         literal_rows: a digest of the literal rows in the logic; empty if there are none.
-        is_doubtful: whether other logic can have the same text: a literal contains what separates parts of a plan, or
-            there is a Python function, of which a plan has the name alone.
+        is_doubtful: whether other logic can have the same text: a literal contains what separates parts of a plan, its
+            type matters and is not printed, `lag` skips nulls, or there is a Python function, of which a plan has the
+            name alone.
         plan: the analysed plan; `None` over Spark Connect, if its text is not understood.
         calls_python: whether there is a Python function.
         json: the analysed plan as Spark's JSON; empty over Spark Connect.
@@ -113,7 +125,7 @@ def _of_classic(table: Table, logic: DataFrame) -> Understood:
     texts = _texts_in(plan)
     calls_python = _has_functions(plan)
     found = _of_plan(table, literal_rows(plan, logic), plan)
-    is_doubtful = _is_doubtful(texts) or _has_numbered_names(plan) or calls_python
+    is_doubtful = _is_doubtful(texts) or _has_numbered_names(plan) or _has_more_than_printed(plan) or calls_python
     return replace(found, is_doubtful=is_doubtful, calls_python=calls_python, json=json)
 
 
@@ -171,7 +183,8 @@ def _of_connect(table: Table, logic: DataFrame, text: str, sources: Sequence[Dat
     columns = sources[0].columns
     check_asked(logic, columns, is_ordered=plan is not None)
     calls_python = asked_functions(logic)
-    is_doubtful = _is_doubtful(literals(logic)) or any(map(_NUMBERED.search, names(logic))) or calls_python
+    is_doubtful = _is_doubtful(literals(logic)) or any(map(_NUMBERED.search, names(logic)))
+    is_doubtful = is_doubtful or asked_types(logic) or calls_python
     if plan is not None:
         return replace(_of_plan(table, "", plan), is_doubtful=is_doubtful, calls_python=calls_python)
     shape = asked_shape(logic)
@@ -199,6 +212,25 @@ def _texts_of(rows: DataFrame, plan: Node | None = None) -> list[str]:
 def _has_numbered_names(plan: Node) -> bool:
     """Whether a column's name has what a plan prints beside names: `price #1` and `price #2` would be one."""
     return any(_NUMBERED.search(one.name) for node in nodes_of(plan) for one in node.everything())
+
+
+def _has_more_than_printed(plan: Node) -> bool:
+    """Whether a plan has what its text does not say, so that it has the text of another plan."""
+    everything = [one for node in nodes_of(plan) for one in node.everything()]
+    if any(one.kind in _NEIGHBOURS and one.facts.get("ignoreNulls") is not False for one in everything):
+        return True
+    literals = [one for one in everything if one.kind == "Literal"]
+    # `cast(0.1 as double)` is 0.1 or, of a float, 0.10000000149011612.
+    if any(one.type == "float" for one in literals):
+        return True
+    return any(one.kind in _TELLING_TYPES for one in everything) and any(map(_is_like_others, literals))
+
+
+def _is_like_others(literal: Expression) -> bool:
+    """Whether a literal is printed like one of another type; of any two of them, one is."""
+    if literal.type.startswith(_TEXTS):
+        return _LIKE_OTHERS.match(literal.value or "") is not None
+    return literal.type not in ("integer", "boolean", "void", "date", "timestamp", "timestamp_ntz")
 
 
 def unique_columns(source: Source) -> tuple[str, ...]:
