@@ -250,6 +250,30 @@ def test_a_window_that_ignores_nulls_from_now_on_is_refused(spark_lake: OpenLake
         lake.refresh(declared(""))
 
 
+def test_a_column_that_folds_another_one_of_the_same_functions_is_refused(spark_lake: OpenLake) -> None:
+    def bought() -> Any:
+        return F.col("bought") * 1
+
+    def sold() -> Any:
+        return F.col("sold") * 1
+
+    def declared(third: Callable[[], Any]) -> fh.Table:
+        fold = fh.fold(bought=fh.total(bought), sold=fh.total(sold), most=fh.maximum(third))
+        return fh.table("p.traded", source=trades, keys="k", fold=fold)
+
+    trades = fh.stream("p.trades", schema={"k": "string", "bought": "long", "sold": "long"})
+    lake = spark_lake()
+    lake.append(trades, [{"k": k, "bought": 1, "sold": 100} for k in ("a", "b")])
+    lake.refresh(declared(bought))
+    lake.append(trades, [{"k": "a", "bought": 2, "sold": 200}])
+    assert lake.refresh(declared(bought)).committed
+    lake.append(trades, [{"k": "a", "bought": 3, "sold": 300}])
+    with pytest.raises(fh.DefinitionChanged, match=r"p\.traded .*one function into several columns"):
+        lake.refresh(declared(sold))
+    lake.rebuild(declared(sold))
+    assert sorted(row["most"] for row in lake.to_arrow(declared(sold)).to_pylist()) == [100, 300]
+
+
 def test_a_column_with_another_number_in_its_name_is_refused(spark_lake: OpenLake) -> None:
     prices = fh.stream("p.prices", schema={"k": "string", "price #1": "long", "price #2": "long"})
 

@@ -243,7 +243,8 @@ def _compiled_of(table: Table, sources: Sequence[Layout], said: _Said) -> Compil
     plan = _plan_of_types(table, fold, said.kept.types)
     bound = _hash(table, text, logic.literal_rows, settings)
     itself = declaration(table, said.kept.engine, [logic.literal_rows, json.dumps(settings, sort_keys=True)])
-    if logic.is_doubtful and not itself:
+    is_doubtful = logic.is_doubtful or _folds_a_function_twice(table)
+    if is_doubtful and not itself:
         _LOG.warning(
             "%s: a change of the text of its logic may not be noticed, because of %s; rebuild the table after such a "
             "change, or write the logic without it",
@@ -263,7 +264,7 @@ def _compiled_of(table: Table, sources: Sequence[Layout], said: _Said) -> Compil
         logic.origins,
         bound,
         itself,
-        is_doubtful=logic.is_doubtful,
+        is_doubtful=is_doubtful,
         logic=text,
         shape=logic.shape,
         direct=direct,
@@ -272,6 +273,13 @@ def _compiled_of(table: Table, sources: Sequence[Layout], said: _Said) -> Compil
         computed_from={} if logic.plan is None else published_from(table, fold, inputs, logic.plan),
         settings=settings,
     )
+
+
+def _folds_a_function_twice(table: Table) -> bool:
+    """Whether several columns have one function as an argument: a plan has it once, and does not say for which ones."""
+    columns = table.fold.columns if isinstance(table.fold, Fold) else ()
+    found = [argument for _, column in columns for argument in column.arguments if not isinstance(argument, str)]
+    return any(found.count(one) > 1 for one in found)
 
 
 def _plan_of_types(table: Table, fold: Fold, types_of: pa.Schema) -> FoldPlan:
