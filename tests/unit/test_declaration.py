@@ -307,6 +307,60 @@ def test_what_a_class_has_from_elsewhere_is_part_of_its_digest(
     assert is_another_text(before, digest(1000))
 
 
+_BESIDE = """
+import collections, enum, functools
+from typing import NamedTuple
+import foldhouse as fh
+
+{text}
+
+events = fh.stream("d.events", schema={{"k": "string", "n": "long"}}, keys="k")
+table = fh.table("d.table", source=events, rows=lambda frame: frame.map(used), fold=fh.fold(n=fh.count()))
+"""
+BESIDE = {
+    "a method of a mapping": "used = {'a': 10}.get",
+    "a method of a text": "used = '{} 10'.format",
+    "the value of missing entries": "used = collections.defaultdict(lambda: 10, a=1)",
+    "a method of a tuple": "class P(NamedTuple):\n    n: int\n\n    def of(self):\n        return 10\n\nused = P(1)",
+    "a method of a mapping's class": (
+        "class P(dict):\n    def __missing__(self, name):\n        return 10\n\nused = P(a=1)"
+    ),
+    "a method of a text's class": "class P(str):\n    def of(self):\n        return 10\n\nused = P('a')",
+    "a method of a number of an enumeration": (
+        "class P(enum.IntEnum):\n    A = 1\n\n    def of(self):\n        return 10\n\nused = P.A"
+    ),
+    "an attribute of a function": "def used(n):\n    return n * used.rate\n\nused.rate = 10",
+    "a function for another type": (
+        "@functools.singledispatch\ndef used(n):\n    return n\n\n@used.register\ndef _(n: int):\n    return 10"
+    ),
+    "a module that is imported from a package": "def used(n):\n    from fh_pack import inner\n\n    return inner.OF",
+    "a package that is imported with a module": "def used(n):\n    import fh_pack.inner\n\n    return fh_pack.ALL",
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_what_a_value_has_beside_its_contents_is_part_of_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "fh_pack").mkdir()
+
+    def digest(number: int) -> str:
+        (tmp_path / "fh_pack" / "__init__.py").write_text(f"ALL = {number}\n")
+        (tmp_path / "fh_pack" / "inner.py").write_text(f"OF = {number}\n")
+        (tmp_path / "fh_beside.py").write_text(_BESIDE.format(text=BESIDE[what].replace("10", str(number))))
+        for name in ("fh_pack", "fh_pack.inner"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return declaration(_imported(tmp_path, "fh_beside").table, "Spark 1")
+
+    before = digest(10)
+    assert before
+    assert digest(10) == before
+    assert is_another_text(before, digest(1000))
+
+
 def test_a_class_may_have_what_cannot_be_described() -> None:
     class Given:
         lock = threading.Lock()
@@ -315,7 +369,10 @@ def test_a_class_may_have_what_cannot_be_described() -> None:
     assert of(lambda frame: Given)
 
 
-def test_the_digest_is_of_the_code_that_this_process_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given", ["rows", "lambda frame: Given().of(frame)"])
+def test_the_digest_is_of_the_code_that_this_process_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
     """Its file may have been edited since."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     first = """
@@ -323,8 +380,11 @@ import foldhouse as fh
 events = fh.stream("d.events", schema={"k": "string", "n": "long"}, keys="k")
 def rows(frame):
     return frame.select("k", (lambda one: one * 10)(frame.n))
-table = fh.table("d.table", source=events, rows=rows, fold=fh.fold(n=fh.count()))
-"""
+class Given:
+    def of(self, n):
+        return n * 10
+table = fh.table("d.table", source=events, rows=GIVEN, fold=fh.fold(n=fh.count()))
+""".replace("GIVEN", given)
     file = tmp_path / "edited.py"
     file.write_text(first)
     old = _imported(tmp_path, "edited").table
@@ -371,6 +431,35 @@ def test_a_digest_that_an_earlier_version_made_in_another_way_says_nothing() -> 
     assert not is_another_text("*0123 by Spark 1", "4567 by Spark 1")
     assert not is_another_text("*0123 by Spark 1", "+4567 by Spark 1")
     assert is_another_text("*0123 by Spark 1", "*4567 by Spark 1")
+    assert not is_another_text("0123 by Spark 1", "~0123.2 by Spark 1")
+    assert not is_another_text("0123 by Spark 1", "0123.2 by Spark 1")
+    assert is_another_text("0123 by Spark 1", "4567.2 by Spark 1")
+    assert not is_another_text("", "4567.2 by Spark 1")
+
+
+def test_a_digest_that_this_version_made_is_not_equal_to_one_that_begins_in_another_way() -> None:
+    assert is_another_text("0123.2 by Spark 1", "+0123.2 by Spark 1")
+    assert is_another_text("+0123.2 by Spark 1", "~4567.2 by Spark 1")
+    assert is_another_text("0123.2 by Spark 1", "")  # it has a part by now that has no text
+    assert not is_another_text("0123.2 by Spark 1", "0123.2 by Spark 2")
+
+
+def test_a_wrapper_an_import_and_a_lock_that_are_added_are_noticed() -> None:
+    def doubled(given: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return functools.wraps(given)(lambda n: given(n) * 2)
+
+    def imports(n: Any) -> Any:
+        import test_declaration_helper
+
+        return test_declaration_helper.of(n)
+
+    def plain(n: Any) -> Any:
+        return n
+
+    sys.modules["test_declaration_helper"] = ModuleType("test_declaration_helper")
+    before = of(lambda frame, used=plain: frame.map(used))
+    for other in (doubled(plain), imports, LOCK):
+        assert is_another_text(before, of(lambda frame, used=other: frame.map(used)))
 
 
 def test_what_cannot_be_read_has_no_digest() -> None:

@@ -2,8 +2,9 @@
 
 The definition's hash is made of Spark's plan, and another version of Spark may print the same logic differently. The
 digest here is made of the declaration's keys, folds and layout, and of every function in it. A function is digested by
-its source text, its defaults, its closure and the global names that it uses; functions among these are digested in the
-same way, and so are what it imports in its body, the wrappers around it, classes by their source text, and patterns.
+its source text, its defaults, its closure, its attributes and the global names that it uses; functions among these are
+digested in the same way, and so are what it imports in its body, the wrappers around it, methods with the object that
+they are of, classes by their source text, and patterns.
 From Python's standard library, Spark, foldhouse, Arrow, Polars, pandas and NumPy, only the names are used. If a part
 cannot be digested, there is no digest, and a new version of Spark requires a rebuild. A function that reads a file or
 a variable of the environment is such a part: an open lake then compiles the declaration for each refresh.
@@ -11,6 +12,7 @@ a variable of the environment is such a part: an open lake then compiles the dec
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -28,7 +30,15 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from foldhouse.logic.source_text import Unreadable, globals_of, imports_of, names_of, source_of
+from foldhouse.logic.source_text import (
+    Unreadable,
+    globals_of,
+    imports_of,
+    instructions_of,
+    is_in,
+    names_of,
+    source_of,
+)
 from foldhouse.values.definition import Stream, Table
 from foldhouse.values.fold import Fold
 
@@ -43,6 +53,11 @@ _FURTHER = "+"
 """Begins a digest that earlier versions made in another way: without imports in a body, wrappers, and further lines."""
 _OF_CLASSES = "*"
 """Begins a digest that earlier versions made without what a class has from elsewhere."""
+_OF_MORE = "~"
+"""Begins a digest that earlier versions made without what a bound method, a container or a function has."""
+_MADE = ".2"
+"""Ends a digest, for the way in which it was made: with one way, digests that begin in another way are not equal."""
+_HEX = "0123456789abcdef"
 _MOST_VALUES = 2_000
 """A function that reaches more values than this uses a library, and libraries are not digested."""
 
@@ -53,14 +68,16 @@ class _Seen(dict[int, int]):
     Attributes:
         has_further: whether one of them is described in a way that earlier versions did not know.
         has_class: whether one of them is a class that has something from elsewhere.
+        has_more: whether one of them is described in a way that only this version knows.
     """
 
     has_further = False
     has_class = False
+    has_more = False
 
 
 def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
-    """Return the digest of a declaration and the engine that made its plan: `0123456789abcdef by Spark 4.3.0`.
+    """Return the digest of a declaration and the engine that made its plan: `0123456789abcdef.2 by Spark 4.3.0`.
 
     Args:
         table: the declaration.
@@ -76,7 +93,8 @@ def declaration(table: Table, engine: str, beside: Sequence[str] = ()) -> str:
     except (Unreadable, RecursionError):
         return ""
     further = _OF_CLASSES if seen.has_class else _FURTHER if seen.has_further else ""
-    return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]} by {engine}"
+    further = _OF_MORE if seen.has_more else further
+    return f"{further}{hashlib.sha256(contents.encode()).hexdigest()[:16]}{_MADE} by {engine}"
 
 
 def undigested(table: Table) -> str:
@@ -96,18 +114,31 @@ def is_by_another_engine(one: str, other: str) -> bool:
     With the same engine, another plan means other logic even if the digests are equal, so the answer is false.
     """
     (digest, _, engine), (same, _, another) = one.partition(" by "), other.partition(" by ")
-    return bool(digest) and digest == same and engine != another
+    return bool(digest) and _made(digest)[0] == _made(same)[0] and engine != another
 
 
 def is_another_text(one: str, other: str) -> bool:
     """Whether two declarations are certainly not equal, whatever engine made their plans.
 
-    A digest that an earlier version made in another way says nothing.
+    A digest that an earlier version made in another way says nothing. If the later declaration has no digest, it has
+    a part that the earlier one did not have.
+
+    Args:
+        one: the earlier declaration.
+        other: the later declaration.
     """
-    digests = {each.partition(" by ")[0] for each in (one, other)}
-    if len({digest.rstrip("0123456789abcdef") for digest in digests}) == 2:
+    (digest, way), (same, another) = (_made(each.partition(" by ")[0]) for each in (one, other))
+    if not digest or not same:
+        return way == _MADE and not same
+    if not (way and way == another) and digest.rstrip(_HEX) != same.rstrip(_HEX):
         return False
-    return len(digests) == 2 and "" not in digests
+    return digest != same
+
+
+def _made(digest: str) -> tuple[str, str]:
+    """Return a digest, and the way in which it was made."""
+    itself, dot, way = digest.partition(".")
+    return itself, f"{dot}{way}"
 
 
 def _contents(table: Table, seen: _Seen) -> Iterator[Any]:
@@ -122,7 +153,7 @@ def _contents(table: Table, seen: _Seen) -> Iterator[Any]:
 
 def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     """Describe a value as JSON: a function by its parts, a module by the names that are used from it."""
-    if isinstance(given, _PLAIN):
+    if isinstance(given, _PLAIN) and not _is_of_project(type(given)):
         return [type(given).__name__, repr(given)]
     once = hash((id(given), frozenset(used))) if isinstance(given, types.ModuleType) else id(given)
     if once in seen:
@@ -130,10 +161,16 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     seen[once] = len(seen)
     if len(seen) > _MOST_VALUES:
         raise Unreadable(f"more than {_MOST_VALUES:,} values that its functions reach, as of a library")
+    if isinstance(given, enum.Enum):
+        seen.has_more |= isinstance(given, _PLAIN)
+        return ["member", _value(type(given), seen), given.name, _value(given.value, seen)]
+    if isinstance(given, _PLAIN):
+        return [type(given).__name__, repr(given), *_of_container(given, seen)]
     if isinstance(given, list | tuple):
-        return [type(given).__name__, [_value(one, seen) for one in given]]
+        return [type(given).__name__, [_value(one, seen) for one in given], *_of_container(given, seen)]
     if isinstance(given, Mapping):
-        return ["mapping", [[_value(name, seen), _value(one, seen)] for name, one in given.items()]]
+        items = [[_value(name, seen), _value(one, seen)] for name, one in given.items()]
+        return ["mapping", items, *_of_container(given, seen)]
     if isinstance(given, set | frozenset) and all(isinstance(one, _PLAIN) for one in given):
         return ["set", sorted(map(repr, given))]
     if isinstance(given, Stream | Table):
@@ -148,8 +185,6 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
         return ["logger", given.name]
     if isinstance(given, types.MethodType):
         return ["method", _value(given.__func__, seen), _value(given.__self__, seen)]
-    if isinstance(given, enum.Enum):
-        return ["member", _value(type(given), seen), given.name, _value(given.value, seen)]
     if _is_of_library(given):
         return ["known", given.__module__, given.__qualname__]
     if isinstance(given, types.FunctionType | types.BuiltinFunctionType | type):
@@ -159,19 +194,37 @@ def _value(given: Any, seen: _Seen, used: Set[str] = frozenset()) -> Any:
     raise Unreadable(f"{given!r}, which has no source text")
 
 
+def _of_container(given: Any, seen: _Seen) -> list[Any]:
+    """Describe what a text, a list or a mapping has beside its contents: its class, or what makes missing entries."""
+    found: list[Any] = []
+    if isinstance(given, collections.defaultdict) and given.default_factory is not None:
+        found.append(_value(given.default_factory, seen))
+    if _is_of_project(type(given)):
+        found += [_described_or_left_out(one, seen) for one in (type(given), getattr(given, "__dict__", None))]
+    seen.has_more |= bool(found)
+    return found
+
+
+def _is_of_project(given: type) -> bool:
+    """Whether a class is neither of a known library nor of a package that was installed."""
+    return not (_is_known(given.__module__) or _is_installed(sys.modules.get(given.__module__)))
+
+
 def _is_written_here(given: type) -> bool:
     """Whether the instances of a class have their state in a dictionary, and the class has a source text."""
-    if _is_known(given.__module__) or _is_installed(sys.modules.get(given.__module__)):
-        return False
-    return given.__mro__[1:] == (object,) and "__dict__" in vars(given)
+    return _is_of_project(given) and given.__mro__[1:] == (object,) and "__dict__" in vars(given)
 
 
 def _class(given: type, seen: _Seen) -> Any:
     """Describe a class by its source text, by what its methods use, and by what it has from elsewhere."""
     try:
         text = textwrap.dedent(inspect.getsource(given))
+        lines = "".join(inspect.findsource(given)[0])
     except (OSError, TypeError) as failure:
         raise Unreadable(f"{given!r}, which has no source text") from failure
+    if other := _not_in(given, lines):  # the file has another text by now
+        seen.has_more = True
+        text = json.dumps(other)
     found: list[Any] = [_value(one, seen) for one in given.__mro__[1:-1] if not _is_known(one.__module__)]
     for name, one in sorted(vars(given).items()):
         written = getattr(one, "__func__", getattr(one, "fget", one))  # of a static method, a class method, a property
@@ -185,6 +238,14 @@ def _class(given: type, seen: _Seen) -> Any:
             found.append(["from elsewhere", name, elsewhere])
     members = [[one.name, _value(one.value, seen)] for one in given] if issubclass(given, enum.Enum) else []
     return ["class", given.__qualname__, text, found, members]
+
+
+def _not_in(given: type, text: str) -> list[Any]:
+    """Return the names and instructions of the methods of a class, if one of them is not what its file says."""
+    written = [getattr(one, "__func__", getattr(one, "fget", one)) for _, one in sorted(vars(given).items())]
+    codes = [one.__code__ for one in written if isinstance(one, types.FunctionType)]
+    own = [one for one in codes if one.co_qualname.startswith(f"{given.__qualname__}.")]
+    return [] if all(is_in(one, text) for one in own) else list(map(instructions_of, own))
 
 
 def _from_elsewhere(given: type, name: str, one: Any, seen: _Seen) -> list[Any]:
@@ -239,8 +300,15 @@ def _callable(given: Any, seen: _Seen) -> Any:
     is_wrapper = is_written and hasattr(given, "__wrapped__") and not _is_known(given.__globals__.get("__name__", ""))
     if hasattr(given, "__wrapped__") and not is_wrapper:  # a Spark UDF, or a function that the library decorated
         attributes = {name: repr(one) for name, one in vars(given).items() if name in ("returnType", "evalType")}
-        return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen)]
+        registered = vars(given).get("registry", {})  # of `functools.singledispatch`
+        further = [] if len(registered) < 2 else [_value(registered, seen)]
+        seen.has_more |= bool(further)
+        return ["wrapped", given.__module__, attributes, _value(given.__wrapped__, seen), *further]
     seen.has_further |= is_wrapper
+    itself = getattr(given, "__self__", None) if isinstance(given, types.BuiltinFunctionType) else None
+    if not isinstance(itself, types.NoneType | types.ModuleType | type):  # `{"a": 1}.get` is a method of that
+        seen.has_more = True
+        return ["method", given.__qualname__, _value(itself, seen)]
     module = given.__module__ or "builtins"
     if not is_wrapper and _is_known(module) and not (is_written and module == "builtins"):  # `exec` sets that module
         if given.__name__ in _ANSWERS:
@@ -256,7 +324,11 @@ def _callable(given: Any, seen: _Seen) -> Any:
     try:
         cells = [_cell(cell, seen) for cell in given.__closure__ or ()]
         defaults = [_value(one, seen) for one in (given.__defaults__, given.__kwdefaults__)]
-        return ["function", source, defaults, cells, _reached(given, seen)]
+        reached = _reached(given, seen)
+        attributes = {name: one for name, one in vars(given).items() if name != "__wrapped__"}
+        further = [_described_or_left_out(attributes, seen)] if attributes else []
+        seen.has_more |= bool(further)
+        return ["function", source, defaults, cells, reached, *further]
     except Unreadable as reason:
         reason.within = reason.within or given.__qualname__
         raise
@@ -281,18 +353,34 @@ def _reached(given: types.FunctionType, seen: _Seen) -> list[Any]:
     """Describe what a function names outside of itself, and what it imports."""
     used = set(names_of(given.__code__))
     found = _named(given.__globals__, used, seen)
-    imports = imports_of(given.__code__, given.__globals__.get("__package__") or "")
-    for name in sorted({name for name, _ in imports}):
+    imports = list(imports_of(given.__code__, given.__globals__.get("__package__") or ""))
+    beside = {one for name, wanted in imports for one in _beside(name, wanted)} - {name for name, _ in imports}
+    for name in sorted({name for name, _ in imports} | beside):
         if _is_known(name) or _top(name) in _LIBRARIES:
             continue
-        try:
-            module = importlib.import_module(name)
-        except Exception as failure:  # whatever it raises: the function itself has not been called
-            raise Unreadable(f"the module {name}, which cannot be imported") from failure
+        module = _imported(name)
         if not _is_installed(module) or _top(name) == _top(given.__module__ or ""):
             seen.has_further = True
+            seen.has_more |= name in beside
             found.append(["import", name, _value(module, seen, used)])
     return found
+
+
+def _beside(name: str, wanted: Sequence[str]) -> Iterator[str]:
+    """Yield what an import makes known beside a module: the packages around it, or the modules wanted from it."""
+    if _is_known(name) or _top(name) in _LIBRARIES:
+        return
+    parts = name.split(".")
+    yield from () if wanted else (".".join(parts[:count]) for count in range(1, len(parts)))
+    if wanted and hasattr(_imported(name), "__path__"):
+        yield from (inside for one in wanted if importlib.util.find_spec(inside := f"{name}.{one}") is not None)
+
+
+def _imported(name: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as failure:  # whatever it raises: the function itself has not been called
+        raise Unreadable(f"the module {name}, which cannot be imported") from failure
 
 
 def _named(there: Mapping[str, Any], used: Set[str], seen: _Seen) -> list[Any]:

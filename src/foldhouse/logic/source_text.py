@@ -81,7 +81,7 @@ def source_of(given: Any) -> tuple[str, bool]:
         raise Unreadable(f"{given!r}, which has no source text") from failure
     code: types.CodeType = given.__code__
     if not is_in(code, "".join(lines)):
-        return f"Python {sys.version_info[:2]}: {_instructions(code)}", False
+        return f"Python {sys.version_info[:2]}: {instructions_of(code)}", False
     if code.co_name != "<lambda>":
         return text, False
     last = max((line for _, line, _, _ in code.co_positions() if line), default=code.co_firstlineno)
@@ -107,7 +107,7 @@ def is_in(code: types.CodeType, text: str) -> bool:
     except (SyntaxError, ValueError):  # of a notebook, perhaps
         return True
     same = [one for one in there if (one.co_name, one.co_firstlineno) == (code.co_name, code.co_firstlineno)]
-    return any(_instructions(one) == _instructions(code) for one in same)
+    return any(instructions_of(one) == instructions_of(code) for one in same)
 
 
 @functools.lru_cache(maxsize=64)
@@ -121,9 +121,9 @@ def _compiled(text: str, filename: str) -> tuple[types.CodeType, ...]:
     return tuple(found)
 
 
-def _instructions(code: types.CodeType) -> list[Any]:
+def instructions_of(code: types.CodeType) -> list[Any]:
     """Return what code does, without the lines where it stands."""
-    constants = [_instructions(one) if isinstance(one, types.CodeType) else _plain(one) for one in code.co_consts]
+    constants = [instructions_of(one) if isinstance(one, types.CodeType) else _plain(one) for one in code.co_consts]
     return [code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants]
 
 
