@@ -160,6 +160,7 @@ class OfMeta(metaclass=Meta):
 
 
 A_SET = {"k", "s"}
+LEAST = {"k": "k > ${system:least}"}
 SLOTS = Slots()
 SHY, BARE = Shy(), object()
 any_clock = datetime.datetime.now
@@ -189,6 +190,8 @@ OPEN: dict[str, Callable[..., Any]] = {
     "the machine": lambda rows: rows.where(F.col("s") == platform.node()),
     "the process": lambda rows: rows.where(F.col("k") == os.getpid()),
     "the environment": lambda rows: rows.where(F.col("s") == os.environ["HOME"]),
+    "a variable that Spark replaces": lambda rows: rows.where("k > ${env:LEAST}"),
+    "such a variable in a value": lambda rows: rows.where(LEAST["k"]),
     "a file": lambda rows: rows.where(F.col("s") == Path("x").read_text()),
     "another file": lambda rows: rows.where(F.col("s") == open("x").read()),  # noqa: SIM115
     "arguments": lambda rows: rows.where(F.col("s") == sys.argv[0]),
@@ -236,6 +239,12 @@ def test_logic_of_what_is_digested_has_the_same_plan_in_every_process(name: str)
 @pytest.mark.parametrize("name", OPEN)
 def test_logic_that_reaches_further_does_not(name: str) -> None:
     assert closed_digest(a_table(OPEN[name])) == ""
+
+
+def test_an_argument_with_a_variable_that_spark_replaces_is_not_the_same_in_every_process() -> None:
+    for argument, is_closed in (("k * 2", True), ("k * ${env:RATE}", False)):
+        table = fh.table("shop.kept", source=events, keys="k", fold=fh.fold(s=fh.total(argument)))
+        assert bool(closed_digest(table)) == is_closed
 
 
 def test_the_default_of_a_field_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,8 @@ _SET_OPERATORS = words("& | - ^ &= |= -= ^=")
 _FORMATTING = words("format format_map")
 _FIELD = re.compile(r"\{[^{}]*[.\[]")
 """Matches a place of a text to format that asks for an attribute or an element."""
+_VARIABLE = "${"
+"""Begins what Spark replaces in SQL by a setting or a variable of the environment, as in `n > ${env:LEAST}`."""
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, Decimal, date, datetime, time, timedelta})
 """Types whose values are their `repr`. Subclasses are not: they may have methods."""
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
@@ -144,6 +146,7 @@ class _Description:
         """Describe a value by what it is made of."""
         kind = type(given)
         if kind in _PLAIN:
+            _check_text(given)
             self.asking = given if kind is str and _FIELD.search(given) else self.asking
             return [kind.__name__, repr(given)]
         if id(given) in self.seen:
@@ -341,7 +344,13 @@ def _described(code: types.CodeType) -> list[Any]:
     return [shape, names, code.co_code.hex(), code.co_exceptiontable.hex(), constants]
 
 
+def _check_text(given: object) -> None:
+    if isinstance(given, str) and _VARIABLE in given:
+        raise _NotClosed(f"a text with a variable that Spark replaces, {given[:200]!r}")
+
+
 def _constant(given: object) -> list[Any]:
+    _check_text(given)
     if isinstance(given, frozenset):
         return ["frozenset", *sorted(map(repr, given))]
     if isinstance(given, tuple):
