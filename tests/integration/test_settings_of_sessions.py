@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 import foldhouse as fh
 from foldhouse.lake import opened
 from foldhouse.logic.compiled import compile_table
+from foldhouse.spark.session import WHOLE_PLANS
 from foldhouse.storage.catalog import open_local_catalog
 
 pytestmark = pytest.mark.spark
@@ -270,6 +272,11 @@ def substituted(rows: DataFrame) -> DataFrame:
     return rows.select("k", F.expr("n * ${my.rate}").alias("x"))
 
 
+def of_duplicates(rows: DataFrame) -> DataFrame:
+    twice = """try_parse_json(concat('{"a": 1, "a": ', n, '}'))"""
+    return rows.select("k", F.expr(f"coalesce(try_variant_get({twice}, '$.a', 'long'), -1)").alias("x"))
+
+
 @pytest.mark.classic
 @pytest.mark.parametrize(
     ("rows", "setting", "before", "after"),
@@ -280,6 +287,7 @@ def substituted(rows: DataFrame) -> DataFrame:
         (large_types, "spark.sql.execution.arrow.useLargeVarTypes", "false", "true"),
         (escaped, "spark.sql.parser.escapedStringLiterals", "false", "true"),
         (substituted, "my.rate", "2", "3"),
+        (of_duplicates, "spark.sql.variant.allowDuplicateKeys", "false", "true"),
     ],
     ids=[
         "how Python functions are called",
@@ -288,6 +296,7 @@ def substituted(rows: DataFrame) -> DataFrame:
         "how Arrow has their texts",
         "how texts are parsed",
         "a variable of a text",
+        "what JSON may repeat",
     ],
 )
 def test_a_setting_by_which_rows_are_made_is_refused_once_it_changes(
@@ -306,6 +315,29 @@ def test_a_setting_by_which_rows_are_made_is_refused_once_it_changes(
     with settings(spark, **{name: before}):
         assert lake.refresh(table).committed
         assert lake.verify(table).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("spark.sql.debug.maxToStringFields", "25"), ("spark.sql.maxPlanStringLength", "400")]
+)
+def test_a_plan_is_read_whole_whatever_a_session_prints(
+    spark: SparkSession, spark_lake, setting: str, value: str
+) -> None:
+    names = [f"c{at:02}" for at in range(30)]
+    wide = fh.stream("s.wide", schema={"k": "string", **dict.fromkeys(names, "long")}, keys="k", sequence_by="c00")
+
+    def declared(rate: int) -> fh.Table:
+        rows = functools.partial(lambda e, rate: e.withColumn("c29", F.col("c29") * rate), rate=rate)
+        return fh.table("s.widened", source=wide, rows=rows, fold=fh.latest())
+
+    lake = spark_lake()
+    lake.append(wide, [{"k": k, **dict.fromkeys(names, 1)} for k in ("a", "b")])
+    with settings(spark, **{setting.replace(".", "__"): value}):
+        lake.refresh(declared(2))
+        lake.append(wide, [{"k": "a", **dict.fromkeys(names, 2)}])
+        with pytest.raises(fh.DefinitionChanged):
+            lake.refresh(declared(3))
+    spark.conf.set(setting, WHOLE_PLANS[setting])
 
 
 def opened_and_read(file: Path) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from foldhouse.spark.active import as_active
+from foldhouse.spark.copies import copy_of
+from foldhouse.spark.session import WHOLE_PLANS, all_settings
 
 _ATTRIBUTE = re.compile(r"`?(\w+)`?#(\d+)L?")
 """A column as plans print it: `amount#12L`, its name and expression id; `L` marks the type `long`."""
@@ -41,6 +43,9 @@ def analysed_plan(rows: DataFrame) -> str:
     """
     if hasattr(rows, "_jdf"):
         return "\n".join(_printed(rows).strip().splitlines())
+    if not prints_whole(rows.sparkSession):
+        for name, value in WHOLE_PLANS.items():
+            rows.sparkSession.conf.set(name, value)
     text = str(getattr(rows, "_explain_string")(extended=True))  # noqa: B009
     body = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     plan = "\n".join(body.strip().splitlines()[1:])
@@ -60,8 +65,14 @@ def _printed(rows: DataFrame) -> str:
 
     The settings of the thread's active session apply, such as the time zone of literals; `explain` sets it as well.
     """
-    with as_active(rows.sparkSession):
+    session = rows.sparkSession
+    with as_active(session, None if prints_whole(session) else copy_of(session, WHOLE_PLANS)):
         return str(rows._jdf.queryExecution().analyzed().treeString())
+
+
+def prints_whole(session: SparkSession) -> bool:
+    """Whether a session does not cut the texts of plans, in which a changed expression would not be seen."""
+    return WHOLE_PLANS.items() <= all_settings(session).items()
 
 
 def normalised(plan: str) -> str:

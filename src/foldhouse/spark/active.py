@@ -17,11 +17,16 @@ def make_active(session: SparkSession) -> None:
 
 
 @contextlib.contextmanager
-def as_active(session: SparkSession) -> Iterator[None]:
-    """Make a classic session the active one of this thread meanwhile; the logic of a user may have left another."""
+def as_active(session: SparkSession, copy: Any = None) -> Iterator[None]:
+    """Make a classic session the active one of this thread meanwhile; the logic of a user may have left another.
+
+    Args:
+        session: the session.
+        copy: a copy of it to make active in its place, as a JVM's object; see `foldhouse.spark.copies`.
+    """
     sessions: Any = session._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     active = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
+    sessions.setActiveSession(session._jsparkSession if copy is None else copy)
     try:
         yield
     finally:

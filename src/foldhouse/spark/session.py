@@ -25,13 +25,18 @@ from foldhouse.spark.waiting import refuse_no_image, warn_of_waiting
 from foldhouse.storage.secrets import cut
 
 BY_ID = "spark.sql.parquet.fieldId.read.enabled"
+WHOLE_PLANS = {
+    # Spark cuts the text of a plan after 25 columns by default.
+    "spark.sql.debug.maxToStringFields": "100000",
+    "spark.sql.maxPlanStringLength": "2147483632",
+}
+"""The settings with which Spark prints plans whole."""
 _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     BY_ID: "true",
     # The digest in a file's name covers only the footer; pages have these checksums.
     "parquet.page.verify-checksum.enabled": "true",
-    # Spark cuts the text of a plan after 25 columns by default.
-    "spark.sql.debug.maxToStringFields": "100000",
+    **WHOLE_PLANS,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
@@ -258,6 +263,8 @@ _SETTLED = {
     "spark.sql.parser.doubleQuotedIdentifiers": "false",
     "spark.sql.session.collation.default": "UTF8_BINARY",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variant.allowDuplicateKeys": "false",
+    "spark.sql.variant.validateUnicodeInJsonParsing": "true",
 }
 """The settings that change the meaning of expressions, with Spark's defaults."""
 _SETTLED_IN_PYTHON = {
