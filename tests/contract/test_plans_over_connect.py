@@ -231,6 +231,31 @@ def test_a_literal_of_another_type_that_a_plan_prints_alike_is_refused(
         lake.append(right, [{"k": before, "m": 1}])
 
 
+IN_SUBQUERIES = {
+    "of IN": "k IN (SELECT col1 FROM VALUES ('a'), ('{}'))",
+    "of EXISTS": "EXISTS (SELECT 1 FROM VALUES ('a'), ('{}') AS v(c) WHERE v.c = k)",
+    "of a value": "k <= (SELECT max(col1) FROM VALUES ('a'), ('{}'))",
+    "of a subquery in a subquery": "k IN (SELECT col1 FROM VALUES ('a'), ('b') WHERE (SELECT '{}') > col1)",
+    "of a function": "upper(k) IN (SELECT upper(concat(col1, (SELECT max(col1) FROM VALUES ('{}')))) FROM VALUES (''))",
+}
+
+
+@pytest.mark.classic  # over Connect, subqueries of SQL are refused
+@pytest.mark.parametrize("what", IN_SUBQUERIES)
+def test_other_rows_of_a_subquery_are_refused(spark_lake: OpenLake, what: str) -> None:
+    def declared(other: str) -> fh.Table:
+        rows = functools.partial(lambda e, text: e.where(text), text=IN_SUBQUERIES[what].format(other))
+        return fh.table("p.within", source=right, rows=rows, keys="k", fold=fh.fold(m=fh.total("m")))
+
+    lake = spark_lake()
+    lake.append(right, [{"k": k, "m": 1} for k in ("a", "b", "c")])
+    lake.refresh(declared("b"))
+    assert not lake.refresh(declared("b")).committed
+    lake.append(right, [{"k": k, "m": 1} for k in ("a", "b", "c")])
+    with pytest.raises(fh.DefinitionChanged):
+        lake.refresh(declared("c"))
+
+
 @pytest.mark.classic  # over Connect, `lag` of SQL is refused with it
 def test_a_window_that_ignores_nulls_from_now_on_is_refused(spark_lake: OpenLake) -> None:
     def declared(nulls: str) -> fh.Table:

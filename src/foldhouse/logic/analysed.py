@@ -145,19 +145,36 @@ def literal_rows(plan: Node, rows: DataFrame) -> str:
 
 
 def _leaves(node: Node, there: Any) -> Iterator[tuple[Node, Any]]:
-    """Yield the leaves that are not sources, each with its object in the JVM."""
+    """Yield the leaves that are not sources, also those of subqueries, each with its object in the JVM."""
     if not node.children:
         yield node, there
     elif node.place is None:
         for at, child in enumerate(node.children):
             if _has_literal_rows(child):
                 yield from _leaves(child, there.children().apply(at))
+        for at, expression in enumerate(_in_order(node)):
+            if _has_rows_within(expression):
+                yield from _leaves_of_subqueries(expression, there.expressions().apply(at))
+
+
+def _leaves_of_subqueries(expression: Expression, there: Any) -> Iterator[tuple[Node, Any]]:
+    if expression.plan is not None:
+        yield from _leaves(expression.plan, there.plan())
+    for at, child in enumerate(expression.children):
+        if _has_rows_within(child):
+            yield from _leaves_of_subqueries(child, there.children().apply(at))
 
 
 def _has_literal_rows(node: Node) -> bool:
     if node.place is not None:
         return False
-    return not node.children or any(map(_has_literal_rows, node.children))
+    return (
+        not node.children or any(map(_has_literal_rows, node.children)) or any(map(_has_rows_within, _in_order(node)))
+    )
+
+
+def _has_rows_within(expression: Expression) -> bool:
+    return any(one.plan is not None and _has_literal_rows(one.plan) for one in expression.walk())
 
 
 def _frame_of(plan: Any, session: SparkSession) -> DataFrame:
