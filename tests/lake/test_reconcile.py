@@ -188,6 +188,31 @@ def test_missing_keys_disagree_and_nulls_are_keys(lake: fh.Lake) -> None:
     ]
 
 
+measured = fh.stream("w.measured", schema={"account": "string", "x": "double"})
+by_account, by_key = (
+    fh.table(f"w.{name}", source=measured, keys="account", fold=fh.fold(x=fh.total("x"))) for name in ("one", "other")
+)
+
+
+@pytest.mark.parametrize("tolerance", ["1e40", "1e36", "1e-40", "1e999", "1e99999999999", "-0.0000001"])
+def test_a_tolerance_that_no_total_can_have_is_refused(wallet: fh.Lake, tolerance: str) -> None:
+    with pytest.raises(fh.InvalidCall, match="the tolerance is"):
+        asked(wallet, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("tolerance", ["1e35", "0e99", "1e-30"])
+def test_a_large_or_small_tolerance_of_decimals_is_compared(wallet: fh.Lake, tolerance: str) -> None:
+    edited(wallet, ledger, "bob", "moved", "5.50")
+    assert asked(wallet, tolerance=tolerance).passed is (tolerance == "1e35")
+
+
+@pytest.mark.parametrize("tolerance", ["1e40", "1e-40", "1e320"])
+def test_a_tolerance_of_floats_may_have_any_size(lake: fh.Lake, tolerance: str) -> None:
+    lake.append(measured, [{"account": "ada", "x": 1e300}])
+    refresh(lake, by_account, by_key)
+    assert lake.reconcile(by_account, by_key, on=ON, columns={"x": "x"}, tolerance=tolerance).passed
+
+
 @pytest.mark.parametrize(("tolerance", "passed"), [(0, False), ("0.49", False), ("0.5", True), (1, True)])
 def test_a_difference_up_to_the_tolerance_is_none(wallet: fh.Lake, tolerance: Any, passed: bool) -> None:
     edited(wallet, balances, "bob", "balance", "5.50")

@@ -149,7 +149,7 @@ class Proving(OpenLake):
         if twice:
             raise InvalidCall(f"the key column {shown(twice[0])} is given twice; give each column once")
         try:
-            least = Decimal(str(tolerance))
+            least = Decimal(str(tolerance)) or Decimal(0)  # one zero for all, such as 0e99, which Polars does not take
         except InvalidOperation:
             raise InvalidCall(f"the tolerance is {shown(tolerance)}; give a number of at least 0") from None
         question = Question(self.load(one), self.load(other), keys, columns, least)

@@ -29,6 +29,7 @@ from foldhouse.values.reconciled import Disagreement, FirstDisagreement, Reconci
 SHOWN = 20
 _FOLLOWED = 1_000
 _DIGITS = 38
+_EXPONENT = 330  # of the smallest and the largest double, and some more
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class Question:
         tests = [pl.col("one").is_null() | pl.col("other").is_null()]
         for place, kind in enumerate(kinds):
             one, other = pl.col(f"one {place}"), pl.col(f"other {place}")
-            far = (one - other).abs() > pl.lit(self.tolerance).cast(kind)
+            # Polars takes no decimal of more than 38 digits, and a float may be larger.
+            tolerance = pl.lit(self.tolerance).cast(kind) if isinstance(kind, pl.Decimal) else float(self.tolerance)
+            far = (one - other).abs() > tolerance
             # The difference of two infinities is NaN, which is above every number; that of a null is null.
             tests.append(one.ne_missing(other) & far.fill_null(value=True))
         return both.filter(pl.any_horizontal(tests)).sort(list(self.on)), both.height
@@ -76,6 +79,11 @@ class Question:
         for columns in self.columns.items():
             kinds = [_kind(*each) for each in zip(self.names, layouts, columns, strict=True)]
             scale = max([_places(self.tolerance), *(one or 0 for one in kinds)])
+            if None not in kinds and self.tolerance and max(0, self.tolerance.adjusted() + 1) + scale > _DIGITS:
+                raise InvalidCall(
+                    f"the tolerance is {self.tolerance}, which does not fit into the {_DIGITS} digits of a total with "
+                    f"{scale} decimal places; give a number with fewer digits"
+                )
             found.append(pl.Float64() if None in kinds else pl.Decimal(_DIGITS, scale))
         return found
 
@@ -156,6 +164,10 @@ def _check(question: Question) -> None:
         raise InvalidCall("reconcile needs at least one key column (`on`) and one column to compare (`columns`)")
     if not question.tolerance.is_finite() or question.tolerance < 0:
         raise InvalidCall(f"the tolerance is {question.tolerance}; give a number of at least 0")
+    if question.tolerance and abs(question.tolerance.adjusted()) > _EXPONENT:
+        raise InvalidCall(
+            f"the tolerance is {question.tolerance}, which is no number that a column holds; give another"
+        )
     layouts = [Layout.of_head(question.one), Layout.of_head(question.other)]
     for name in question.on:
         for table, layout in zip(question.names, layouts, strict=True):
