@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -382,7 +383,17 @@ def test_a_pipe_that_is_closed_early_is_no_error(shop, folder):
     command = f"set -o pipefail; {Path(sys.executable).parent}/foldhouse show shop.payments --lake {folder} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == "paid_at\tcustomer\tamount\tnote\n"
-    assert done.stderr == ""
+    assert (done.stderr, done.returncode) == ("", 141)  # as of `cat`; 1 would say that rows are wrong
+
+
+@pytest.mark.parametrize("words", ["show shop.payments --json", "trace shop.balances ada", "history shop.payments"])
+def test_a_pipe_that_nobody_reads_is_no_error(shop, folder, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [f"{Path(sys.executable).parent}/foldhouse", *words.split(), "--lake", folder]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.stderr, done.returncode) == ("", 141)
 
 
 def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():

@@ -132,7 +132,7 @@ def test_refresh_ends_with_the_code_of_the_first_error(
 
 def test_the_help_lists_the_codes() -> None:
     said = call("--help").stdout
-    for code in (codes.FINE, codes.FOUND_WRONG, codes.MISUSE, codes.UNREACHABLE, codes.STOPPED):
+    for code in (codes.FINE, codes.FOUND_WRONG, codes.MISUSE, codes.UNREACHABLE, codes.STOPPED, codes.CLOSED_PIPE):
         assert f"\n    {code} " in said.partition("Exit codes:")[2]
 
 

@@ -10,6 +10,8 @@ FOUND_WRONG = 1
 MISUSE = 2
 UNREACHABLE = 3
 STOPPED = 130
+CLOSED_PIPE = 141
+"""128 and the number of SIGPIPE, as a shell says of other tools whose reader goes away, such as `cat`."""
 
 HELP = """\b
 Exit codes:
@@ -17,7 +19,8 @@ Exit codes:
   1    something is wrong: rows, checks, files, a proof
   2    the call cannot be carried out as it is: a name, an option, a declaration, input
   3    the lake, its catalog or store, Java or Spark cannot be reached or used now
-  130  stopped by Ctrl-C, or by no as the answer to a question"""
+  130  stopped by Ctrl-C, or by no as the answer to a question
+  141  the reader of the output went away, such as `head`"""
 
 _CODES: dict[type[FoldhouseError], int] = {
     FoldhouseError: FOUND_WRONG,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 import foldhouse
-from foldhouse.cli.codes import HELP, STOPPED, UNREACHABLE, code_of
+from foldhouse.cli.codes import CLOSED_PIPE, HELP, STOPPED, UNREACHABLE, code_of
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 from foldhouse.garbage import end_quickly, importing
@@ -118,9 +119,9 @@ class Program(click.Group):
             said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
             _log(ctx, error)
             raise Failure(said, code_of(error)) from error
-        # click ends quietly when the reader of a pipe is gone; the clause for OSError would print an error.
         except BrokenPipeError:
-            raise
+            _close_output()
+            raise click.exceptions.Exit(CLOSED_PIPE) from None
         except OSError as error:
             said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise Failure(said, UNREACHABLE) from error
@@ -143,6 +144,15 @@ def _log(ctx: click.Context, error: FoldhouseError) -> None:
 
         log.set_up()
         log.failed("command", error, command=ctx.invoked_subcommand)
+
+
+def _close_output() -> None:
+    """Send what is left to be printed nowhere, because Python would fail to write it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # of a test, which has no file
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _is_of_catalog(error: Exception) -> bool:

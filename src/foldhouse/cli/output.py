@@ -70,14 +70,22 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+class _Screen(Console):
+    """A console of which a closed pipe is an error, as of any other output; rich would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error that is being handled."""
+        raise
+
+
 def stdout() -> Console:
     """Standard output as it is now."""
-    return Console(highlight=False)
+    return _Screen(highlight=False)
 
 
 def stderr() -> Console:
     """Standard error as it is now."""
-    return Console(stderr=True, highlight=False)
+    return _Screen(stderr=True, highlight=False)
 
 
 def print_rows(
@@ -143,7 +151,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row], style: Callable[
         table.add_column(heading, justify=justify, no_wrap=not column.is_folded, overflow="fold", width=width)
     for row, shown in zip(given, cells, strict=True):
         table.add_row(*shown, style=style(row))
-    Console(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
+    _Screen(highlight=False, width=sum(widths) + _BETWEEN * len(widths)).print(table)
 
 
 def fits(columns: Sequence[Column], rows: Sequence[Row], *, is_folded: bool = False) -> bool:
