@@ -120,8 +120,8 @@ def show(
         rows = rows.sort_by([(key, "ascending") for key in keys])
     on_terminal = stdout().is_terminal and not as_json
     shown = ROWS_ON_A_TERMINAL if limit is None and on_terminal else limit
-    # A limit of 0 means all rows, which is `None` for Arrow.
-    _print_rows(columns_of(rows.schema), rows_in(rows.slice(0, shown or None)), as_json=as_json)
+    first = min(shown or len(rows), len(rows))  # Arrow takes no number above 2**63
+    _print_rows(columns_of(rows.schema), rows_in(rows.slice(0, first)), as_json=as_json)
     if on_terminal:
         cut = f"{shown:,} of " if shown and shown < len(rows) else ""
         stdout().print(Text(f"{cut}{rows_text(len(rows))}{'; --limit 0 shows all' if cut else ''}", style="dim"))
