@@ -98,6 +98,13 @@ def test_what_cannot_be_added_is_named_in_one_line_and_nothing_is_written(folder
         assert lake.tables() == []
 
 
+def test_files_that_are_refused_leave_no_lake_behind(folder: Path) -> None:
+    write("history/bad.parquet", ROWS.drop_columns(["n"]))
+    done = add("history")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    assert not (folder / "lake").exists()
+
+
 def test_a_stream_that_is_not_declared_is_named_with_those_that_are(folder: Path) -> None:
     write("one.parquet")
     for stream, said in (

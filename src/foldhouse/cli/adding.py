@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from foldhouse.cli.lakes import lake_option, opened_or_new
 from foldhouse.cli.output import count_text, json_option, print_rows, rows_text, stderr
 from foldhouse.errors import InvalidCall
 from foldhouse.values.results import Appended
+
+if TYPE_CHECKING:
+    from foldhouse.lake import Lake
 
 _SUFFIX = ".parquet"
 _OF_PATTERNS = "*?["
@@ -34,8 +38,13 @@ def add_files(stream: str, files: tuple[str, ...], package: str, folder: Path, a
     """
     given = declared_stream(stream, package)
     paths = found(files)
-    with opened_or_new(folder) as lake, stderr().status(f"reading {count_text(len(paths), 'file')}"):
-        done = lake.add_files(given, paths)
+
+    def added(lake: Lake) -> Appended:
+        with stderr().status(f"reading {count_text(len(paths), 'file')}"):
+            return lake.add_files(given, paths)
+
+    with opened_or_new(folder, added) as lake:
+        done = added(lake)
     if as_json:
         said = {"table": stream, "committed": done.committed, "snapshot_id": _id(done), "files": len(paths)}
         print_rows([], [{**said, "files_added": done.files_added, "rows_added": done.rows_added}], as_json=True)

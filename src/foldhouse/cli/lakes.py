@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -87,13 +88,21 @@ def opened(folder: Path) -> Iterator[fh.Lake]:
 
 
 @contextmanager
-def opened_or_new(folder: Path) -> Iterator[fh.Lake]:
-    """Open a lake as `opened` does, for the duration of a block; a folder without a lake gets a new one."""
+def opened_or_new(folder: Path, rehearsed: Callable[[fh.Lake], object]) -> Iterator[fh.Lake]:
+    """Open a lake as `opened` does, for the duration of a block; a folder without a lake gets a new one.
+
+    Args:
+        folder: of the lake.
+        rehearsed: what the block will do. Before a lake is made, it is done to one in a temporary folder, because a
+            call that is refused leaves no lake behind.
+    """
     if catalog_given() is not None or (folder / "catalog.db").is_file():
         with opened(folder) as lake:
             yield lake
         return
     check_folder(folder)
+    with TemporaryDirectory() as empty, closing(fh.Lake.local(Path(empty) / "lake")) as temporary:
+        rehearsed(temporary)
     lake = fh.Lake.local(folder)  # refuses a folder whose catalog is lost
     stderr().print(f"made a new lake in {folder}", style="dim", markup=False)
     try:
