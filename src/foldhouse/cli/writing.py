@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import click
 
@@ -28,10 +29,11 @@ from foldhouse.errors import (
     UnknownSnapshot,
 )
 from foldhouse.garbage import set_aside
+from foldhouse.values.metadata_names import RUN_ID
 from foldhouse.values.results import Refreshed
 
 if TYPE_CHECKING:
-    from foldhouse.lake import Lake, SnapshotInfo
+    from foldhouse.lake import Lake
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -58,18 +60,18 @@ def backfill(job: str, first: datetime, last: datetime, folder: Path, as_json: b
     else:
         os.environ["FOLDHOUSE_CATALOG"] = catalog
         os.environ.pop("FOLDHOUSE_LAKE", None)
-    before = _heads(folder)
+    run_id = str(uuid4())
     started = time.monotonic()
-    progress, failure = _run(job, first.date(), last.date())
+    progress, failure = _run(job, first.date(), last.date(), run_id)
     # Without a catalog, no day landed in a lake that is still to be made.
     if catalog is not None or (folder / "catalog.db").is_file():
-        _print_summary(folder, progress, before, as_json=as_json)
+        _print_summary(folder, progress, run_id, as_json=as_json)
     stderr().print(f"{time.monotonic() - started:.1f} s", style="dim")
     if failure:
         raise failure
 
 
-def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | None]:
+def _run(job: str, first: date, last: date, run_id: str) -> tuple[Progress, FoldhouseError | None]:
     try:
         from foldhouse.dagster import run_in_foreground, terminal
     except ModuleNotFoundError as missing:
@@ -81,7 +83,7 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
             progress.start(plan)
 
         try:
-            run_in_foreground(job, first, last, on_start=start, on_partition=progress.committed)
+            run_in_foreground(job, first, last, on_start=start, on_partition=progress.committed, run_id=run_id)
         # Returned, so that the caller prints the summary of the other days and tables before it raises.
         except (DaysNotLanded, DaysNotCovered, ChecksFailed) as failure:
             return progress, failure
@@ -98,32 +100,20 @@ def _run(job: str, first: date, last: date) -> tuple[Progress, FoldhouseError | 
     return progress, None
 
 
-def _heads(folder: Path) -> dict[str, SnapshotInfo | None]:
-    if catalog_given() is None and not (folder / "catalog.db").is_file():
-        return {}
-    with opened(folder) as lake:
-        return {name: lake.head(name) for name in lake.tables()}
-
-
-def _print_summary(folder: Path, progress: Progress, before: dict[str, SnapshotInfo | None], *, as_json: bool) -> None:
+def _print_summary(folder: Path, progress: Progress, run_id: str, *, as_json: bool) -> None:
     with opened(folder) as lake:
         rows = [
             {
                 "table": name,
                 "folded": days_of(progress.days[name]),
                 "days": None if None in progress.days[name] else len(progress.days[name]),
-                "commits": _commits_since(lake, name, before.get(name)),
+                "commits": sum(info.summary.get(RUN_ID) == run_id for info in lake.history(name)),
                 "rows": lake.count(name),
             }
             for name in [*progress.done, *(name for name in progress.days if name not in progress.done)]
         ]
     columns = [Column("table"), Column("folded"), Column("commits", is_number=True), Column("rows", is_number=True)]
     print_rows(columns, rows, as_json=as_json)
-
-
-def _commits_since(lake: Lake, name: str, head: SnapshotInfo | None) -> int:
-    ids = [info.id for info in lake.history(name)]
-    return ids.index(head.id) if head is not None and head.id in ids else len(ids)
 
 
 @click.command()

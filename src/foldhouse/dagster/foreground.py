@@ -52,6 +52,7 @@ def run_in_foreground(
     on_start: OnStart | None = None,
     on_partition: OnPartition | None = None,
     folder: Path | None = None,
+    run_id: str | None = None,
 ) -> ForegroundRun:
     """Run a job of the code location on a range of days, in this process.
 
@@ -67,6 +68,7 @@ def run_in_foreground(
         on_start: told once what is going to run.
         on_partition: told of each day, and each table without days, when it is committed.
         folder: where `workspace.yaml` is; by default the current folder.
+        run_id: Dagster's id of the run, a UUID as text, which its commits name; by default a new one.
 
     Raises:
         FoldhouseError: no code location, no such job, days that are no partitions of it.
@@ -91,7 +93,9 @@ def run_in_foreground(
         stack.enter_context(listening(on_partition))
         try:
             with_hook, failures = _remembering_failures(job)
-            result = with_hook.execute_in_process(instance=instance, run_config=_QUIET, tags=tags, raise_on_error=False)
+            result = with_hook.execute_in_process(
+                instance=instance, run_config=_QUIET, tags=tags, raise_on_error=False, run_id=run_id
+            )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
         if not result.success:
