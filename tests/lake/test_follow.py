@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -274,6 +275,7 @@ def test_it_folds_while_it_runs_ends_on_request_and_goes_on_after_a_kill(lake: f
     assert process.returncode == 0, out
     *said, end = map(json.loads, out.splitlines())
     assert {one["table"] for one in said} == {"w.sums", "w.above", "w.daily"}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["at"]) for one in said), said
     assert end["set aside"] > 10_000, "each full collection looks through all that was imported"
     assert rows(lake, sums) == [("a", 7)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def test_a_chain_leaves_a_paused_table_as_it_is_and_an_explicit_refresh_is_refus
     done = call(tmp_path, *words)
     assert (done.exit_code, done.stderr) == (0, "")
     held, following = done.stdout.splitlines()
-    assert held.startswith("h.sums: paused since ")
+    assert re.match(r"h.sums: paused since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ by ada", held)
     assert held.endswith(" by ada: why")
     assert following == "h.above: nothing new, 1 row"
     refused = call(tmp_path, *words, "h.sums", "--json")

@@ -20,7 +20,7 @@ import click
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.numbers import FiniteRange
-from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
+from foldhouse.cli.output import folded_text, harmless, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.garbage import set_aside
 from foldhouse.values.keep import parse
@@ -245,7 +245,7 @@ def follow(
         def say(said: Said) -> None:
             at = datetime.now(UTC)
             if as_json:
-                print_rows([], [{"at": at.isoformat(), **{n: v for n, v in said.items() if n != "text"}}], as_json=True)
+                print_rows([], [{"at": moment_of(at), **{n: v for n, v in said.items() if n != "text"}}], as_json=True)
             else:
                 click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
 

@@ -171,7 +171,9 @@ def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
     what = summary.operation.value if summary else "an unknown operation"
     counts = summary.additional_properties if summary else {}
     writer = counts.get("engine-name") or counts.get("app-id") or counts.get("spark.app.id") or "an unnamed writer"
-    when = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    when = (
+        datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    )
     copied = "; it repeats what an earlier commit of foldhouse said" if POSITION in counts else ""
     ours = next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None)
     back = "" if ours is None else f"roll it back to snapshot {ours.snapshot_id}, the last of ours, or "

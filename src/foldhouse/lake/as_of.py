@@ -43,7 +43,7 @@ def snapshot_id_at(iceberg: IcebergTable, as_of: AsOf) -> int | None:
     found = head_at(iceberg, moment.timestamp() * 1000)
     if found is None:
         raise UnknownSnapshot(
-            f"{name} had no snapshot yet at {moment.isoformat()}; `foldhouse history {name}` lists its snapshots"
+            f"{name} had no snapshot yet at {_text(moment)}; `foldhouse history {name}` lists its snapshots"
         )
     return found
 
@@ -82,6 +82,10 @@ def _check_past(iceberg: IcebergTable, moment: datetime) -> None:
     now_ms = max(clock_ms(), iceberg.metadata.last_updated_ms)
     if int(moment.timestamp() * 1000) > now_ms:
         raise UnknownSnapshot(
-            f"{'.'.join(iceberg.name())}: {moment.isoformat()} lies in the future; now is "
-            f"{datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec='seconds')} (UTC where no zone is given)"
+            f"{'.'.join(iceberg.name())}: {_text(moment)} lies in the future; now is "
+            f"{_text(datetime.fromtimestamp(now_ms // 1000, UTC))} (UTC where no zone is given)"
         )
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

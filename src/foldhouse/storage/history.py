@@ -219,7 +219,7 @@ def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
 
 
 def _time(moment_ms: float) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def first_as_head(log: Sequence[HeadSince]) -> dict[int, int]:

@@ -32,9 +32,10 @@ class Pause:
         return datetime.fromtimestamp(self.since_ms / 1000, UTC)
 
     def __str__(self) -> str:
-        """Return the outcome of a refresh: `paused since 2024-03-18T09:00:00+00:00 by ada: the feed is wrong`."""
+        """Return the outcome of a refresh: `paused since 2024-03-18T09:00:00Z by ada: the feed is wrong`."""
         why = f": {self.reason}" if self.reason else ""
-        return f"paused since {self.since.isoformat(timespec='seconds')} by {self.by}{why}"
+        since = self.since.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"paused since {since} by {self.by}{why}"
 
 
 def user_name() -> str:
