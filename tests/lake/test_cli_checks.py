@@ -128,3 +128,11 @@ def test_a_name_that_nothing_declares_is_refused(shop: fh.Lake, tmp_path: Path) 
     done = call(tmp_path, "refresh", "k.sum")
     assert done.exit_code == 2
     assert "shop_of_checks declares no table k.sum; it declares k.above, k.aside, k.sums" in done.stderr
+
+
+def test_a_table_without_checks_is_said_to_have_none(shop: fh.Lake, tmp_path: Path) -> None:
+    call(tmp_path, "refresh")
+    done = call(tmp_path, "audit", "k.above")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "k.above has no checks; `checks=[...]` of its declaration adds some\n"
+    assert call(tmp_path, "audit", "k.above", "--json").output == ""

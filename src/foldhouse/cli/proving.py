@@ -110,6 +110,8 @@ def audit(ctx: click.Context, name: str, as_of: str | None, package: str, folder
         found = lake.audit(table, as_of=as_of)
     if as_json:
         print_rows([], [_plain_check(one) for one in found], as_json=True)
+    elif not found:
+        click.echo(f"{name} has no checks; `checks=[...]` of its declaration adds some", err=True)
     else:
         rows = [
             {"check": one.check, "result": "passed" if one.passed else "warning" if not one.blocks else "failed"}
