@@ -226,3 +226,4 @@ def test_json_has_a_sample_a_line(house: fh.Lake, tmp_path: Path) -> None:
         "labels": {"table": "h.sums", "kind": "table"},
         "value": 2,
     } in lines
+    assert {type(line["value"]) for line in lines} == {int, float}  # no truth value, which is no number

@@ -76,7 +76,11 @@ _NUMBERS: tuple[tuple[str, str, Callable[[TableStatus], float | None]], ...] = (
     ("size_bytes", "Size of the files of the head.", lambda one: one.bytes),
     ("refresh_rows_read", "Source rows that the newest refresh read.", lambda one: one.rows_read),
     ("refresh_seconds", "How long the newest refresh took.", lambda one: one.refresh_seconds),
-    ("wrong", "1 if the table is unreadable, failed its checks or has a foreign commit.", lambda one: one.is_wrong),
+    (
+        "wrong",
+        "1 if the table is unreadable, failed its checks or has a foreign commit.",
+        lambda one: int(one.is_wrong),
+    ),
 )
 
 
@@ -137,7 +141,9 @@ def _or_nan(number: float | None) -> float:
 
 def _health(found: Sequence[TableStatus]) -> Family:
     name = "foldhouse_table_health"
-    samples = [Sample({"table": one.table, name: state}, one.health == state) for one in found for state in _HEALTHS]
+    samples = [
+        Sample({"table": one.table, name: state}, int(one.health == state)) for one in found for state in _HEALTHS
+    ]
     return Family(name, STATESET, "The most serious state that applies.", tuple(samples))
 
 
