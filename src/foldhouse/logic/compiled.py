@@ -341,9 +341,10 @@ def _projected(table: Table, rows: DataFrame, fold: Fold) -> DataFrame:
     for column in (*table.keys, *table.sequence_by):
         if column not in rows.columns:
             role = "key" if column in table.keys else "sequence"
+            way = "choose one of them" if table.rows is None else "keep it in `rows`, or choose one of them"
             raise DefinitionError(
                 f"{table.name}: the {role} column {column!r} is not among the rows to fold "
-                f"({', '.join(rows.columns)}); keep it in `rows`"
+                f"({', '.join(rows.columns)}); {way}"
             )
     sequence = [rows[literal(name)].alias(sequence_column(i)) for i, name in enumerate(table.sequence_by)]
     try:
