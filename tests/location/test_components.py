@@ -206,6 +206,31 @@ def test_a_source_that_is_nowhere_is_named_with_what_can_be_written(shop):
     assert "revenue/defs.yaml: source: there is no folder and no value 'orders.of.nobody'" in _whole(failure.value)
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (REVENUE.replace("source: orders", "source: revenue"), "source: revenue is folded from revenue"),
+        (REVENUE.replace("source: orders", "source: large"), "is folded from large"),
+        (REVENUE + "      first_day: '2024-13-01'\n", "shop.revenue: first_day is '2024-13-01'; give a day such as"),
+        (
+            REVENUE + "      first_day: 0024-03-01\n",
+            "first_day is '0024-03-01'; give a day such as 2024-03-01, from 1000",
+        ),
+        (
+            REVENUE.replace("partition_by: placed", "first_day: 2024-03-01"),
+            "shop.revenue: first_day is given without partition_by",
+        ),
+    ],
+)
+def test_what_cannot_be_declared_is_said_with_the_file(shop, written, said):
+    shop.write("revenue", written)
+    with pytest.raises(Exception) as failure:
+        shop.load()
+    assert said in _whole(failure.value)
+    assert "revenue/defs.yaml: " in _whole(failure.value)
+    assert "RecursionError" not in _whole(failure.value)
+
+
 def test_folds_are_read_as_they_are_written_in_python_and_nothing_else_is_called():
     read = fold_of({"units": "top(10, stock_code, by=units)", "paid": "total(quantity * price)", "n": "count()"})
     assert repr(read) == repr(

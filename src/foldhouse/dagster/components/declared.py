@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,6 +11,9 @@ import dagster as dg
 
 from foldhouse.errors import DefinitionError
 from foldhouse.values.definition import Stream, Table
+
+_following: ContextVar[tuple[str, ...]] = ContextVar("following", default=())
+"""The folders of components whose sources are being looked for, each the source of the one before."""
 
 
 @runtime_checkable
@@ -32,6 +36,23 @@ def of_type(*types: type) -> Callable[[Any, Any], Any]:
         return value
 
     return resolve
+
+
+@contextmanager
+def _followed(named: str) -> Iterator[None]:
+    """Refuse a source that is folded from itself, directly or through others.
+
+    Raises:
+        DefinitionError: the source is being looked for already.
+    """
+    before = _following.get()
+    if named in before:
+        raise DefinitionError(f"source: {' is folded from '.join((*before, named))}; a table needs a stream below it")
+    token = _following.set((*before, named))
+    try:
+        yield
+    finally:
+        _following.reset(token)
 
 
 @contextmanager
@@ -59,7 +80,7 @@ def source_of(
     if (context.defs_module_path / named).is_dir():
         component = context.load_component(named)
         if isinstance(component, Declares):
-            with located(context.defs_module_path / named):
+            with located(context.defs_module_path / named), _followed(named):
                 return component.declared(context), component.days(context)
         raise DefinitionError(f"source: the component in {named} is a {type(component).__name__} and declares no table")
     module, _, name = named.rpartition(".")

@@ -1,6 +1,7 @@
 """The component of a table: an asset, its checks and its lag from a few lines of a `defs.yaml`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Annotated, Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from foldhouse import table as declare_table
 from foldhouse.dagster.components.calls import fold_of
 from foldhouse.dagster.components.declared import located, of_type, source_of
 from foldhouse.dagster.components.scaffold import FoldScaffolder
+from foldhouse.dagster.found_days import EARLIEST
 from foldhouse.dagster.lag import lag_check
 from foldhouse.dagster.tables import fold_asset
 from foldhouse.errors import DefinitionError
@@ -65,6 +67,8 @@ class FoldComponent(dg.Component, dg.Model, dg.Resolvable):
         found = [source_of(one, context)[0] for one in named]
         if len(found) > 1 and (self.where or self.columns):
             raise DefinitionError(f"{self.table}: where and columns are for one source; declare it in Python")
+        if self.first_day is not None:
+            _check_first_day(self.table, self.first_day, self.partition_by)
         return declare_table(
             self.table,
             source=found[0] if len(found) == 1 else found,
@@ -93,6 +97,19 @@ class FoldComponent(dg.Component, dg.Model, dg.Resolvable):
             table = self.declared(context)
             asset = fold_asset(table, partitions_def=self.days(context))
         return dg.Definitions(assets=[asset], asset_checks=[lag_check(table)])
+
+
+def _check_first_day(table: str, first_day: str, partition_by: str | None) -> None:
+    if partition_by is None:
+        raise DefinitionError(
+            f"{table}: first_day is given without partition_by, so it has no days; add it, or leave first_day out"
+        )
+    try:
+        day = date.fromisoformat(first_day)
+    except ValueError:
+        day = None
+    if day is None or str(day) != first_day or day < EARLIEST:
+        raise DefinitionError(f"{table}: first_day is {first_day!r}; give a day such as 2024-03-01, from {EARLIEST} on")
 
 
 def _rows(where: str | None, columns: Mapping[str, str]) -> Callable[[DataFrame], DataFrame] | None:
