@@ -32,6 +32,7 @@ def said(package: str) -> str:
 FAILING = {
     "a library is missing": ("import foldhouse\nimport no_such_library", "No module named 'no_such_library' (", 2),
     "its code fails": ("\n\n1 / 0", "ZeroDivisionError: division by zero (", 3),
+    "its code ends Python": ("import sys\nsys.exit('no configuration')", "SystemExit: no configuration (", 2),
     "a declaration is refused": (
         "import foldhouse as fh\nevents = fh.stream('a', schema={'k': 'string'})",
         "'a' is not a table name",

@@ -181,6 +181,7 @@ def test_the_databases_of_a_new_home_are_there_before_two_processes_open_them(tm
             "x = undefined",
             r"cannot be imported: NameError: name 'undefined' is not defined \(/.*, line 1\)\. `python -c 'import ",
         ),
+        ("import sys\nsys.exit(0)", r"cannot be imported: SystemExit: 0 \(/.*, line 2\)"),
         ("x = (", "cannot be imported: SyntaxError: '\\(' was never closed"),
         ("x = 1", "has no dg.Definitions; `foldhouse init NAME` shows a definitions.py"),
     ],

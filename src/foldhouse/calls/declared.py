@@ -68,7 +68,7 @@ def after_sources(tables: Sequence[Table]) -> list[Table]:
     return list(ordered.values())
 
 
-def failed_import(module: str, failure: Exception) -> DefinitionError:
+def failed_import(module: str, failure: BaseException) -> DefinitionError:
     """Return the error of a module of the user that cannot be imported, with the line at which it failed."""
     said = f"{type(failure).__name__}: {failure}".partition("\n")[0]
     return DefinitionError(

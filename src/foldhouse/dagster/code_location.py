@@ -120,7 +120,7 @@ class CodeLocation:
             found = _defined(module, self.attribute)
         except FoldhouseError as failure:
             raise type(failure)(f"{failure}{place_of(failure)}") from failure
-        except Exception as failure:  # whatever the user's code raises
+        except (Exception, SystemExit) as failure:  # whatever the user's code raises
             raise failed_import(Path(self.code).stem if self.is_file else self.code, failure) from failure
         if not isinstance(found, dg.Definitions):
             where = f"{self.attribute} of {self.code} is" if self.attribute else f"{self.code} has"
