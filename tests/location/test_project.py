@@ -89,6 +89,29 @@ def test_the_package_of_a_project_is_named_in_its_pyproject(tmp_path, monkeypatc
             _declared_in()
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        fh.table("j.sums", source=dated, keys="day", fold=fh.fold(n=fh.total("n"))),
+        fh.table("j.sums", source=dated, keys="key", fold=fh.fold(n=fh.total("n")), checks=[fh.not_null("n")]),
+        fh.stream("j.sums", schema={"n": "long"}),
+        fh.stream("j.dated", schema={"n": "long"}),
+    ],
+)
+def test_two_declarations_of_one_name_are_refused_before_any_run(
+    package: types.ModuleType, more: fh.Table | fh.Stream
+) -> None:
+    package.__dict__["more"] = more
+    with pytest.raises(fh.DefinitionError, match=f"project_of_tests declares {more.name} more than once"):
+        definitions_of(package)
+
+
+def test_a_declaration_under_two_variables_is_one(package: types.ModuleType) -> None:
+    alike = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
+    package.__dict__.update(again=sums, alike=alike)
+    assert definitions_of(package).resolve_job_def("project_of_tests")
+
+
 def test_tables_of_different_days_have_a_job_for_each_set_of_days(package: types.ModuleType) -> None:
     other = fh.stream("j.other", schema={"day": "date", "n": "long"}, partition_by="day")
     months = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-05-01", timezone="UTC")

@@ -27,6 +27,27 @@ def streams_in(package: ModuleType) -> list[Stream]:
     return sorted(found.values(), key=lambda stream: stream.name)
 
 
+def check_names(package: ModuleType, further: Iterable[Table | Stream] = ()) -> None:
+    """Refuse declarations of which two have one name, because both would be one table of the lake.
+
+    Args:
+        package: as for `tables_in`.
+        further: what else is declared, such as by components.
+
+    Raises:
+        DefinitionError: two tables have one name, or two streams that differ, or a table and a stream.
+    """
+    found = {id(one): one for one in (*tables_in(package), *streams_in(package), *further)}
+    by_name: dict[str, Table | Stream] = {}
+    for one in found.values():
+        other = by_name.setdefault(one.name, one)
+        # Streams that are equal are one, such as one that each of two components declares.
+        if other is not one and (isinstance(one, Table) or isinstance(other, Table) or one != other):
+            raise DefinitionError(
+                f"{package.__name__} declares {one.name} more than once; give one of them another name"
+            )
+
+
 def _values_in(package: ModuleType, kind: type[Declared]) -> list[Declared]:
     # As Dagster loads the assets of a package: with the packages in it.
     below = pkgutil.walk_packages(getattr(package, "__path__", []), f"{package.__name__}.", onerror=lambda name: None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from foldhouse.calls.declared import tables_in
+from foldhouse.calls.declared import check_names, tables_in
 from foldhouse.dagster.commits import commit_sensor
 from foldhouse.dagster.components_folder import declared_in_components
 from foldhouse.dagster.days_sensor import days_sensor
@@ -62,11 +62,16 @@ def definitions_of(
         components: those of the package. They become part of the definitions: their tables are followed by the sensors
             `commits` and `lag`, have the check `gapless`, and can be chosen in the jobs of `operation_jobs`. The job
             over all assets leaves them out: a `LandingComponent` has a job of its own, and days of its own.
+
+    Raises:
+        DefinitionError: two declarations have one name.
     """
     name = package.__name__.rpartition(".")[2]
     tables = tables_in(package)
     further = list((components and components.assets) or ())
-    followed = [*tables, *(_tables_in_components(package) if further else [])]
+    in_components = declared_in_components(package) if further else []
+    check_names(package, in_components)
+    followed = [*tables, *(one for one in in_components if isinstance(one, Table))]
     with without_beta_warnings():
         loaded = [*dg.load_assets_from_package_module(package), *assets]
         checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
@@ -101,10 +106,6 @@ def definitions_of(
         executor=dg.in_process_executor,
     )
     return made if components is None else dg.Definitions.merge(made, components)
-
-
-def _tables_in_components(package: ModuleType) -> list[Table]:
-    return [one for one in declared_in_components(package) if isinstance(one, Table)]
 
 
 def _asset_jobs(name: str, assets: Sequence[Any]) -> Iterator[Any]:
