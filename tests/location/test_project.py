@@ -83,7 +83,12 @@ def test_the_package_of_a_project_is_named_in_its_pyproject(tmp_path, monkeypatc
     ):
         file.write_text(text)
         assert _declared_in() == said
-    for text, wrong in (("[tool", "cannot be read"), ("[tool.foldhouse]\ndeclared_in = 1\n", "name a package")):
+    for text, wrong in (
+        ("[tool", "cannot be read"),
+        ("[tool.foldhouse]\ndeclared_in = 1\n", "name a package"),
+        ("tool = 3\n", "tool in ./pyproject.toml is 3; make it a table"),
+        ("[tool]\nfoldhouse = []\n", "foldhouse in ./pyproject.toml is"),
+    ):
         file.write_text(text)
         with pytest.raises(fh.FoldhouseError, match=wrong):
             _declared_in()

@@ -46,11 +46,16 @@ def _declared_in() -> str:
     """
     try:
         with Path("pyproject.toml").open("rb") as file:
-            said = tomllib.load(file).get("tool", {}).get("foldhouse", {}).get("declared_in", "assets")
+            said: Any = tomllib.load(file)
     except FileNotFoundError:
         return "assets"
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failure:
         raise InvalidCall(f"./pyproject.toml cannot be read: {failure}") from failure
+    for name in ("tool", "foldhouse"):
+        said = said.get(name, {})
+        if not isinstance(said, dict):
+            raise InvalidCall(f"{name} in ./pyproject.toml is {shown(said)}; make it a table: [tool.foldhouse]")
+    said = said.get("declared_in", "assets")
     if not isinstance(said, str) or not said:
         raise InvalidCall(f"declared_in of [tool.foldhouse] in ./pyproject.toml is {said!r}; name a package")
     return said
@@ -148,7 +153,7 @@ def _found_in(package: str, looked_for: Callable[[ModuleType], list[Declared]]) 
         raise failed_import(package, missing) from missing
     except FoldhouseError as failure:
         raise type(failure)(f"{failure}{place_of(failure)}") from failure
-    except Exception as failure:  # whatever the user's code raises
+    except (Exception, SystemExit) as failure:  # whatever the user's code raises
         raise failed_import(package, failure) from failure
 
 
