@@ -300,21 +300,6 @@ def test_any_type_is_a_value_and_any_but_a_nested_one_a_key_and_a_sequence(lake:
             lake.refresh(table)
 
 
-def test_a_key_that_is_no_column_is_answered_with_the_columns_and_what_to_do(lake: fh.Lake) -> None:
-    """Without `rows`, nothing can be kept in them."""
-    source = fh.stream("typo.events", schema={"customer": "string", "n": "long"})
-    lake.append(source, [{"customer": "a", "n": 1}])
-    for rows, way in (
-        (None, "choose one of them"),
-        (lambda events: events, "keep it in `rows`, or choose one of them"),
-    ):
-        typo = fh.table("typo.sums", source=source, rows=rows, keys="custmer", fold=fh.fold(n=fh.total("n")))
-        with pytest.raises(fh.DefinitionError) as failure:
-            lake.refresh(typo)
-        said = "the key column 'custmer' is not among the rows to fold (customer, n)"
-        assert str(failure.value) == f"typo.sums: {said}; {way}"
-
-
 def test_latest_publishes_a_null(lake: fh.Lake) -> None:
     """A null in a column."""
     assert word(in_any_order(lake, words, event("x", 1), event(None, 2))) is None

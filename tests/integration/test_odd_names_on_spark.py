@@ -65,3 +65,20 @@ def test_a_frame_of_spark_is_appended(spark_lake: Callable[..., fh.Lake]) -> Non
     frame = lake.spark.createDataFrame([tuple(row.values())], "a string, b date, c int, d int, e string").toDF(*SCHEMA)
     lake.append(stream, frame)
     assert lake.to_arrow(stream).to_pylist() == [row]
+
+
+@pytest.mark.parametrize(
+    ("rows", "way"),
+    [(None, "choose one of them"), (lambda events: events, "keep it in `rows`, or choose one of them")],
+)
+def test_a_key_that_is_no_column_is_answered_with_the_columns(
+    spark_lake: Callable[..., fh.Lake], rows: Any, way: str
+) -> None:
+    lake = spark_lake()
+    source = fh.stream("odd.typo", schema={"customer": "string", "n": "long"})
+    lake.append(source, [{"customer": "a", "n": 1}])
+    typo = fh.table("odd.typos", source=source, rows=rows, keys="custmer", fold=fh.fold(n=fh.total("n")))
+    with pytest.raises(fh.DefinitionError) as failure:
+        lake.refresh(typo)
+    said = "odd.typos: the key column 'custmer' is not among the rows to fold (customer, n); "
+    assert str(failure.value) == said + way
