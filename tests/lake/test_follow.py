@@ -66,6 +66,17 @@ def test_each_round_folds_what_came_in_the_order_of_the_sources(lake: fh.Lake) -
     assert (follower.round(), rows(lake, above)) == (0, [(1, 1)])
 
 
+def test_a_commit_that_cannot_be_reported_is_said_and_the_others_go_on(lake: fh.Lake) -> None:
+    def fails(table: fh.Table, done: object) -> None:
+        raise fh.StorageError(f"{table.name} is not reported")
+
+    said: list[dict[str, Any]] = []
+    land(lake, FIRST, "a", 1)
+    assert Follower(lake, TABLES, said.append, fails).round() == 3
+    assert [one["error"] for one in said if "error" in one] == [f"{one.name} is not reported" for one in TABLES]
+    assert rows(lake, above) == [(1, 1)]
+
+
 def test_days_after_the_last_one_are_added_and_earlier_ones_are_left_out(lake: fh.Lake) -> None:
     land(lake, FIRST, "a", 1)
     land(lake, SECOND, "a", 1)

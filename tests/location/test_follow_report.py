@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.dagster.foreground import instance_of
+from foldhouse.dagster.runless import reporter
 
 events = fh.stream("g.events", schema={"day": "date", "k": "string", "n": "long"}, partition_by="day")
 sums = fh.table("g.sums", source=events, keys="k", fold=fh.fold(n=fh.total("n")))
@@ -103,3 +104,23 @@ def test_without_a_dagster_home_it_says_so_before_it_begins(
     assert said.exit_code == 2, said.output
     assert "there is no dagster.yaml" in said.output
     assert lake.head(sums) is None
+
+
+def test_an_error_of_dagsters_records_is_one_of_ours_with_the_commit(
+    lake: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> None:
+        raise RuntimeError("the records are locked\nand more")
+
+    (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    lake.append(events, [{"day": FIRST, "k": "a", "n": 1}])
+    done = lake.refresh(sums)
+    with reporter(tmp_path) as report:
+        monkeypatch.setattr(dg.DagsterInstance, "report_runless_asset_event", locked)
+        with pytest.raises(fh.StorageError) as failure:
+            report(sums, done)
+    assert str(failure.value) == (
+        f"the commit {done.snapshot_id} of g.sums is made, but not reported to Dagster: RuntimeError: the "
+        "records are locked"
+    )

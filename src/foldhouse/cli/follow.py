@@ -65,7 +65,7 @@ class Follower:
         lake: the lake.
         tables: in the order in which they are refreshed.
         say: prints one thing that happened.
-        committed: called with each commit.
+        committed: called with each commit; if it raises an error of ours, that is said, and the tables go on.
         keep: the history to keep of tables that have no policy of their own.
         in_use: snapshots that were the head within this time stay, because readers may use them.
         now: seconds that only grow.
@@ -162,7 +162,10 @@ class Follower:
             self.say({"table": table.name, "recovered": True, "text": f"{table.name}: it works again"})
         if done.committed:
             self.say(_commit(done))
-            self.committed(table, done)
+            try:
+                self.committed(table, done)
+            except FoldhouseError as failure:  # the commit is made, and more may follow
+                self.say({"table": table.name, "error": str(failure), "text": f"{table.name}: {failure}"})
         return done.committed
 
     def _new_days(self, table: Table) -> list[date]:
