@@ -131,6 +131,27 @@ def test_a_failed_audit_reports_what_the_checks_in_steps_of_their_own_find(
     )
 
 
+def test_a_commit_that_changed_too_much_is_not_hidden_by_the_next_one_of_the_run(
+    lake: fh.Lake, instance: dg.DagsterInstance, run: Run
+) -> None:
+    table = fh.table(
+        "d.daily",
+        source=dated,
+        keys="day",
+        partition_by="day",
+        fold=fh.fold(n=fh.total("n")),
+        checks=[fh.changed_at_most("50 %", severity="warn")],
+    )
+    asset = fold_asset(table, partitions_def=DAILY, days_per_commit=1)
+    days = [date(2024, 3, day) for day in (1, 2, 3)]
+    lake.append(dated, [{"day": day, "n": 1} for day in days])
+    asked = {"dagster/asset_partition_range_start": "2024-03-01", "dagster/asset_partition_range_end": "2024-03-03"}
+    result = run(asset, tags=asked)
+    assert result.success
+    (found,) = evaluations(instance, result)
+    assert (found.passed, found.description) == (False, "1 keys changed, 100 % of the 1 there were"), "of the second"
+
+
 def test_a_day_whose_rows_fail_is_not_reported_as_done(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:
     asset = fold_asset(daily, partitions_def=DAILY, days_per_commit=1)
     days = [date(2024, 3, day) for day in (1, 2, 3)]

@@ -27,9 +27,10 @@ from foldhouse.dagster.report import (
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import DaysNotCovered, DefinitionError, FoldhouseError, InvalidCall, Paused
 from foldhouse.lake import Lake
+from foldhouse.values.checks import ChangedAtMost
 from foldhouse.values.definition import Table
 from foldhouse.values.metadata_names import COVERAGE
-from foldhouse.values.results import PartitionCounts, Refreshed
+from foldhouse.values.results import Checked, PartitionCounts, Refreshed
 from foldhouse.values.window import Coverage
 
 _MOST_DAYS = 31
@@ -136,6 +137,7 @@ def _backfill(
     missing = _uncovered(lake, table, asked)
     ready = [day for day in asked if not any(day in days for days in missing.values())]
     may_leave_out, refreshed = leaves_out_uncovered(context), None
+    found: list[Checked] = []
     parts = list(_chunks(ready, days_per_commit)) if ready else [[]] if may_leave_out and lake.head(table) else []
     with reporting_days(context) as report:
         if changes_alone or missing:
@@ -146,6 +148,7 @@ def _backfill(
             except Paused as held:
                 _check_days_exist(lake, table, asked, held)
                 return _left_as_it_is(lake, table, {"paused": str(held.pause), **report.output_metadata})
+            found += refreshed.checks
             looks, whole = looks_of(lake, table, refreshed), whole_commit_of(refreshed)
             told = _changed(refreshed) if changes_alone else sorted({*days, *refreshed.partitions})
             newest = max(told, default=None) if changes_alone or missing else asked[-1]
@@ -163,7 +166,7 @@ def _backfill(
     return dg.MaterializeResult(
         metadata=report.output_metadata,
         data_version=_version(refreshed),
-        check_results=_checked(lake, table, refreshed),
+        check_results=_checked(lake, table, refreshed, found),
     )
 
 
@@ -217,11 +220,24 @@ def _check_days_exist(lake: Lake, table: Table, asked: Sequence[date], held: Pau
         raise dg.Failure(description=f"{held}. The days {days} are not there yet", allow_retries=False) from held
 
 
-def _checked(lake: Lake, table: Table, refreshed: Refreshed) -> list[dg.AssetCheckResult]:
-    """Return the results of the table's checks; Dagster needs them from each run, also from one with nothing new."""
+def _checked(
+    lake: Lake, table: Table, refreshed: Refreshed, found: Sequence[Checked] = ()
+) -> list[dg.AssetCheckResult]:
+    """Return the results of the table's checks; Dagster needs them from each run, also from one with nothing new.
+
+    Args:
+        lake: of the table.
+        table: the declaration.
+        refreshed: the last commit of the run.
+        found: the results of all commits of the run. A check of what a commit changed, and not of the rows that it
+            left, is the first one that failed: a later commit cannot make up for it.
+    """
     if not table.checks:
         return []
-    return results_of(table, refreshed.checks if refreshed.committed else lake.audit(table))
+    of_a_commit = {check.name for check in table.checks if isinstance(check, ChangedAtMost)}
+    failed = {one.name: one for one in reversed(found) if not one.passed and one.name in of_a_commit}
+    last = refreshed.checks if refreshed.committed else lake.audit(table)
+    return results_of(table, [failed.get(one.name, one) for one in last])
 
 
 def _chunks(days: list[date], size: int | None) -> Iterator[list[date]]:
