@@ -55,6 +55,17 @@ def test_a_rollback_says_what_it_undoes_and_does_it_when_asked(shop: fh.Lake) ->
     assert shop.to_arrow(sums).to_pylist() == [{"k": "a", "n": 1}]
     (observed,) = [one for one in done.all_events if one.event_type_value == "ASSET_OBSERVATION"]
     assert observed.asset_key == dg.AssetKey(["o", "sums"])
+    again = run(shop, "rollback", "roll_back", table="o.sums", to=str(first), dry_run=False)
+    assert again.success
+    assert [one for one in again.all_events if one.event_type_value == "ASSET_OBSERVATION"] == [], "nothing moved"
+
+
+def test_a_publication_without_a_rebuild_is_refused_with_the_branches_that_are_there(shop: fh.Lake) -> None:
+    for dry_run in (True, False):
+        (failure,) = run(shop, "publish", "publish_rebuild", table="o.sums", dry_run=dry_run).get_step_failure_events()
+        told = failure.step_failure_data.user_failure_data
+        assert told is not None
+        assert told.description == "o.sums has no branch 'foldhouse-rebuild'; it has none"
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,13 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         lake = opened(context, config)
         planned = lake.plan_rollback(config.table, to=config.to)
         _say(context, {name: _text(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
-        if not config.dry_run:
-            _observe(context, config.table, lake.rollback(config.table, to=config.to), "rollback")
+        if config.dry_run:
+            return
+        head, snapshot_id = lake.head(config.table), lake.rollback(config.table, to=config.to)
+        if head is not None and head.id == snapshot_id:
+            context.log.info(f"{config.table} stays at snapshot {snapshot_id}: it is the head")
+        else:
+            _observe(context, config.table, snapshot_id, "rollback")
 
     @dg.op(name=OP_OF[RESTATE], required_resource_keys=needed)
     @in_words
@@ -135,6 +140,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @in_words
     def publish_rebuild(context: dg.OpExecutionContext, config: PublishConfig) -> None:
         lake = opened(context, config)
+        lake.drop_branch(config.table, REBUILD_BRANCH, dry_run=True)  # says so if there is none
         rows = lake.count(config.table, as_of=REBUILD_BRANCH)
         plan = {"table": config.table, "rows now": str(lake.count(config.table)), "rows afterwards": str(rows)}
         _say(context, {**plan, "consumers": ", ".join(lake.consumers(config.table))}, dry_run=config.dry_run)
