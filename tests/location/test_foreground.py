@@ -193,6 +193,17 @@ def test_definitions_that_cannot_be_loaded_are_no_failed_run(location, code, sai
         run_in_foreground("shop", *days(1, 2), folder=location)
 
 
+def test_definitions_that_dagster_refuses_are_no_failed_run(location):
+    (file,) = location.glob("definitions_*.py")
+    file.write_text(
+        "import dagster as dg\n"
+        "one, other = (dg.asset(key=['shop', 'sums'])(lambda: None) for _ in range(2))\n"
+        "defs = dg.Definitions(assets=[one, other], jobs=[dg.define_asset_job('shop', selection='*')])\n"
+    )
+    with pytest.raises(fh.DefinitionError, match=r"Dagster refuses the definitions: .*shop.*sums"):
+        run_in_foreground("shop", *days(1, 2), folder=location)
+
+
 MADE = """
 @dg.definitions
 def made():

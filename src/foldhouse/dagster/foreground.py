@@ -20,7 +20,7 @@ from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
 from foldhouse.dagster.records import naming_the_disk
 from foldhouse.dagster.report import OnPartition, listening
-from foldhouse.errors import CannotStart, FoldhouseError, InvalidCall
+from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
 
 OnStart = Callable[[Mapping[str, int]], None]
 """Called before a run with its assets, in the order in which they run, and how many partitions each is to report."""
@@ -224,7 +224,12 @@ def _output_into(path: Path) -> Iterator[None]:
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
     # Dagster's implicit job of all assets is `__ASSET_JOB`.
-    jobs = {job.name: job for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")}
+    try:
+        every = definitions.resolve_all_job_defs()
+    except dg.DagsterError as failure:  # such as two assets of one name
+        root = failure.__cause__ or failure
+        raise DefinitionError(f"Dagster refuses the definitions: {' '.join(str(root).split())}") from failure
+    jobs = {job.name: job for job in every if not job.name.startswith("__")}
     if name not in jobs:
         raise InvalidCall(f"there is no job {name!r}; there are: {', '.join(sorted(jobs)) or 'none'}")
     return jobs[name]
