@@ -10,7 +10,7 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.cli.declared import _declared_in
-from foldhouse.dagster import definitions_of, fold_asset, stream_asset, stream_days
+from foldhouse.dagster import components_of, definitions_of, fold_asset, stream_asset, stream_days
 from foldhouse.values.job_names import JOB_NAMES
 
 dated = fh.stream("j.dated", schema={"day": "date", "key": "string", "n": "long"}, partition_by="day")
@@ -109,6 +109,13 @@ def test_two_declarations_of_one_name_are_refused_before_any_run(
     package.__dict__["more"] = more
     with pytest.raises(fh.DefinitionError, match=f"project_of_tests declares {more.name} more than once"):
         definitions_of(package)
+
+
+def test_a_module_that_is_no_package_has_definitions_too(package: types.ModuleType) -> None:
+    del package.__path__
+    graph = definitions_of(package, components=components_of(package)).resolve_asset_graph()
+    assert {key.to_user_string() for key in graph.executable_asset_keys} == {"j/sums", "j/daily"}
+    assert graph.get(dg.AssetKey(["j", "daily"])).partitions_def == DAYS
 
 
 def test_a_declaration_under_two_variables_is_one(package: types.ModuleType) -> None:

@@ -25,6 +25,8 @@ def components_of(package: ModuleType) -> dg.Definitions:
     Args:
         package: the package of a project whose `pyproject.toml` has `[tool.dg]`.
     """
+    if not hasattr(package, "__path__"):  # a module that is no package has no folder
+        return dg.Definitions()
     folder = Path(package.__path__[0]) / _FOLDER
     if not any(one.suffix in (".yaml", ".yml", ".py") for one in folder.rglob("*")):
         return dg.Definitions()

@@ -51,8 +51,8 @@ def definitions_of(
     they are switched on.
 
     Args:
-        package: the package with the declarations. A table needs an asset of its own only for other arguments, such as
-            `fold_asset(daily, partitions_def=days)`.
+        package: the package, or the module, with the declarations. A table needs an asset of its own only for other
+            arguments, such as `fold_asset(daily, partitions_def=days)`.
         lake: the lake; by default the folder that `$FOLDHOUSE_LAKE` names, else `./lake`.
         assets: further assets and asset checks.
         resources: further resources.
@@ -73,9 +73,9 @@ def definitions_of(
     check_names(package, in_components)
     followed = [*tables, *(one for one in in_components if isinstance(one, Table))]
     with without_beta_warnings():
-        loaded = [*dg.load_assets_from_package_module(package), *assets]
-        checks = [*dg.load_asset_checks_from_package_module(package), *(lag_check(table) for table in tables)]
-        checks += [gapless_check(table) for table in followed]
+        in_modules, checks = _assets_and_checks(package)
+        loaded = [*in_modules, *assets]
+        checks += [*(lag_check(table) for table in tables), *(gapless_check(table) for table in followed)]
     known = set(specs_in(loaded))
     loaded += [fold_asset(table) for table in tables if key_of(table.name) not in known]
     maintenance = maintenance_job()
@@ -106,6 +106,14 @@ def definitions_of(
         executor=dg.in_process_executor,
     )
     return made if components is None else dg.Definitions.merge(made, components)
+
+
+def _assets_and_checks(package: ModuleType) -> tuple[list[Any], list[Any]]:
+    """Return the assets and asset checks of a package's modules, or of a module that is none."""
+    if not hasattr(package, "__path__"):
+        return [*dg.load_assets_from_modules([package])], [*dg.load_asset_checks_from_modules([package])]
+    checks = dg.load_asset_checks_from_package_module(package)
+    return [*dg.load_assets_from_package_module(package)], [*checks]
 
 
 def _asset_jobs(name: str, assets: Sequence[Any]) -> Iterator[Any]:
