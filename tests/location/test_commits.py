@@ -498,3 +498,27 @@ def test_a_range_that_ends_before_it_begins_fails(lake: fh.Lake, opener: Opened)
     tags = {"dagster/asset_partition_range_start": "2024-03-05", "dagster/asset_partition_range_end": "2024-03-02"}
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="the run has no day"):
         dg.materialize([ASSETS[2]], instance=instance, resources={"lake": opener}, tags=tags)
+
+
+@pytest.mark.parametrize("damaged", ["f.sums", "f.aside"])
+def test_a_table_that_cannot_be_read_does_not_stop_the_others(lake: fh.Lake, opener: Opened, damaged: str) -> None:
+    cover_1_2_and_7(lake)
+    lake.append(fh.stream("f.aside", schema={"n": "long"}), [{"n": 1}])  # which no table of the sensor reads
+    with dg.DagsterInstance.ephemeral() as instance:
+        daemon = Daemon(opener, instance)
+        assert daemon.tick() == []
+        land(lake, 7)
+        file = Path(lake.load(damaged).metadata_location.removeprefix("file://"))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:100])
+        (request,) = daemon.tick()
+        names = {key.path[-1] for key in request.asset_selection or []}
+        assert names == ({"daily"} if damaged == "f.sums" else {"sums", "above", "daily"})
+        lake.refresh(daily)
+        if damaged == "f.sums":
+            assert daemon.tick() == []
+            assert daemon.said is not None
+            assert "none of 1 tables is behind its sources; not followed: f.above, f.sums; " in daemon.said
+            assert f"{file} is not what was written" in daemon.said
+        file.write_bytes(whole)
+        assert {key.path[-1] for one in daemon.tick() for key in one.asset_selection or []} == {"sums", "above"}

@@ -1,6 +1,7 @@
 """The page's check of a table is what its position says, whoever committed, and the sensor keeps it so."""
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
@@ -125,3 +126,48 @@ def test_a_commit_that_follows_the_check_of_a_run_is_told(lake):
         told, cursor = look(lake, cursor, instance)
         assert [one.description for one in told.values()] == ["1 commit behind late.events"], "the page was green"
         assert look(lake, cursor, instance) == ({}, cursor), "the page says so"
+
+
+@pytest.fixture
+def page(lake, tmp_path):
+    """Looks as another process, which has read no metadata yet."""
+
+    def looked(cursor=None):
+        with closing(fh.Lake.local(tmp_path / "lake")) as opened:
+            return look(opened, cursor)
+
+    return looked
+
+
+def metadata_of(lake, table):
+    return Path(lake.load(table).metadata_location.removeprefix("file://"))
+
+
+def test_a_table_that_cannot_be_read_does_not_hide_the_others(lake, page):
+    append(lake)
+    for table in (sums, above):
+        lake.refresh(table)
+    _, cursor = page()
+    file = metadata_of(lake, above)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100])
+    append(lake)
+    told, cursor = page(cursor)
+    assert told["late/sums"].description == "1 commit behind late.events"
+    damaged = told["late/above"]
+    assert (damaged.passed, damaged.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert damaged.description.startswith(f"cannot be read: file://{file} is not what was written")
+    assert page(cursor) == ({}, cursor), "it was told"
+    file.write_bytes(whole)
+    [mended] = page(cursor)[0].values()
+    assert mended.description == "up to date with late.sums, which is 1 commit behind late.events"
+
+
+def test_a_look_fails_if_no_table_can_be_read(lake, page):
+    append(lake)
+    for table in (sums, above):
+        lake.refresh(table)
+    for table in (sums, above):
+        metadata_of(lake, table).write_bytes(b"{}")
+    with pytest.raises(fh.CorruptFile):
+        page()

@@ -12,6 +12,7 @@ import dagster as dg
 from foldhouse.calls.declared import after_sources
 from foldhouse.dagster.calendar_days import check_are_days
 from foldhouse.dagster.queue import LIVE, PRIORITY
+from foldhouse.dagster.readable import Readable
 from foldhouse.dagster.report import CHANGES_ALONE, COVERED_ALONE, key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.lake import Lake
@@ -49,6 +50,7 @@ def commit_sensor(
         the run it asked for is not done    -> nothing, until it is
         of several such runs, one fails     -> its days again, once the table has another commit
         nothing was committed               -> nothing
+        a table, or its source, is damaged  -> nothing for it, and the others as ever; the tick names it
 
     Positions in the lake say what is behind, so no event of Dagster is needed. The same state is asked for once: after
     a run that failed, the next commit, a rollback or a run by hand goes on. The cursor has the states that were asked
@@ -91,10 +93,17 @@ def commit_sensor(
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
         lake = opener.open()
         before = _Before.of(context.cursor) or _Before(ranges=_ranges_of_failed(context.instance, name, tables))
-        lacking = {table.name: _lacking(lake, table, before.ranges.get(table.name, ())) for table in tables}
-        late = _behind(lake, tables, days, lacking)
+        found = Readable.of(lake, tables)
+        readable = [table for table in tables if table.name not in found.unreadable]
+        # The days of a table that cannot be read now stay in the cursor.
+        lacking = {table.name: _days_of_ranges(before.ranges.get(table.name, ())) for table in tables}
+        lacking |= {table.name: _lacking(lake, table, lacking[table.name]) for table in readable}
+        late = _behind(lake, readable, found.lags, lacking)
+        if found.unreadable:
+            context.log.warning(_not_followed(found.unreadable))
         if not late:
-            why = f"none of {len(tables)} tables is behind its sources"
+            why = f"none of {len(readable)} tables is behind its sources"
+            why += f"; {_not_followed(found.unreadable)}" if found.unreadable else ""
             return dg.SensorResult(skip_reason=why, cursor=_cursor([], lacking))
         behind = {
             _state(lake, group, asked): (group, asked)
@@ -173,13 +182,21 @@ def _days_in(given: Sequence[str]) -> list[date]:
     return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
-def _lacking(lake: Lake, table: Table, ranges: Sequence[Sequence[str]]) -> Set[date]:
+def _days_of_ranges(ranges: Sequence[Sequence[str]]) -> Set[date]:
+    return {day for one in ranges for day in _days_in(one)}
+
+
+def _not_followed(unreadable: Mapping[str, str]) -> str:
+    """Name the tables that cannot be read, and why the first one cannot."""
+    return f"not followed: {', '.join(unreadable)[:_LONGEST_NAMES]}; {next(iter(unreadable.values()))}"
+
+
+def _lacking(lake: Lake, table: Table, asked: Set[date]) -> Set[date]:
     """Return the days of which a source has rows, and that an earlier run was to add to a table, but did not.
 
     Where several runs were asked for, one that succeeds moves the table's position; `new_days` then takes the days of
     one that failed for days that were left out on purpose.
     """
-    asked = {day for one in ranges for day in _days_in(one)}
     if not asked or table.partition_by is None:
         return set()
     if any(lake.head(source) is None for source in table.sources):
@@ -218,9 +235,14 @@ def _by_days(tables: Sequence[Table], days: Days) -> list[tuple[dg.DailyPartitio
     return list(groups.values())
 
 
-def _behind(lake: Lake, tables: Sequence[Table], days: Days, lacking: Mapping[str, Set[date]]) -> list[Table]:
+def _behind(
+    lake: Lake,
+    tables: Sequence[Table],
+    lags: Mapping[str, Sequence[SourceLag]],
+    lacking: Mapping[str, Set[date]],
+) -> list[Table]:
     """Return the tables that have something to fold: a commit of a source, days, or all of it for a new table."""
-    lags, names = lake.lags(), set(lake.tables())
+    names = set(lake.tables())
     found: list[Table] = []
     comes = {table.name for table in tables}
     paused = {name for name in lags if lake.paused(name) is not None}

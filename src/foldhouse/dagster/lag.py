@@ -6,6 +6,7 @@
 | anybody commits to a source of it, or to a source of that | warns, at the next look of the sensor |
 | anybody folds it up to there | passes, at the next look of the sensor |
 | a commit follows the check of a run | warns, at the next look of the sensor |
+| it, or a source of it, cannot be read | warns, and says why; the other tables are looked at as ever |
 
 Dagster's own staleness knows only what its runs did. This reads positions and histories, and no rows.
 """
@@ -18,6 +19,7 @@ import dagster as dg
 
 from foldhouse.dagster.again import in_words
 from foldhouse.dagster.own_steps import known
+from foldhouse.dagster.readable import Readable
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.dagster.short_cursor import texts_of
@@ -82,9 +84,10 @@ def lag_sensor(
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         opener: LakeOpener = getattr(context.resources, lake_resource_key)
-        lags, seen = opener.open().lags(), texts_of(context.cursor)
-        found = {table.name: lags[table.name] for table in tables if lags.get(table.name)}
-        states = {name: _state(lag) for name, lag in found.items()}
+        read, seen = Readable.of(opener.open(), tables), texts_of(context.cursor)
+        found = {table.name: _outcome(lag) for table in tables if (lag := read.lags.get(table.name))}
+        found |= {name: _unreadable(why) for name, why in read.unreadable.items()}
+        states = {name: one["description"] for name, one in found.items()}
         changed = [
             name
             for name, state in states.items()
@@ -108,9 +111,14 @@ def _on_page(instance: dg.DagsterInstance, name: str) -> str | None:
     return said.description if isinstance(said, dg.AssetCheckEvaluation) else None
 
 
-def _evaluations(found: dict[str, Lag], names: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+def _evaluations(found: dict[str, dict[str, Any]], names: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
     for name in names:
-        yield dg.AssetCheckEvaluation(asset_key=key_of(name), check_name=UP_TO_DATE, **_outcome(found[name]))
+        yield dg.AssetCheckEvaluation(asset_key=key_of(name), check_name=UP_TO_DATE, **found[name])
+
+
+def _unreadable(why: str) -> dict[str, Any]:
+    """Return the outcome of the check of a table that cannot be read, or whose sources cannot."""
+    return {"passed": False, "severity": dg.AssetCheckSeverity.WARN, "description": f"cannot be read: {why}"}
 
 
 def _outcome(lag: Lag) -> dict[str, Any]:
@@ -133,7 +141,3 @@ def _all(lag: Lag) -> Iterator[SourceLag]:
     for one in lag:
         yield one
         yield from _all(one.sources)
-
-
-def _state(lag: Lag) -> str:
-    return in_short(lag)
