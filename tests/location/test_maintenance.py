@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,20 @@ def test_a_table_that_fails_does_not_keep_the_others_from_their_turn(lake: fh.La
     assert set(observed(result)) == {"m/numbers"}
     [failure] = [event for event in result.all_events if event.is_step_failure]
     assert "m.counts could not be tidied" in str(failure.event_specific_data.error)
+
+
+def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_their_turn(lake: fh.Lake, tmp_path: Path) -> None:
+    file = Path(lake.load(counts).metadata_location.removeprefix("file://"))
+    file.write_bytes(file.read_bytes()[:100])
+    with closing(fh.Lake.local(tmp_path / "lake")) as opened:  # as another process, which has not read it yet
+        result = run(opened)
+    assert not result.success
+    found = observed(result)
+    assert set(found) == {"m/numbers"}
+    assert found["m/numbers"]["files_removed"] == 6
+    assert "snapshots_left" not in found["m/numbers"], "the table that cannot be read may need any of them"
+    [failure] = [event for event in result.all_events if event.is_step_failure]
+    assert "m.counts, m.numbers could not be tidied" in str(failure.event_specific_data.error)
 
 
 def test_tables_that_foldhouse_did_not_make_are_left_alone(lake: fh.Lake) -> None:
