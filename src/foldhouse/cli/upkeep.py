@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import foldhouse as fh
 from foldhouse.cli.lakes import catalog_given, check_has_lake, known, lake_option, opened
 from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
-from foldhouse.errors import ConfigurationError
+from foldhouse.errors import ConfigurationError, FoldhouseError
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
 from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING
 
 if TYPE_CHECKING:
     from foldhouse.lake import Lake
     from foldhouse.storage.register import Registered
+
+Done = TypeVar("Done")
 
 _MIB = 1024 * 1024
 
@@ -46,27 +48,27 @@ def compact(names: Sequence[str], target_mib: int | None, min_files: int, folder
     Without names, it compacts all tables. No row changes, and no table folded from another sees a change. The old
     files are deleted once `foldhouse expire` finds that no kept snapshot references them.
     """
-    with opened(folder) as lake:
-        rows = []
-        for name in _chosen(lake, names):
-            with stderr().status(f"compacting {name}"):
-                done = lake.compact(
-                    name, target_bytes=None if target_mib is None else target_mib * _MIB, min_files=min_files
-                )
-            rows.append(
-                {
-                    "table": name,
-                    "committed": done.committed,
-                    "snapshot_id": None if done.snapshot_id is None else str(done.snapshot_id),
-                    "partitions": done.partitions,
-                    "files_removed": done.files_removed,
-                    "files_added": done.files_added,
-                    "bytes_removed": done.bytes_removed,
-                    "bytes_added": done.bytes_added,
-                    "rows_written": done.rows_written,
-                }
-            )
-    _print(rows, "partitions", "files_removed", "files_added", "bytes_removed", "bytes_added", as_json=as_json)
+
+    def compacted(lake: Lake, name: str) -> dict[str, Any]:
+        target_bytes = None if target_mib is None else target_mib * _MIB
+        done = lake.compact(name, target_bytes=target_bytes, min_files=min_files)
+        return {
+            "table": name,
+            "committed": done.committed,
+            "snapshot_id": None if done.snapshot_id is None else str(done.snapshot_id),
+            "partitions": done.partitions,
+            "files_removed": done.files_removed,
+            "files_added": done.files_added,
+            "bytes_removed": done.bytes_removed,
+            "bytes_added": done.bytes_added,
+            "rows_written": done.rows_written,
+        }
+
+    rows, failure = _of_each(folder, names, "compacting", compacted)
+    if rows or failure is None:
+        _print(rows, "partitions", "files_removed", "files_added", "bytes_removed", "bytes_added", as_json=as_json)
+    if failure is not None:
+        raise failure
 
 
 @click.command()
@@ -105,33 +107,40 @@ def expire(
         return
     if delete:
         raise click.UsageError("--delete is for --orphans; the files of expired snapshots are always deleted")
-    with opened(folder) as lake:
-        rows = []
-        for name in _chosen(lake, names):
-            with stderr().status(f"expiring {name}"):
-                done = lake.expire(name, older_than=older_than, keep_last=keep_last, keep=keep)
-            rows.append(
-                {
-                    "table": name,
-                    "committed": done.committed,
-                    "snapshots_removed": done.snapshots_removed,
-                    "snapshots_left": done.snapshots_left,
-                    "files_deleted": done.files_deleted,
-                    "bytes_freed": done.bytes_freed,
-                    "files_outside": done.files_outside,
-                    "held": {tag: str(snapshot_id) for tag, snapshot_id in done.held.items()},
-                    "tags_dropped": list(done.tags_dropped),
-                }
-            )
-    _print(rows, "snapshots_removed", "snapshots_left", "files_deleted", "bytes_freed", as_json=as_json)
+
+    def expired(lake: Lake, name: str) -> dict[str, Any]:
+        done = lake.expire(name, older_than=older_than, keep_last=keep_last, keep=keep)
+        return {
+            "table": name,
+            "committed": done.committed,
+            "snapshots_removed": done.snapshots_removed,
+            "snapshots_left": done.snapshots_left,
+            "files_deleted": done.files_deleted,
+            "bytes_freed": done.bytes_freed,
+            "files_outside": done.files_outside,
+            "held": {tag: str(snapshot_id) for tag, snapshot_id in done.held.items()},
+            "tags_dropped": list(done.tags_dropped),
+        }
+
+    rows, failure = _of_each(folder, names, "expiring", expired)
+    if rows or failure is None:
+        _print(rows, "snapshots_removed", "snapshots_left", "files_deleted", "bytes_freed", as_json=as_json)
     for row in rows:
         if row["files_outside"]:
             click.echo(f"{row['table']}: files outside its location, which stay: {row['files_outside']}", err=True)
+    if failure is not None:
+        raise failure
 
 
 def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder: Path, *, as_json: bool) -> None:
-    with opened(folder) as lake, stderr().status("listing files"):
-        found = [lake.orphans(name, older_than=older_than, delete=delete) for name in _chosen(lake, names)]
+    found, failure = _of_each(
+        folder,
+        names,
+        "listing files of",
+        lambda lake, name: lake.orphans(name, older_than=older_than, delete=delete),
+    )
+    if failure is not None and not found:
+        raise failure
     rows = [
         {"table": one.table, "path": file.path, "bytes": file.bytes, "written_at": moment_of(file.written_at)}
         for one in found
@@ -143,6 +152,8 @@ def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder:
         size, deleted = sum(one.bytes for one in found), sum(one.deleted for one in found)
         done = f"{deleted:,} of them deleted" if delete else "nothing is deleted without --delete"
         click.echo(f"{count_text(len(rows), 'orphan')}, {size:,} bytes; {done}", err=True)
+    if failure is not None:
+        raise failure
 
 
 @click.command("mend-clock")
@@ -239,9 +250,38 @@ def _moment(since_1970_ms: int) -> datetime:
     return datetime.fromtimestamp(since_1970_ms / 1000, UTC)
 
 
+def _of_each(
+    folder: Path, names: Sequence[str], doing: str, done: Callable[[Lake, str], Done]
+) -> tuple[list[Done], FoldhouseError | None]:
+    """Do something to each table; one that fails does not keep the others from their turn.
+
+    Returns:
+        The results of the other tables, and the first error, with the other ones as its notes.
+    """
+    found: list[Done] = []
+    failures: list[FoldhouseError] = []
+    with opened(folder) as lake:
+        for name in _chosen(lake, names):
+            try:
+                with stderr().status(f"{doing} {name}"):
+                    found.append(done(lake, name))
+            except FoldhouseError as failure:
+                failures.append(failure)
+    for said in [one for one in dict.fromkeys(map(str, failures)) if one != str(failures[0])]:
+        failures[0].add_note(said)
+    return found, failures[0] if failures else None
+
+
 def _chosen(lake: Lake, names: Sequence[str]) -> list[str]:
-    """The named tables; without a name, all that foldhouse made."""
-    return [known(lake, name) for name in names] or [one for one in lake.tables() if lake.kind(one) != "foreign"]
+    """The named tables; without a name, all that foldhouse made, and those that cannot be read."""
+    return [known(lake, name) for name in names] or [one for one in lake.tables() if _is_ours(lake, one)]
+
+
+def _is_ours(lake: Lake, name: str) -> bool:
+    try:
+        return lake.kind(name) != "foreign"
+    except FoldhouseError:  # its turn says so
+        return True
 
 
 def _print(rows: Sequence[dict[str, Any]], *numbers: str, as_json: bool) -> None:
