@@ -397,6 +397,16 @@ def test_a_pipe_that_nobody_reads_is_no_error(shop, folder, words):
     assert (done.stderr, done.returncode) == ("", 141)
 
 
+def test_text_that_standard_output_cannot_encode_is_escaped(shop, folder):
+    land(shop, paid("łódź \U0001f600", "1.00"))
+    command = [f"{Path(sys.executable).parent}/foldhouse", "show", "shop.payments", "--lake", folder]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    text = subprocess.run(command, capture_output=True, env=env, check=True).stdout.decode("latin-1")
+    assert "\t\\u0142ód\\u017a \\U0001f600\t" in text
+    lines = subprocess.run([*command, "--json"], capture_output=True, env=env, check=True).stdout.decode("latin-1")
+    assert "łódź \U0001f600" in {json.loads(line)["customer"] for line in lines.splitlines()}
+
+
 def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():
     result = call("statuss")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (

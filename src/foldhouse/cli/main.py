@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 from difflib import get_close_matches
@@ -113,6 +114,8 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
+        if isinstance(sys.stdout, io.TextIOWrapper):  # of a locale that is not UTF-8
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except FoldhouseError as error:

@@ -123,8 +123,14 @@ def print_rows(
 
 
 def _json_text(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)  # escapes what is below a space, and nothing else
+    # Without `ensure_ascii`, it escapes what is below a space, and nothing else.
+    text = json.dumps(value, ensure_ascii=not _takes_any_text())
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _takes_any_text() -> bool:
+    """Whether standard output has an encoding of Unicode."""
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
 def _print_lines(lines: Iterable[str]) -> None:
