@@ -97,3 +97,27 @@ def test_a_command_that_fails_is_a_line_beside_the_one_for_people(tmp_path: Path
     assert (told["event"], told["what"], told["command"], told["error"]) == ("failed", "command", "show", "UnknownLake")
     assert second == f"error: {told['message']}"
     assert done.returncode == 3
+
+
+def test_a_table_that_refresh_leaves_out_is_a_line_too(tmp_path: Path) -> None:
+    (tmp_path / "declares_two.py").write_text(
+        "import foldhouse as fh\nfrom tests.lake.test_log import events, sums\n"
+        "above = fh.table('h.above', source=sums, keys='n', fold=fh.fold(keys=fh.count()))\n"
+    )
+    fh.Lake.local(tmp_path / "lake").close()
+    command = [
+        sys.executable,
+        "-c",
+        "from foldhouse.cli import main; main()",
+        "refresh",
+        "--declared-in",
+        "declares_two",
+    ]
+    environment = {**os.environ, "FOLDHOUSE_LOG": "json", "PYTHONPATH": os.pathsep.join([*sys.path])}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert [(one["event"], one["command"], one["table"], one["error"]) for one in told] == [
+        ("failed", "refresh", "h.sums", "UnknownTable"),
+        ("failed", "refresh", "h.above", "FoldhouseError"),
+    ]
+    assert done.returncode == 2, done.stderr

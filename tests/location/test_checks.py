@@ -8,7 +8,8 @@ import dagster as dg
 import pytest
 
 import foldhouse as fh
-from foldhouse.dagster import fold_asset, gapless_check, lag_check, reconcile_check
+from foldhouse.dagster import fold_asset, gapless_check, lag_check, operation_jobs, reconcile_check
+from foldhouse.storage import log
 
 events = fh.stream("d.events", schema={"key": "string", "n": "long"}, keys="key")
 others = fh.stream("d.others", schema={"key": "string"}, keys="key")
@@ -94,6 +95,26 @@ def test_a_blocking_check_fails_the_run_and_nothing_downstream_begins(
     assert "d.sums was not published, because 1 of its 2 checks fails" in str(failure.step_failure_data.error)
     assert [lake.head(table) for table in (sums, above)] == heads
     assert result.get_asset_materialization_events() == []
+
+
+def test_a_failed_audit_and_a_failed_job_are_lines_of_the_log(
+    lake: fh.Lake, opener: Opener, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    lake.append(events, [{"key": "b", "n": 500}])
+    monkeypatch.setattr(log, "_is_asked_for", lambda: True)
+    monkeypatch.setattr(log, "set_up", lambda: None)
+    monkeypatch.setattr(log, "_tell", lambda level, event, fields: told.append({"event": event, **fields}))
+    result = run(fold_asset(sums))
+    failures = [one for one in told if one["event"] == "failed"]
+    assert [(one["error"], one["table"], one["run_id"]) for one in failures] == [
+        ("ChecksFailed", "d.sums", result.run_id)
+    ]
+    told.clear()
+    rollback = operation_jobs([sums])[0]
+    config = {"ops": {"roll_back": {"config": {"table": "d.nothing", "to": "1"}}}}
+    done = rollback.execute_in_process(config, resources={"lake": opener}, raise_on_error=False)
+    assert [(one["error"], one["run_id"]) for one in told] == [("UnknownTable", done.run_id)]
 
 
 def test_a_failed_audit_leaves_the_check_gapless_green(lake: fh.Lake, instance: dg.DagsterInstance, run: Run) -> None:

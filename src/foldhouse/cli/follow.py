@@ -19,6 +19,7 @@ import click
 
 from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
+from foldhouse.cli.logged import logged
 from foldhouse.cli.numbers import FiniteRange
 from foldhouse.cli.output import folded_text, harmless, json_option, moment_of, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
@@ -122,7 +123,7 @@ class Follower:
                 expired = self.lake.expire(name, keep=keep, in_use=self.in_use)
                 self._note(name, f"{expired.snapshots_removed:,} snapshots expired", expired.snapshots_removed > 0)
         except FoldhouseError as failure:
-            self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
+            self._say_error(name, failure)
 
     def _is_due(self, name: str, every: float) -> bool:
         """Whether something was not done to a table for some seconds; it counts as done from then on.
@@ -165,7 +166,7 @@ class Follower:
             try:
                 self.committed(table, done)
             except FoldhouseError as failure:  # the commit is made, and more may follow
-                self.say({"table": table.name, "error": str(failure), "text": f"{table.name}: {failure}"})
+                self._say_error(table.name, failure)
         return done.committed
 
     def _new_days(self, table: Table) -> list[date]:
@@ -195,7 +196,11 @@ class Follower:
         wait = _FIRST_WAIT if before is None else max(_FIRST_WAIT, min(2 * before.wait, _LONGEST_WAIT))
         self._trouble[table.name] = _Trouble(message, wait, self.now() + wait)
         if before is None or before.message != message:
-            self.say({"table": table.name, "error": message, "text": f"{table.name}: {message}"})
+            self._say_error(table.name, failure)
+
+    def _say_error(self, name: str, failure: FoldhouseError) -> None:
+        logged("follow", failure, table=name)
+        self.say({"table": name, "error": str(failure), "text": f"{name}: {failure}"})
 
 
 def _commit(done: Refreshed) -> Said:

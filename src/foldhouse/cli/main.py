@@ -14,6 +14,7 @@ import click
 
 import foldhouse
 from foldhouse.cli.codes import CLOSED_PIPE, HELP, STOPPED, UNREACHABLE, code_of
+from foldhouse.cli.logged import logged
 from foldhouse.cli.output import harmless, stderr
 from foldhouse.errors import FoldhouseError
 from foldhouse.garbage import end_quickly, importing
@@ -120,7 +121,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except FoldhouseError as error:
             said = "; also: ".join([str(error), *getattr(error, "__notes__", ())])
-            _log(ctx, error)
+            logged(ctx.invoked_subcommand, error)
             raise Failure(said, code_of(error)) from error
         except BrokenPipeError:
             _close_output()
@@ -138,15 +139,6 @@ class Program(click.Group):
                 failure = failure_of_catalog("catalog.db", error)
                 raise Failure(str(failure), code_of(failure)) from error
             raise
-
-
-def _log(ctx: click.Context, error: FoldhouseError) -> None:
-    """Log an error as JSON, if the environment asks for that; else nothing is imported for it."""
-    if os.environ.get("FOLDHOUSE_LOG") == "json":
-        from foldhouse.storage import log
-
-        log.set_up()
-        log.failed("command", error, command=ctx.invoked_subcommand)
 
 
 def _close_output() -> None:

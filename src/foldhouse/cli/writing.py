@@ -16,6 +16,7 @@ import click
 from foldhouse.cli.codes import FINE, code_of
 from foldhouse.cli.declared import declared, declared_option, in_order
 from foldhouse.cli.lakes import catalog_given, check_folder, known, lake_option, opened
+from foldhouse.cli.logged import logged
 from foldhouse.cli.output import Column, folded_text, harmless, json_option, print_rows, rows_text, stderr
 from foldhouse.cli.plan import rollback_text
 from foldhouse.cli.progress import Progress, days_of, progress_of
@@ -220,6 +221,7 @@ def refresh(ctx: click.Context, names: tuple[str, ...], package: str, folder: Pa
                     said |= {"error": str(held)}
             except FoldhouseError as error:
                 failed.add(table.name)
+                logged("refresh", error, table=table.name)
                 code = code or code_of(error)
                 text, said = f"error: {error}", {"table": table.name, "committed": False, "snapshot_id": None}
                 said |= {"rows": None, "rows_read": None, "paused": None, "error": str(error), "restored_id": None}

@@ -26,6 +26,7 @@ from foldhouse.storage.log import failed
 
 RETRIES = "FOLDHOUSE_RETRIES"
 _FIRST_WAIT_SECONDS = 10
+_WITH_RUN = (dg.OpExecutionContext, dg.AssetCheckExecutionContext)
 P = ParamSpec("P")
 T = TypeVar("T")
 _AGAIN = (CannotStart, CommitConflict, SparkLost, StorageError)  # CannotStart: of a Connect server that is away
@@ -51,13 +52,15 @@ def trying_again(context: dg.OpExecutionContext | dg.AssetExecutionContext, name
 
 
 def in_words(body: Callable[P, T]) -> Callable[P, T]:
-    """Have a step that fails with an error of ours say its message first."""
+    """Have a step that fails with an error of ours log it, and say its message first."""
 
     @wraps(body)
     def said(*given: P.args, **named: P.kwargs) -> T:
         try:
             return body(*given, **named)
         except FoldhouseError as failure:
+            run = next((one.run for one in given if isinstance(one, _WITH_RUN)), None)
+            failed("step", failure, run_id=None if run is None else run.run_id)
             raise dg.Failure(description=str(failure)) from failure
 
     return said

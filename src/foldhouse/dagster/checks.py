@@ -10,6 +10,7 @@ from foldhouse.dagster.own_steps import report_skipped
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import ChecksFailed
+from foldhouse.storage.log import failed
 from foldhouse.values.definition import Table
 from foldhouse.values.results import Checked
 
@@ -58,6 +59,7 @@ def reporting_failed_checks(context: dg.AssetExecutionContext, table: Table, ope
     try:
         yield
     except ChecksFailed as failure:
+        failed("step", failure, table=table.name, run_id=context.run.run_id)
         for one in failure.results:
             context.log_event(
                 dg.AssetCheckEvaluation(

@@ -24,6 +24,7 @@ from foldhouse.dagster.resources import LakeOpener, LandingFolder
 from foldhouse.dagster.streams import DAYS_PER_COMMIT, chunks, spec_of
 from foldhouse.errors import DaysNotLanded
 from foldhouse.landing import CsvFormat
+from foldhouse.storage.log import failed
 from foldhouse.values.definition import Stream
 
 CHECK = "every_day_landed"
@@ -120,6 +121,7 @@ def landing_asset(
             )
             if refused:
                 failure = DaysNotLanded(_message(stream, refused))
+                failed("step", failure, table=stream.name, run_id=context.run.run_id)
                 raise dg.Failure(description=str(failure)) from failure
 
         return dg.AssetsDefinition(

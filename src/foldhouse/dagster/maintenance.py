@@ -10,6 +10,7 @@ from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
 from foldhouse.errors import FoldhouseError
 from foldhouse.lake import Lake
+from foldhouse.storage import log
 from foldhouse.values.age import OlderThan
 from foldhouse.values.job_names import MAINTENANCE
 
@@ -45,6 +46,7 @@ def maintenance_job(
                 metadata |= _metadata(asdict(lake.compact(table)))
                 metadata |= _metadata(asdict(lake.expire(table, older_than=older_than, keep_last=keep_last)))
             except (FoldhouseError, OSError) as failure:
+                log.failed("step", failure, table=table, run_id=context.run.run_id)
                 context.log.error(f"{table}: {failure}")
                 failed.append(table)
             if metadata:  # also of a table that was compacted, and then not expired
