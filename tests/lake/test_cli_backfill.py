@@ -1,4 +1,4 @@
-"""What `foldhouse backfill` says of a run: its own commits, whoever else commits meanwhile; no JVM, no Dagster."""
+"""What `foldhouse backfill` says of a run: its own commits, whoever else commits meanwhile; no JVM."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -38,3 +39,16 @@ def test_commits_of_another_run_are_not_counted(tmp_path: Path, monkeypatch: pyt
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {"table": "b.events", "folded": "done", "days": None, "commits": 2, "rows": 5}
+
+
+def test_the_code_that_failed_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "of_the_user.py"
+    code.write_text("def payments():\n    return 1 / 0\n")
+    made: dict[str, Any] = {}
+    exec(compile(code.read_text(), str(code), "exec"), made)
+    monkeypatch.setattr("foldhouse.dagster.run_in_foreground", lambda *_, **__: made["payments"]())
+    monkeypatch.setenv("FOLDHOUSE_LAKE", "")
+    words = ["backfill", "b", "--from", "2024-03-04", "--to", "2024-03-04", "--lake", str(tmp_path / "lake")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert f"the run failed with ZeroDivisionError: division by zero ({code}, line 2); what is committed" in done.stderr

@@ -30,6 +30,7 @@ from foldhouse.errors import (
     UnknownSnapshot,
 )
 from foldhouse.garbage import set_aside
+from foldhouse.values.code_place import place_of
 from foldhouse.values.metadata_names import RUN_ID
 from foldhouse.values.results import Refreshed
 
@@ -93,8 +94,9 @@ def _run(job: str, first: date, last: date, run_id: str) -> tuple[Progress, Fold
         except Exception as failure:
             reason = next(iter(str(failure).splitlines()), "no message")
             raise FoldhouseError(
-                f"the run failed with {type(failure).__name__}: {reason}; what is committed stays, and running it "
-                "again goes on from there. The whole story is on the Dagster page, and in foreground.log of its home"
+                f"the run failed with {type(failure).__name__}: {reason}{place_of(failure)}; what is committed stays, "
+                "and running it again goes on from there. The whole story is on the Dagster page, and in "
+                "foreground.log of its home"
             ) from failure
         except BaseException as stopped:  # what Dagster makes of Ctrl-C
             raise KeyboardInterrupt from stopped
