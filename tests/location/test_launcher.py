@@ -4,6 +4,8 @@ import json
 import logging
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +22,7 @@ from dagster._grpc.client import DagsterGrpcClient
 from foldhouse.dagster import launcher
 from foldhouse.dagster.again import trying_again
 from foldhouse.dagster.foreground import instance_of
+from foldhouse.dagster.living import has_died, lives
 from foldhouse.errors import CannotStart, ChecksFailed, CommitConflict, ConfigurationError, StorageError
 from tests.conftest import ROOT
 
@@ -68,6 +71,37 @@ def test_a_run_that_its_code_server_lists_goes_on(instance, monkeypatch) -> None
     record = started(instance, PORT)
     monkeypatch.setattr(launcher, "_runs_at", lambda address: [record.dagster_run.run_id])
     assert monitored(instance, record) == "STARTED"
+
+
+def test_a_run_in_the_foreground_is_failed_once_its_process_was_killed(instance, tmp_path) -> None:
+    record = started(instance, None)
+    assert monitored(instance, record) == "STARTED", "of an earlier version, or of another home"
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom foldhouse.dagster.living import lives\n"
+        "with lives(Path(sys.argv[1]), sys.argv[2]):\n    print('holds it', flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path), record.dagster_run.run_id]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holds it\n"
+        assert monitored(instance, record) == "STARTED"
+        process.kill()
+        process.wait()
+    assert monitored(instance, record) == "FAILURE"
+
+
+def test_the_lock_of_a_run_that_ends_is_gone(tmp_path) -> None:
+    def ends_by(error: type[BaseException]) -> None:
+        with lives(tmp_path, "run"):
+            assert not has_died(tmp_path, "run")
+            raise error
+
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error):
+            ends_by(error)
+        assert not has_died(tmp_path, "run")
+    with lives(tmp_path / "no home", "run"), lives(None, "run"):
+        assert not has_died(tmp_path / "no home", "run")
 
 
 def test_a_run_that_a_restarted_code_server_does_not_know_is_failed(instance, monkeypatch) -> None:

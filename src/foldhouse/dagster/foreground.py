@@ -11,6 +11,7 @@ from datetime import date
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 
 import dagster as dg
 from yaml import YAMLError
@@ -18,6 +19,7 @@ from yaml import YAMLError
 from foldhouse.dagster.code_location import CodeLocation
 from foldhouse.dagster.event_log import quick_events
 from foldhouse.dagster.found_days import asking_for
+from foldhouse.dagster.living import lives
 from foldhouse.dagster.records import naming_the_disk
 from foldhouse.dagster.report import OnPartition, listening
 from foldhouse.errors import CannotStart, DefinitionError, FoldhouseError, InvalidCall
@@ -90,6 +92,8 @@ def run_in_foreground(
         tags = {**_range_tags(job, first, last), **location.tags}
         if on_start:
             on_start(_plan(definitions, job, (last - first).days + 1))
+        run_id = run_id or str(uuid4())
+        stack.enter_context(lives(home, run_id))
         stack.enter_context(listening(on_partition))
         try:
             with_hook, failures = _remembering_failures(job)

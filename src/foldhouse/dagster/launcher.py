@@ -7,6 +7,7 @@ Dagster's own launcher cannot: a run whose code server was killed stays STARTED,
 | lists the run | goes on |
 | does not list it, because it was started again since | failed, then retried as `run_retries` says |
 | has ended: nobody listens at its socket any more | failed, then retried |
+| there is none, and the process of `foldhouse backfill` was killed | failed |
 | does not answer for `patience_seconds`, because it is slow or away | failed, then retried |
 """
 
@@ -17,6 +18,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -27,6 +29,8 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import GetCurrentRunsResult
 from dagster._serdes import ConfigurableClassData, deserialize_value
+
+from foldhouse.dagster.living import has_died
 
 _PATIENCE_SECONDS = 300
 _CONNECTS_WITHIN_SECONDS = 5
@@ -66,6 +70,8 @@ class Launcher(dg.DefaultRunLauncher):
         """Ask the code server of a started run whether it executes the run."""
         told = run.tags.get(GRPC_INFO_TAG)
         if told is None:  # not started by a code server, such as by `foldhouse backfill`
+            if has_died(Path(self._instance.root_directory), run.run_id):
+                return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process was killed; run the command again")
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         address: Mapping[str, Any] = json.loads(told)
         try:
