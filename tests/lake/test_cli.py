@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 import foldhouse as fh
 from foldhouse.cli import main
 from foldhouse.cli.main import SUBCOMMANDS
-from foldhouse.cli.output import Column, _widths, moment_of, plain, text_of
+from foldhouse.cli.output import Column, _widths, plain, text_of
 from foldhouse.cli.progress import progress_of
+from foldhouse.values.moment_text import utc_text
 
 payments = fh.stream(
     "shop.payments", schema={"paid_at": "timestamp", "customer": "string", "amount": "decimal(12,2)", "note": "string"}
@@ -85,7 +86,7 @@ def test_tables_says_of_each_what_it_is_and_how_far_it_is_folded(shop, folder):
     )
     assert (stream["name"], stream["kind"], stream["rows"], stream["sources"]) == ("shop.payments", "stream", 3, [])
     assert stream["is_behind"] is None
-    assert stream["last_commit"] == moment_of(source.committed_at)
+    assert stream["last_commit"] == utc_text(source.committed_at)
 
 
 def test_a_table_whose_source_moved_on_is_so_many_commits_behind(shop, folder):
@@ -116,7 +117,7 @@ def test_as_json_decimals_are_text_and_times_are_iso_8601(shop, folder):
 
 def test_a_table_can_be_shown_as_it_was_at_a_snapshot_and_at_a_moment(shop, folder):
     first = shop.history(balances)[-1]
-    for moment in (str(first.id), moment_of(first.committed_at)):
+    for moment in (str(first.id), utc_text(first.committed_at)):
         rows = objects(call("show", "shop.balances", "--lake", folder, "--as-of", moment, "--json"))
         assert [(row["customer"], row["balance"]) for row in rows] == [("ada", "10.00")]
 
@@ -176,7 +177,7 @@ def test_on_a_terminal_a_change_has_a_sign_and_its_own_word(shop, folder):
     shown = call("changes", "shop.balances", "--lake", folder, terminal=True).stdout
     for words in ("~ UPDATE_BEFORE", "~ UPDATE_AFTER", "+ INSERT", "1 inserted, 0 deleted, 1 updated in 1 commit"):
         assert words in shown
-    assert moment_of(shop.head(balances).committed_at) in shown
+    assert utc_text(shop.head(balances).committed_at) in shown
 
 
 def test_a_row_that_went_away_is_a_delete(shop, folder):
@@ -527,7 +528,7 @@ def test_markup_and_escapes_in_values_do_not_reach_the_terminal(lake, folder):
 
 def test_a_moment_is_printed_in_utc_to_the_millisecond():
     elsewhere = timezone(timedelta(hours=2))
-    assert moment_of(datetime(2024, 3, 4, 11, 0, 0, 7_000, elsewhere)) == "2024-03-04T09:00:00.007Z"
+    assert utc_text(datetime(2024, 3, 4, 11, 0, 0, 7_000, elsewhere)) == "2024-03-04T09:00:00.007Z"
 
 
 def test_text_gives_way_on_a_narrow_terminal_and_numbers_do_not():

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import foldhouse as fh
 from foldhouse.cli import main
-from foldhouse.cli.output import moment_of
+from foldhouse.values.moment_text import utc_text
 
 ONE, OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7", "7c9e6679-7425-40de-944b-e07fc1f90ae8"
 LONG = "a description that is longer than what is left of a line of eighty columns"
@@ -133,7 +133,7 @@ def test_nothing_of_a_list_is_cut_and_no_table_is_wrapped(
 def test_a_commit_is_a_line_and_its_figures_are_below(folded: fh.Lake, tmp_path: Path) -> None:
     lines = seen(tmp_path, "history", "narrow.notes")
     newest, source = folded.history(notes)[0], folded.history(events)[0]
-    assert lines[0] == f"{newest.id}  {moment_of(newest.committed_at)}  overwrite"
+    assert lines[0] == f"{newest.id}  {utc_text(newest.committed_at)}  overwrite"
     assert lines[1].strip().split("   ") == ["written 2", "removed 2", "rows 2", f"position narrow.events@{source.id}"]
     assert len(lines) == 4
 

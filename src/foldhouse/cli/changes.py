@@ -12,9 +12,10 @@ from rich.text import Text
 
 from foldhouse.cli import changelog
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, moment_of, print_rows, stderr, stdout
+from foldhouse.cli.output import Column, json_option, print_rows, stderr, stdout
 from foldhouse.cli.reading import columns_of, id_text, rows_in
 from foldhouse.values.change import COMMIT_SNAPSHOT_ID
+from foldhouse.values.moment_text import utc_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,4 +90,4 @@ def _print(
 
 
 def _title(snapshot_id: int, commit: SnapshotInfo | None) -> str:
-    return f"snapshot {snapshot_id}" + (f", {moment_of(commit.committed_at)}" if commit else "")
+    return f"snapshot {snapshot_id}" + (f", {utc_text(commit.committed_at)}" if commit else "")

@@ -21,11 +21,12 @@ from foldhouse.cli.declared import declared_option, in_order
 from foldhouse.cli.lakes import lake_option, opened
 from foldhouse.cli.logged import logged
 from foldhouse.cli.numbers import FiniteRange
-from foldhouse.cli.output import folded_text, harmless, json_option, moment_of, print_rows, stderr
+from foldhouse.cli.output import folded_text, harmless, json_option, print_rows, stderr
 from foldhouse.errors import CannotStart, FoldhouseError, Paused
 from foldhouse.garbage import set_aside
 from foldhouse.values.keep import parse
 from foldhouse.values.metadata_names import KEEP
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.results import Refreshed
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def follow(
         def say(said: Said) -> None:
             at = datetime.now(UTC)
             if as_json:
-                print_rows([], [{"at": moment_of(at), **{n: v for n, v in said.items() if n != "text"}}], as_json=True)
+                print_rows([], [{"at": utc_text(at), **{n: v for n, v in said.items() if n != "text"}}], as_json=True)
             else:
                 click.echo(harmless(f"{at:%H:%M:%S} {said['text']}"), err="error" in said)
 

@@ -11,8 +11,9 @@ import click
 
 from foldhouse.cli.declared import all_declared, declared_option
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import harmless, json_option, moment_of, print_rows, stderr
+from foldhouse.cli.output import harmless, json_option, print_rows, stderr
 from foldhouse.values.forgotten import Forgotten, ForgottenTable
+from foldhouse.values.moment_text import utc_text
 
 if TYPE_CHECKING:
     from foldhouse.lake import Lake
@@ -121,7 +122,7 @@ def report_of(found: Forgotten, *, whole: bool) -> Iterator[str]:
     state = "a plan, nothing is changed" if found.is_plan else "done" if found.is_done else "NOT DONE"
     yield f"Forget from {found.stream} by {', '.join(found.columns)}: {state}"
     yield f"  reason: {found.reason}"
-    yield f"  begun: {moment_of(found.at)}, id {found.forget_id}"
+    yield f"  begun: {utc_text(found.at)}, id {found.forget_id}"
     yield f"  events of the subject: {found.rows:,} in the head, {found.rows_in_history:,} in other files"
     if not found.tables:
         yield "  neither the stream nor its history has an event of the subject; no table needs a change"
@@ -173,4 +174,4 @@ def plain_of(found: Forgotten) -> dict[str, Any]:
         for one in found.tables
     ]
     texts = {name: list(getattr(found, name)) for name in ("columns", "outside", "remaining")}
-    return {**vars(found), **texts, "at": moment_of(found.at), "tables": tables}
+    return {**vars(found), **texts, "at": utc_text(found.at), "tables": tables}

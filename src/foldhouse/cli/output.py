@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -276,11 +276,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(one) for one in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def moment_of(committed_at: datetime) -> str:
-    """When a commit happened, to the millisecond, as `--as-of` takes it: `2024-03-18T09:00:00.123Z`."""
-    return committed_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rows_text(rows: int) -> str:

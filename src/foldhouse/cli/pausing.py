@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import harmless, json_option, moment_of, print_rows
+from foldhouse.cli.output import harmless, json_option, print_rows
+from foldhouse.values.moment_text import utc_text
 
 
 @click.command()
@@ -26,7 +27,7 @@ def pause(name: str, reason: str | None, by: str | None, folder: Path, as_json: 
     with opened(folder) as lake:
         held = lake.pause(known(lake, name), reason=reason, by=by)
     if as_json:
-        said = {"table": name, "since": moment_of(held.since), "by": held.by, "reason": held.reason}
+        said = {"table": name, "since": utc_text(held.since), "by": held.by, "reason": held.reason}
         print_rows([], [said], as_json=True)
     else:
         click.echo(harmless(f"{name} is {held}"))

@@ -17,7 +17,6 @@ from foldhouse.cli.output import (
     checked_text,
     count_text,
     json_option,
-    moment_of,
     plain,
     print_rows,
     snapshots_plain,
@@ -26,6 +25,7 @@ from foldhouse.cli.output import (
     text_of,
 )
 from foldhouse.values.gapless import Gapless
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.proofs import Difference, FirstWrong, Verified
 from foldhouse.values.results import Checked
 
@@ -214,7 +214,7 @@ def _say_chain(chain: Gapless) -> None:
     click.echo(f"{chain.table}: {chain.broken:,} of its {chain.commits:,} commits break the chain{rest}")
     for one in chain.breaks:
         by = f"run {one.run_id}" if one.is_ours else "another tool"
-        click.echo(f"  snapshot {one.snapshot_id}, {moment_of(one.committed_at)}, by {by}: {one.reason}")
+        click.echo(f"  snapshot {one.snapshot_id}, {utc_text(one.committed_at)}, by {by}: {one.reason}")
 
 
 def _plain_chain(chain: Gapless) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def _plain_chain(chain: Gapless) -> dict[str, Any]:
         "breaks": [
             {
                 "snapshot_id": str(one.snapshot_id),
-                "committed_at": moment_of(one.committed_at),
+                "committed_at": utc_text(one.committed_at),
                 "is_ours": one.is_ours,
                 "run_id": one.run_id,
                 "reason": one.reason,
@@ -240,7 +240,7 @@ def _plain_chain(chain: Gapless) -> dict[str, Any]:
 
 def _say_first(table: str, first: FirstWrong) -> None:
     by = f"run {first.run_id}" if first.is_ours else "another tool than foldhouse"
-    click.echo(f"\nfirst wrong at snapshot {first.snapshot_id}, {moment_of(first.committed_at)}, by {by}")
+    click.echo(f"\nfirst wrong at snapshot {first.snapshot_id}, {utc_text(first.committed_at)}, by {by}")
     _print_differences(first.differences)
     if first.last_right is None:
         click.echo(f"no earlier commit can be computed again; `foldhouse rebuild {table}` folds the table anew")
@@ -297,7 +297,7 @@ def _plain(found: Verified) -> dict[str, Any]:
         if first is None
         else {
             "snapshot_id": str(first.snapshot_id),
-            "committed_at": moment_of(first.committed_at),
+            "committed_at": utc_text(first.committed_at),
             "is_ours": first.is_ours,
             "run_id": first.run_id,
             "last_right": None if first.last_right is None else str(first.last_right),

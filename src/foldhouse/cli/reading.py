@@ -16,7 +16,6 @@ from foldhouse.cli.output import (
     checked_text,
     fits,
     json_option,
-    moment_of,
     print_rows,
     rows_text,
     snapshots_plain,
@@ -28,6 +27,7 @@ from foldhouse.cli.output import (
 from foldhouse.cli.records import print_records
 from foldhouse.cli.status import plain_lag, shortened
 from foldhouse.values.metadata_names import COVERAGE, RUN_ID
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.proofs import SourceLag, TracedChange, in_short
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[st
         "name": name,
         "kind": lake.kind(name),
         "rows": lake.count(name),
-        "last_commit": moment_of(head.committed_at) if head else None,
+        "last_commit": utc_text(head.committed_at) if head else None,
         "snapshot_id": str(head.id) if head else None,
         "is_behind": any(one.is_behind for one in sources) if sources else None,
         "sources": [plain_lag(one) for one in sources],
@@ -227,7 +227,7 @@ def _plain_change(one: TracedChange) -> dict[str, Any]:
     return {
         "table": one.table,
         "snapshot_id": str(one.snapshot_id),
-        "committed_at": moment_of(one.committed_at),
+        "committed_at": utc_text(one.committed_at),
         "is_ours": one.is_ours,
         "run_id": one.run_id,
         "spans_expired": one.spans_expired,
@@ -240,7 +240,7 @@ def _print_change(one: TracedChange) -> None:
     by = f"run {one.run_id}" if one.is_ours and one.run_id else "another tool" if not one.is_ours else "foldhouse"
     gap = ", and what expired commits before it did" if one.spans_expired else ""
     stdout().print(
-        Text(f"{moment_of(one.committed_at)}  {one.table}  snapshot {one.snapshot_id} by {by}{gap}", style="bold"),
+        Text(f"{utc_text(one.committed_at)}  {one.table}  snapshot {one.snapshot_id} by {by}{gap}", style="bold"),
         soft_wrap=True,
     )
     for sign, style, rows in (("-", "red", one.before), ("+", "green", one.after)):
@@ -313,7 +313,7 @@ def _commit(info: SnapshotInfo, rows: Mapping[int, int], tags: list[str]) -> dic
     return {
         "snapshot_id": str(info.id),
         "parent_id": id_text(info.parent_id),
-        "committed_at": moment_of(info.committed_at),
+        "committed_at": utc_text(info.committed_at),
         "operation": info.operation,
         "written": _counted(info, "added-records"),
         "removed": _removed(info, rows),

@@ -10,7 +10,8 @@ import click
 
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, moment_of, plain, print_rows, stderr, text_of
+from foldhouse.cli.output import Column, json_option, plain, print_rows, stderr, text_of
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.reconciled import Disagreement, Reconciled
 
 
@@ -69,9 +70,7 @@ def _say(found: Reconciled) -> None:
     first = found.first
     if first is not None:
         by = f"run {first.run_id}" if first.run_id else "another tool than foldhouse"
-        click.echo(
-            f"\nfirst at snapshot {first.snapshot_id} of {first.table}, {moment_of(first.committed_at)}, by {by}"
-        )
+        click.echo(f"\nfirst at snapshot {first.snapshot_id} of {first.table}, {utc_text(first.committed_at)}, by {by}")
         _print(found, first.disagreements)
         agreed = " and ".join(f"{name}@{one}" for name, one in first.last_agreeing.items())
         click.echo(f"{agreed} agree" if agreed else "no earlier commits can be compared")
@@ -114,7 +113,7 @@ def _plain(found: Reconciled) -> dict[str, Any]:
         else {
             "snapshot_id": str(first.snapshot_id),
             "table": first.table,
-            "committed_at": moment_of(first.committed_at),
+            "committed_at": utc_text(first.committed_at),
             "run_id": first.run_id,
             "last_agreeing": {name: str(at) for name, at in first.last_agreeing.items()},
             "disagreements": [_plain_one(one) for one in first.disagreements],

@@ -13,7 +13,8 @@ from rich.text import Text
 from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.numbers import FiniteRange
-from foldhouse.cli.output import Column, fits, harmless, json_option, moment_of, print_rows, stderr, stdout
+from foldhouse.cli.output import Column, fits, harmless, json_option, print_rows, stderr, stdout
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.proofs import SourceLag, in_short
 from foldhouse.values.status import FINE, TableStatus
 
@@ -171,7 +172,7 @@ def _plain(one: TableStatus) -> Mapping[str, Any]:
         "is_wrong": one.is_wrong,
         "to_do": one.to_do or None,
         "snapshot_id": None if one.snapshot_id is None else str(one.snapshot_id),
-        "committed_at": None if one.committed_at is None else moment_of(one.committed_at),
+        "committed_at": None if one.committed_at is None else utc_text(one.committed_at),
         "age_seconds": one.age_seconds,
         "rows": one.rows,
         "coverage": one.coverage,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from foldhouse.cli.lakes import known, lake_option, opened
-from foldhouse.cli.output import Column, json_option, moment_of, print_rows
+from foldhouse.cli.output import Column, json_option, print_rows
 from foldhouse.values.age import span_of
+from foldhouse.values.moment_text import utc_text
 
 if TYPE_CHECKING:
     from foldhouse.storage.tags import Tag
@@ -67,8 +68,8 @@ def _plain(table: str, one: Tag, *, is_deleted: bool = False) -> dict[str, Any]:
         "table": table,
         "tag": one.name,
         "snapshot_id": str(one.snapshot_id),
-        "committed_at": None if one.committed_at is None else moment_of(one.committed_at),
-        "kept_until": None if one.kept_until is None else moment_of(one.kept_until),
+        "committed_at": None if one.committed_at is None else utc_text(one.committed_at),
+        "kept_until": None if one.kept_until is None else utc_text(one.kept_until),
         "is_position": one.is_position,
         "is_deleted": is_deleted,
     }

@@ -12,9 +12,10 @@ import click
 
 import foldhouse as fh
 from foldhouse.cli.lakes import catalog_given, check_has_lake, known, lake_option, opened
-from foldhouse.cli.output import Column, count_text, json_option, moment_of, print_rows, stderr
+from foldhouse.cli.output import Column, count_text, json_option, print_rows, stderr
 from foldhouse.errors import ConfigurationError, FoldhouseError
 from foldhouse.values.keep import DEFAULT as DEFAULT_KEEP
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.tuning import DEFAULT as DEFAULT_TUNING
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _orphans(names: Sequence[str], older_than: str | None, delete: bool, folder:
     if failure is not None and not found:
         raise failure
     rows = [
-        {"table": one.table, "path": file.path, "bytes": file.bytes, "written_at": moment_of(file.written_at)}
+        {"table": one.table, "path": file.path, "bytes": file.bytes, "written_at": utc_text(file.written_at)}
         for one in found
         for file in one.files
     ]
@@ -237,7 +238,7 @@ def _print_registered(planned: Sequence[Registered], *, as_json: bool) -> None:
             "action": one.action,
             "metadata_file": one.metadata_file,
             "snapshot_id": None if one.snapshot_id is None else str(one.snapshot_id),
-            "last_commit": None if one.last_commit_ms is None else moment_of(_moment(one.last_commit_ms)),
+            "last_commit": None if one.last_commit_ms is None else utc_text(_moment(one.last_commit_ms)),
             "notes": list(one.notes) if as_json else "; ".join(one.notes),
         }
         for one in planned

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -27,6 +26,7 @@ from foldhouse.values.metadata_names import (
     NULL_SEQUENCE_ROWS,
     POSITION,
 )
+from foldhouse.values.moment_text import utc_text_of
 from foldhouse.values.stored import number, said
 from foldhouse.values.window import Coverage, Position, positions_from_json
 
@@ -171,9 +171,7 @@ def _who(iceberg: IcebergTable, snapshot: Snapshot) -> str:
     what = summary.operation.value if summary else "an unknown operation"
     counts = summary.additional_properties if summary else {}
     writer = counts.get("engine-name") or counts.get("app-id") or counts.get("spark.app.id") or "an unnamed writer"
-    when = (
-        datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    )
+    when = utc_text_of(snapshot.timestamp_ms, "seconds")
     copied = "; it repeats what an earlier commit of foldhouse said" if POSITION in counts else ""
     ours = next((one for one in lineage(iceberg, snapshot) if is_ours(one)), None)
     back = "" if ours is None else f"roll it back to snapshot {ours.snapshot_id}, the last of ours, or "

@@ -10,6 +10,7 @@ from foldhouse.errors import UnknownSnapshot
 from foldhouse.storage.clock import clock_ms
 from foldhouse.storage.history import head_at, lineage, snapshot_of
 from foldhouse.values.given import shown
+from foldhouse.values.moment_text import utc_text, utc_text_of
 
 AsOf = int | str | date | datetime | None
 """A snapshot id, a moment (ISO 8601 text, date or datetime; UTC if it has no zone), a tag or branch; `None` is now."""
@@ -43,7 +44,7 @@ def snapshot_id_at(iceberg: IcebergTable, as_of: AsOf) -> int | None:
     found = head_at(iceberg, moment.timestamp() * 1000)
     if found is None:
         raise UnknownSnapshot(
-            f"{name} had no snapshot yet at {_text(moment)}; `foldhouse history {name}` lists its snapshots"
+            f"{name} had no snapshot yet at {utc_text(moment, 'auto')}; `foldhouse history {name}` lists its snapshots"
         )
     return found
 
@@ -82,10 +83,6 @@ def _check_past(iceberg: IcebergTable, moment: datetime) -> None:
     now_ms = max(clock_ms(), iceberg.metadata.last_updated_ms)
     if int(moment.timestamp() * 1000) > now_ms:
         raise UnknownSnapshot(
-            f"{'.'.join(iceberg.name())}: {_text(moment)} lies in the future; now is "
-            f"{_text(datetime.fromtimestamp(now_ms // 1000, UTC))} (UTC where no zone is given)"
+            f"{'.'.join(iceberg.name())}: {utc_text(moment, 'auto')} lies in the future; now is "
+            f"{utc_text_of(now_ms, 'seconds')} (UTC where no zone is given)"
         )
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

@@ -12,7 +12,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import takewhile
 
@@ -23,6 +22,7 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from foldhouse.errors import UnknownSnapshot
 from foldhouse.values import stored
 from foldhouse.values.metadata_names import THINNED
+from foldhouse.values.moment_text import utc_text_of
 
 _FOREVER_MS = 2**63
 
@@ -209,17 +209,13 @@ def head_at(iceberg: IcebergTable, moment_ms: float) -> int | None:
         return None
     if found[place].snapshot_id is None:
         near = [found[one] for one in (place - 1, place + 1) if 0 <= one < len(found)]
-        names = [f"{one.snapshot_id} since {_time(one.since_ms)}" for one in near if one.snapshot_id is not None]
+        names = [f"{one.snapshot_id} since {utc_text_of(one.since_ms)}" for one in near if one.snapshot_id is not None]
         name = ".".join(iceberg.name())
         raise UnknownSnapshot(
-            f"the snapshot of {name} at {_time(moment_ms)} was expired, or is no longer known for certain; the nearest "
-            f"kept snapshots are {' and '.join(names)}. `foldhouse history {name}` lists all snapshots"
+            f"the snapshot of {name} at {utc_text_of(moment_ms)} was expired, or is no longer known for certain; the "
+            f"nearest kept snapshots are {' and '.join(names)}. `foldhouse history {name}` lists all snapshots"
         )
     return found[place].snapshot_id
-
-
-def _time(moment_ms: float) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def first_as_head(log: Sequence[HeadSince]) -> dict[int, int]:

@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.table.snapshots import Snapshot
@@ -21,6 +20,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 
 from foldhouse.errors import ConfigurationError
 from foldhouse.values.metadata_names import ROWS_IN, RUN_ID, TABLE_ROWS
+from foldhouse.values.moment_text import utc_text_of
 
 VARIABLE = "FOLDHOUSE_LOG"
 _ROOT = logging.getLogger("foldhouse")
@@ -75,9 +75,7 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         said = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "time": utc_text_of(record.created * 1000),
             "level": record.levelname,
             "logger": record.name,
             "process": record.process,

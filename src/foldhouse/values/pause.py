@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from foldhouse.values import stored
 from foldhouse.values.metadata_names import PAUSED
+from foldhouse.values.moment_text import utc_text
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Pause:
     def __str__(self) -> str:
         """Return the outcome of a refresh: `paused since 2024-03-18T09:00:00Z by ada: the feed is wrong`."""
         why = f": {self.reason}" if self.reason else ""
-        since = self.since.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return f"paused since {since} by {self.by}{why}"
+        return f"paused since {utc_text(self.since, 'seconds')} by {self.by}{why}"
 
 
 def user_name() -> str:
