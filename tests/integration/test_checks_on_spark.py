@@ -82,3 +82,20 @@ def test_values_are_compared_alike_in_memory_and_by_spark(given: fh.Lake, checke
         (0, []),
         (2, [{"kind": "y", "rows": 2}]),
     ]
+
+
+@pytest.mark.parametrize("checked_rows", [1, 1_000])
+def test_columns_may_have_any_names(spark_lake: Any, checked_rows: int) -> None:
+    """Spark took `a.b` for a field `b`, and two columns of the sample were called `rows`."""
+    lake: fh.Lake = spark_lake(tuning=fh.Tuning(checked_rows=checked_rows))
+    odd = fh.stream("q.odd", schema={"a.b": "string", "rows": "long"}, keys="a.b")
+    lake.append(odd, [{"a.b": key, "rows": 1} for key in "xyz"])
+    lake.append(known, [{"kind": "x"}])
+    checks = [fh.references("a.b", known, to="kind"), fh.unique("rows")]
+    folded = fh.table("q.folded", source=odd, fold=fh.fold(rows=fh.total("rows")))
+    lake.refresh(folded)
+    found = lake.audit(fh.table("q.folded", source=odd, fold=fh.fold(rows=fh.total("rows")), checks=checks))
+    assert [(one.failing, sorted(one.sample, key=str)) for one in found] == [
+        (2, [{"a.b": "y", "rows": 1}, {"a.b": "z", "rows": 1}]),
+        (3, [{"rows": 1, "rows_": 3}]),
+    ]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-import polars as pl
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
@@ -31,11 +30,11 @@ from foldhouse.audit.rows import (
     missing,
     read_columns,
     sample_of,
+    times_column,
 )
 from foldhouse.errors import DefinitionError
 from foldhouse.heads.row_count import row_count
 from foldhouse.kernel.net import SIGN, net
-from foldhouse.spark.named import literal
 from foldhouse.spark.session import in_utc
 from foldhouse.spark.source import frame_of
 from foldhouse.storage.live import Piece, changed_pieces, live_of, live_slices, pieces_of
@@ -220,16 +219,28 @@ def _unique(auditor: Auditor, candidate: Candidate, check: Unique) -> Checked:
         return _said(check, True, "the keys of the table are among the columns")
     if rows <= auditor.rows_in_memory:
         return _result(check, duplicates(read_columns(candidate.layout, candidate.pieces(), names)), rows)
-    every = frame_of(auditor.session(), candidate.layout, names, candidate.pieces()).dropna()
-    twice = every.groupBy(*map(literal, names)).agg(F.count(F.lit(1)).alias(_COUNT)).where(F.col(_COUNT) > 1)
-    return _result(check, _counted(twice), rows)
+    every = _by_value(frame_of(auditor.session(), candidate.layout, names, candidate.pieces()))
+    return _result(check, _counted(every.where(F.col(_COUNT) > 1), names), rows)
 
 
-def _counted(rows: DataFrame) -> Failing:
-    """Return rows of Spark, each with the number of rows that it stands for in the column `_COUNT`."""
+def _by_value(rows: DataFrame) -> DataFrame:
+    """Return each value without a null, and in `_COUNT` how many rows have it.
+
+    The columns have other names, because Spark takes `a.b` for a field `b` where it joins.
+    """
+    plain = rows.toDF(*_plain_names(rows.columns))
+    return plain.dropna().groupBy(*plain.columns).agg(F.count(F.lit(1)).alias(_COUNT))
+
+
+def _plain_names(columns: Sequence[str]) -> list[str]:
+    return [f"column_{place}" for place in range(len(columns))]
+
+
+def _counted(rows: DataFrame, names: Sequence[str]) -> Failing:
+    """Return values as `_by_value` gives them, under the names of their columns."""
     total = rows.agg(F.sum(_COUNT)).toArrow().column(0).to_pylist()[0] or 0
-    sample = frame(rows.limit(SHOWN).toArrow()).rename({_COUNT: "rows"}) if total else pl.DataFrame()
-    return Failing(int(total), sample_of(sample))
+    sample = frame(rows.limit(SHOWN).toArrow().rename_columns([*names, times_column(names)]))
+    return Failing(int(total), sample_of(sample) if total else ())
 
 
 def _references(auditor: Auditor, candidate: Candidate, check: References) -> Checked:
@@ -240,10 +251,9 @@ def _references(auditor: Auditor, candidate: Candidate, check: References) -> Ch
         own = read_columns(candidate.layout, candidate.pieces(), names)
         return _result(check, missing(own, read_columns(layout, there, check.to)), rows)
     session = auditor.session()
-    own_rows = frame_of(session, candidate.layout, names, candidate.pieces()).dropna()
-    grouped = own_rows.groupBy(*names).agg(F.count(F.lit(1)).alias(_COUNT))
-    others = frame_of(session, layout, list(check.to), there).toDF(*names)
-    return _result(check, _counted(grouped.join(others, names, "left_anti")), rows)
+    values = _by_value(frame_of(session, candidate.layout, names, candidate.pieces()))
+    others = frame_of(session, layout, list(check.to), there).toDF(*_plain_names(names))
+    return _result(check, _counted(values.join(others, others.columns, "left_anti"), names), rows)
 
 
 def _row_count(candidate: Candidate, check: RowCountWithin) -> Checked:

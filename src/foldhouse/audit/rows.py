@@ -119,14 +119,14 @@ def _failing(rows: pl.DataFrame, check: Check, fails: pl.Expr) -> Failing:
 
 def duplicates(rows: pl.DataFrame) -> Failing:
     """Return the values that occur more than once; a row with a null is no duplicate."""
-    found = rows.drop_nulls().group_by(rows.columns).agg(pl.len().alias(_times(rows.columns)))
+    found = rows.drop_nulls().group_by(rows.columns).agg(pl.len().alias(times_column(rows.columns)))
     found = found.filter(pl.col(found.columns[-1]) > 1)
     return Failing(int(found[found.columns[-1]].sum()), sample_of(found.sort(rows.columns)))
 
 
 def missing(rows: pl.DataFrame, there: pl.DataFrame) -> Failing:
     """Return the values that are not in another table; a row with a null is not looked for."""
-    found = rows.drop_nulls().group_by(rows.columns).agg(pl.len().alias(_times(rows.columns)))
+    found = rows.drop_nulls().group_by(rows.columns).agg(pl.len().alias(times_column(rows.columns)))
     there = there.rename(dict(zip(there.columns, rows.columns, strict=True))).unique()
     # Join keys must have one type, and an int may refer to a long.
     wider = [pl.col(name).cast(pl.Int64) for name, kind in rows.schema.items() if kind.is_integer()]
@@ -134,7 +134,7 @@ def missing(rows: pl.DataFrame, there: pl.DataFrame) -> Failing:
     return Failing(int(found[found.columns[-1]].sum()), sample_of(found.sort(rows.columns)))
 
 
-def _times(columns: Iterable[str]) -> str:
+def times_column(columns: Iterable[str]) -> str:
     """Return the name of a column with the number of rows, other than any of some columns."""
     name = _TIMES
     while name in columns:
