@@ -220,6 +220,21 @@ def test_a_file_with_moments_beyond_the_calendar_is_kept(folder: Path) -> None:
     assert pieces_with_days(pieces, layout.schema, Origin("key", is_day=True), asked) == pieces
 
 
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [("string", "é".encode()[:1]), ("string", b"\xff"), ("long", b"\x01"), ("timestamp", bytes(4)), ("date", b"")],
+)
+def test_a_file_is_kept_if_its_bounds_are_none_of_its_type(kind: str, bound: bytes, folder: Path) -> None:
+    """Another tool cut a text within a character, or the column had another type."""
+    layout = layout_of(kind, folder)
+    for lower, upper in (({1: bound}, {1: bound}), ({1: bound}, {})):
+        pieces = [Piece(FileRef("file:///theirs.parquet", 1, 1, 0, (), lower, upper))]
+        for wanted in ("a", 1, date(2024, 1, 1)):
+            assert kept_for_keys(layout, pieces, [wanted]) == pieces
+        asked = Coverage.of([date(2024, 1, 1)])
+        assert pieces_with_days(pieces, layout.schema, Origin("key", is_day=True), asked) == pieces
+
+
 def test_days_among_the_keys_prune_by_the_day_of_their_timestamp(folder: Path) -> None:
     layout = layout_of("timestamp", folder)
     pieces = [a_piece(layout, [datetime(1969, 12, 31, 23, 59)]), a_piece(layout, [datetime(1970, 1, 1)])]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -31,6 +30,7 @@ from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, Primit
 from foldhouse.errors import Unsupported
 from foldhouse.garbage import uncollected
 from foldhouse.storage.avro import live_entries, manifests_of
+from foldhouse.storage.bounds import bound_of
 from foldhouse.storage.cache import WeightedCache
 from foldhouse.storage.file_ref import FileRef, file_ref, partition_values
 from foldhouse.storage.threads import for_each
@@ -262,7 +262,8 @@ def _range(kind: IcebergType | None, summary: PartitionFieldSummary) -> Range | 
     if lower is None or upper is None:
         # Without bounds, the values are all null; a writer that names neither bounds nor nulls says nothing.
         return Range(None, None, has_null=True) if summary.contains_null else None
-    return Range(from_bytes(kind, lower), from_bytes(kind, upper), bool(summary.contains_null))
+    least, most = bound_of(kind, lower), bound_of(kind, upper)
+    return None if least is None or most is None else Range(least, most, bool(summary.contains_null))
 
 
 def _delete_file(table: str, found: DataFile, sequence: int) -> DeleteFile:
@@ -279,7 +280,7 @@ def _delete_file(table: str, found: DataFile, sequence: int) -> DeleteFile:
         )
     # Another writer may truncate these bounds, and truncated bounds still enclose the path.
     lower, upper = ((bounds or {}).get(_PATH_FIELD_ID) for bounds in (found.lower_bounds, found.upper_bounds))
-    least, most = (None if one is None else from_bytes(StringType(), one) for one in (lower, upper))
+    least, most = bound_of(StringType(), lower), bound_of(StringType(), upper)
     return DeleteFile(found.file_path, sequence, least, most)
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import polars as pl
-from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -27,6 +26,7 @@ from pyiceberg.types import (
 )
 
 from foldhouse.logic.shape import Origin
+from foldhouse.storage.bounds import bound_of
 from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import LivePieces, Piece, pieces_of
 from foldhouse.values.window import Coverage
@@ -170,8 +170,8 @@ def _overlaps(bounds: tuple[Any, Any] | None, wanted: list[Any]) -> bool:
 
 
 def _bounds(file: FileRef, field_id: int, kind: IcebergType) -> tuple[Any, Any] | None:
-    lower, upper = file.lower.get(field_id), file.upper.get(field_id)
-    if lower is None or upper is None or isinstance(kind, FloatType | DoubleType | BinaryType | FixedType):
+    if isinstance(kind, FloatType | DoubleType | BinaryType | FixedType):
         return None
     assert isinstance(kind, PrimitiveType)
-    return from_bytes(kind, lower), from_bytes(kind, upper)
+    lower, upper = bound_of(kind, file.lower.get(field_id)), bound_of(kind, file.upper.get(field_id))
+    return None if lower is None or upper is None else (lower, upper)
