@@ -186,6 +186,44 @@ def test_a_plan_says_whether_a_column_is_only_handed_on(spark: SparkSession, how
         assert found[0][1] == [set() if how == "left out" else {"x"}]
 
 
+UNIONS: dict[str, tuple[Callable[[DataFrame, DataFrame], DataFrame], set[str]]] = {
+    "all columns": (lambda one, other: one.union(other), {"x", "n"}),
+    "one of them": (lambda one, other: one.union(other).select("k", "x"), {"x"}),
+    "one that is computed with": (lambda one, other: one.union(other).selectExpr("k", "x + 1 AS x"), {"x"}),
+    "in another order": (lambda one, other: one.union(other.select("k", "n", "x")).select("k", "x"), {"n"}),
+    "under other names": (lambda one, other: one.union(other.toDF("a", "b", "c")).select("x"), {"x"}),
+    "of three": (lambda one, other: one.union(one).union(other).select("n", "k"), {"n"}),
+    "after a filter": (lambda one, other: one.union(other.where("k > 'a'")).where("x > 1").select("k"), {"x"}),
+    "left out": (lambda one, other: one.union(other).select("k"), set()),
+}
+
+
+@pytest.mark.parametrize("how", UNIONS)
+def test_columns_of_a_further_part_of_a_union_are_followed_by_their_places(spark: SparkSession, how: str) -> None:
+    logic, expected = UNIONS[how]
+    one, other = (spark.createDataFrame([], "k string, x int, n int").alias(source_name(place)) for place in (0, 1))
+    found = handed_on(analysed_plan(logic(one, other).select("*")), [set(), {"x", "n"}])
+    assert found is not None
+    assert found[1] == [set(), expected]
+
+
+def test_a_column_of_the_second_part_of_a_union_that_is_another_one_is_refused(spark_lake: OpenLake) -> None:
+    web, shops = (fh.stream(f"shop.{name}", schema={"k": "string", "n": "long"}) for name in ("web", "shops"))
+    fold = fh.fold(n=fh.total("n"))
+    table = fh.table("shop.all", source=[web, shops], rows=lambda a, b: a.union(b), keys="k", fold=fold)
+    lake = spark_lake()
+    lake.append(web, [{"k": "x", "n": 1}])
+    lake.append(shops, [{"k": "x", "n": 10}])
+    lake.refresh(table)
+    lake.evolve(fh.stream("shop.shops", schema={"k": "string"}), drop=["n"], even_if_read=True)
+    lake.evolve(shops)
+    lake.append(shops, [{"k": "x", "n": 100}])
+    with pytest.raises(fh.DefinitionChanged, match=r"shop\.shops\.n is not the column"):
+        lake.refresh(table)
+    lake.rebuild(table)
+    assert rows_of(lake, "shop.all") == [{"k": "x", "n": 101}]
+
+
 def test_days_are_folded_again_over_columns_that_came_since_and_later_refreshes_go_on(spark_lake: OpenLake) -> None:
     days = date(2024, 1, 1), date(2024, 1, 2)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
@@ -28,6 +28,8 @@ _KNOWN = re.compile(
     r"|LogicalRDD|Relation|LocalRelation)\b"
 )
 """Lines of nodes that depend on no column except those that they mention."""
+_UNION = re.compile(r"[ :+-]*Union\b")
+_NUMBER = re.compile(r"#(\d+)")
 _SOURCE = re.compile(r"[ :+-]*SubqueryAlias __source_(\d+)$")
 _LISTS = re.compile(r"[ :+-]*(?:Project|LogicalRDD|Relation \w*|LocalRelation(?: <empty>,)?) ?\[")
 
@@ -92,8 +94,8 @@ def handed_on(plan: str, columns: Sequence[set[str]]) -> tuple[str, list[set[str
 
     Returns:
         The text of the plan without these columns, comparable with other such texts; and per source, those of the
-        columns that are among the outputs. `None` if the plan computes, filters or joins with one of the columns, or
-        has a node that is not in the list.
+        columns that are among the outputs, or in a union beside a column that is named above. `None` if the plan
+        computes, filters or joins with one of the columns, or has a node that is not in the list.
     """
     lines = [line for line in plan.splitlines() if line.strip()]
     lists = {at: _listed(line) for at, line in enumerate(lines) if _LISTS.match(line)}
@@ -112,11 +114,46 @@ def handed_on(plan: str, columns: Sequence[set[str]]) -> tuple[str, list[set[str
     mentioned = Counter(number for _, number in _ATTRIBUTE.findall(plan) if number in known)
     if mentioned != Counter(n for elements in taken.values() for e in elements for _, n in _ATTRIBUTE.findall(e)):
         return None
+    named = [*lists[0], *_in_unions(lines, lists)]
+    outputs = {known[number] for e in named if _is_of(e, known) for _, number in _ATTRIBUTE.findall(e)}
     for at, elements in lists.items():
         head, _, rest = lines[at].partition("[")
         lines[at] = f"{head}[{', '.join(e for e in elements if e not in taken[at])}]{rest.rpartition(']')[2]}"
-    outputs = {known[number] for e in taken[0] for _, number in _ATTRIBUTE.findall(e)}
     return _comparable("\n".join(lines)), [{n for p, n in outputs if p == place} for place in range(len(columns))]
+
+
+def _in_unions(lines: Sequence[str], lists: Mapping[int, list[str]]) -> Iterator[str]:
+    """Yield the elements of further parts of unions whose place in the first part has a column that is named above."""
+    for at, line in enumerate(lines):
+        if _UNION.match(line):
+            first, *others = [_columns_of(lines, lists, part) for part in _inputs(lines, at)]
+            above = {number for one in lines[:at] for number in _NUMBER.findall(one)}
+            for other in others:
+                if len(other) != len(first):  # it is not known which column has which place
+                    yield from other
+                else:
+                    yield from (one for mine, one in zip(first, other, strict=True) if above & {*_NUMBER.findall(mine)})
+
+
+def _columns_of(lines: Sequence[str], lists: Mapping[int, list[str]], at: int) -> list[str]:
+    """Return the elements of the lists that are the columns of a node."""
+    if at in lists:
+        return lists[at]
+    inputs = _inputs(lines, at)
+    return [
+        one for each in (inputs[:1] if _UNION.match(lines[at]) else inputs) for one in _columns_of(lines, lists, each)
+    ]
+
+
+def _inputs(lines: Sequence[str], at: int) -> list[int]:
+    """Return the lines of the inputs of a node, which follow it and are indented by three more."""
+    depth = _depth(lines[at])
+    end = next((one for one in range(at + 1, len(lines)) if _depth(lines[one]) <= depth), len(lines))
+    return [one for one in range(at + 1, end) if _depth(lines[one]) == depth + 3]
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" :+-"))
 
 
 def _listed(line: str) -> list[str]:
