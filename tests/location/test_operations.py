@@ -1,6 +1,7 @@
 """The jobs that change tables by hand: each says its plan, and does nothing while `dry_run` is set."""
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -58,6 +59,17 @@ def test_a_rollback_says_what_it_undoes_and_does_it_when_asked(shop: fh.Lake) ->
     again = run(shop, "rollback", "roll_back", table="o.sums", to=str(first), dry_run=False)
     assert again.success
     assert [one for one in again.all_events if one.event_type_value == "ASSET_OBSERVATION"] == [], "nothing moved"
+
+
+def test_a_table_whose_newest_rows_cannot_be_read_is_rolled_back_all_the_same(shop: fh.Lake) -> None:
+    first = shop.history(sums)[-1].id
+    (task,) = shop.load(sums).scan().plan_files()
+    lost = task.file.file_path
+    Path(lost.removeprefix("file://")).unlink()
+    planned = said(run(shop, "rollback", "roll_back", table="o.sums", to=str(first)))
+    assert planned["changes"].startswith(f"cannot be computed: {lost}")
+    assert run(shop, "rollback", "roll_back", table="o.sums", to=str(first), dry_run=False).success
+    assert shop.to_arrow(sums).to_pylist() == [{"k": "a", "n": 1}]
 
 
 def test_a_publication_without_a_rebuild_is_refused_with_the_branches_that_are_there(shop: fh.Lake) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from foldhouse.dagster.again import in_words
 from foldhouse.dagster.report import key_of
 from foldhouse.dagster.resources import LakeOpener
-from foldhouse.errors import InvalidCall, UnknownTable
+from foldhouse.errors import FoldhouseError, InvalidCall, UnknownSnapshot, UnknownTable
 from foldhouse.lake import Lake
 from foldhouse.storage.tags import check_name
 from foldhouse.values.definition import Table
@@ -98,8 +98,7 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
     @in_words
     def roll_back(context: dg.OpExecutionContext, config: RollbackConfig) -> None:
         lake = opened(context, config)
-        planned = lake.plan_rollback(config.table, to=config.to)
-        _say(context, {name: _text(value) for name, value in vars(planned).items()}, dry_run=config.dry_run)
+        _say(context, _planned_rollback(lake, config), dry_run=config.dry_run)
         if config.dry_run:
             return
         head, snapshot_id = lake.head(config.table), lake.rollback(config.table, to=config.to)
@@ -190,6 +189,16 @@ def operation_jobs(tables: Sequence[Table], *, lake_resource_key: str = "lake") 
         ),
         _job(TAG, set_tag, TagConfig, "Names a snapshot, so that it is kept and can be read by that name."),
     ]
+
+
+def _planned_rollback(lake: Lake, config: RollbackConfig) -> dict[str, str]:
+    try:
+        planned = lake.plan_rollback(config.table, to=config.to)
+    except (UnknownSnapshot, UnknownTable):
+        raise
+    except FoldhouseError as failure:  # rolling back is what repairs a table that cannot be compared
+        return {"table": config.table, "to": config.to, "changes": f"cannot be computed: {failure}"}
+    return {name: _text(value) for name, value in vars(planned).items()}
 
 
 def _job(name: str, op: dg.OpDefinition, config: type[dg.Config], description: str) -> dg.JobDefinition:
