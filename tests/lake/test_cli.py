@@ -398,6 +398,16 @@ def test_a_pipe_that_nobody_reads_is_no_error(shop, folder, words):
     assert (done.stderr, done.returncode) == ("", 141)
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("tables LAKE 2>&-", 0), ("show shop.nothing LAKE >&-", 2), ("rollback shop.balances --to 1 LAKE 0<&-", 2)],
+)
+def test_a_stream_that_the_caller_closed_is_no_error(shop, folder, command, code):
+    words = f"{Path(sys.executable).parent}/foldhouse {command.replace('LAKE', f'--lake {folder}')}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
 def test_text_that_standard_output_cannot_encode_is_escaped(shop, folder):
     land(shop, paid("łódź \U0001f600", "1.00"))
     command = [f"{Path(sys.executable).parent}/foldhouse", "show", "shop.payments", "--lake", folder]

@@ -113,6 +113,11 @@ class Program(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in SUBCOMMANDS.items()])
 
+    def main(self, *given: Any, **named: Any) -> Any:
+        """Run the program."""
+        _open_closed()
+        return super().main(*given, **named)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         if isinstance(sys.stdout, io.TextIOWrapper):  # of a locale that is not UTF-8
@@ -139,6 +144,16 @@ class Program(click.Group):
                 failure = failure_of_catalog("catalog.db", error)
                 raise Failure(str(failure), code_of(failure)) from error
             raise
+
+
+def _open_closed() -> None:
+    """Open what a caller closed, such as standard error by `2>&-`, to nowhere.
+
+    Python has no stream for it then, and a file that is opened next, such as the catalog, would take its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _close_output() -> None:
