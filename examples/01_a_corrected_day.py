@@ -25,11 +25,12 @@ from rich.console import Console
 
 import foldhouse as fh
 from foldhouse.cli.changelog import print_changelog
-from foldhouse.cli.output import Column, moment_of, print_table
+from foldhouse.cli.output import Column, print_table
 from foldhouse.cli.progress import progress_of
 from foldhouse.dagster import run_in_foreground, terminal
 from foldhouse.lake import COVERAGE, SnapshotInfo
 from foldhouse.values.change import CHANGE_COLUMNS, CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER
+from foldhouse.values.moment_text import utc_text
 from foldhouse.values.window import Coverage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,7 +199,7 @@ def show_where_to_go(folder: Path, head: SnapshotInfo) -> None:
         "look at this lake, in this shell": f". {shlex.quote(f'{place}/environment')}",
         "what there is, and how far it is folded": f"{foldhouse} tables",
         "what a table's last commit changed": f"{foldhouse} changes retail.best_sellers",
-        "a table as it was believed": f"{foldhouse} show retail.daily_revenue --as-of {moment_of(head.committed_at)}",
+        "a table as it was believed": f"{foldhouse} show retail.daily_revenue --as-of {utc_text(head.committed_at)}",
         "the Dagster page; then click http://127.0.0.1:3000/assets/retail/daily_revenue?view=partitions": "make dev",
     }.items():
         console.print(f"  # {what}", style="dim", markup=False)
