@@ -60,7 +60,8 @@ class Windows:
         if not self.calls:
             return rows
         made = grouped(rows, [_PARTITION], self.calls)
-        return rows.drop(made.columns[1:], strict=False).join(made, on=_PARTITION, how="left")  # in place of arguments
+        given = rows.drop(made.columns[1:], strict=False)  # what is made is in place of arguments
+        return given.join(made, on=_PARTITION, how="left", maintain_order="left")
 
 
 def _differs(columns: Sequence[str], is_first: pl.Expr) -> pl.Expr:
