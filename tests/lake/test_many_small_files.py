@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,11 @@ from contract.random_values import COLUMNS, hostile
 from corrupting import with_a_damaged_page
 
 import foldhouse as fh
-from foldhouse.storage import pieces, together
+from foldhouse.storage import files, pieces, together
+from foldhouse.storage.files import write_data_files
 from foldhouse.storage.integrity import SealedContents, footer_of
 from foldhouse.storage.kept import forget_files
-from foldhouse.storage.live import Piece, live_of, pieces_of
+from foldhouse.storage.live import Partition, Piece, live_of, pieces_of
 from foldhouse.storage.pieces import read_pieces
 from foldhouse.storage.schema import Layout
 from foldhouse.values.metadata_names import FILE_CONTENTS
@@ -275,3 +280,55 @@ def test_polars_is_imported_for_many_files_only(monkeypatch: pytest.MonkeyPatch)
     assert [together.is_worth_it(count) for count in (7, 8, 1_000)] == [False, True, True]
     monkeypatch.delitem(__import__("sys").modules, "polars")
     assert [together.is_worth_it(count) for count in (7, 8, 999, 1_000)] == [False, False, False, True]
+
+
+def test_files_are_described_in_the_order_of_their_parts_small_or_large(lake: fh.Lake) -> None:
+    stream = _stream()
+    lake.append(stream, _rows())
+    layout = Layout.of(lake.load(stream))
+    counts = [3, 5_000, 1, 4_096, 2, 6_000]
+    parts = [(Partition((number,)), _numbered(number, count)) for number, count in enumerate(counts)]
+    for at_once in (1, 3):
+        written = write_data_files(layout, parts, at_once)
+        assert [(file.partition[0], file.record_count) for file in written] == list(enumerate(counts))
+
+
+def _numbered(day: int, rows: int) -> pa.Table:
+    return pa.table({"row": pa.array(range(rows)), "day": pa.array([day] * rows, pa.date32())})
+
+
+def test_small_files_are_written_by_one_thread_at_a_time(lake: fh.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = _stream()
+    lake.append(stream, _rows())
+    layout = Layout.of(lake.load(stream))
+    inside, most = Counter[str](), Counter[str]()
+    whole, counting = files.write_data_file, threading.Lock()
+
+    def watched(layout: Layout, partition: Partition, rows: pa.Table, encodings: Any = None) -> Any:
+        size = "small" if rows.num_rows < 100 else "large"
+        with counting:
+            inside[size] += 1
+            most[size] = max(most[size], inside[size])
+        time.sleep(0.01)
+        try:
+            return whole(layout, partition, rows, encodings)
+        finally:
+            with counting:
+                inside[size] -= 1
+
+    monkeypatch.setattr(files, "write_data_file", watched)
+    parts = [(Partition((number,)), _numbered(number, 3 if number % 2 else 5_000)) for number in range(20)]
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda _: write_data_files(layout, parts, 3), range(3)))
+    assert most["small"] == 1
+    assert most["large"] > 1
+
+
+def test_a_file_that_cannot_be_written_blocks_no_other(lake: fh.Lake) -> None:
+    stream = _stream()
+    lake.append(stream, _rows())
+    layout = Layout.of(lake.load(stream))
+    wrong = pa.table({"row": ["not a number", "neither"], "day": pa.array([1, 1], pa.date32())})
+    with pytest.raises(pa.ArrowInvalid):
+        write_data_files(layout, [(Partition((1,)), _numbered(1, 2)), (Partition((1,)), wrong)])
+    assert len(write_data_files(layout, [(Partition((2,)), _numbered(2, 2))])) == 1
