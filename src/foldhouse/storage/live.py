@@ -237,11 +237,19 @@ class ByPartition(Mapping[Partition, tuple[Slice, ...]]):
         self._live = live
         self._known: dict[Partition, tuple[Slice, ...]] = {}
 
+    def look_up(self, partitions: Sequence[Partition]) -> None:
+        """Find the slices of several partitions of one spec at once; each of them is then known."""
+        unknown = [one for one in partitions if one not in self._known]
+        if not unknown:
+            return
+        found: dict[Partition, list[Slice]] = {one: [] for one in unknown}
+        for one in self._live.of_partitions([partition.values for partition in unknown]):
+            if (same := found.get(Partition(one.file.partition))) is not None:
+                same.append(one)
+        self._known.update({one: tuple(sorted(same, key=lambda s: s.file.path)) for one, same in found.items()})
+
     def __getitem__(self, partition: Partition) -> tuple[Slice, ...]:
-        if partition not in self._known:
-            found = self._live.of_partitions([partition.values])
-            same = [one for one in found if one.file.partition == partition.values]
-            self._known[partition] = tuple(sorted(same, key=lambda one: one.file.path))
+        self.look_up([partition])
         if not self._known[partition]:
             raise KeyError(partition)
         return self._known[partition]
@@ -265,6 +273,15 @@ class ByPartition(Mapping[Partition, tuple[Slice, ...]]):
     def __reduce__(self) -> tuple[Any, ...]:
         # A Spark task gets the files themselves: it has no catalog to read manifests with.
         return dict, (self._all,)
+
+
+def slices_of(
+    slices: Mapping[Partition, tuple[Slice, ...]], partitions: Sequence[Partition]
+) -> list[tuple[Slice, ...]]:
+    """Return the slices of several partitions of one spec, in their order; none of a partition without files."""
+    if isinstance(slices, ByPartition):
+        slices.look_up(partitions)
+    return [slices.get(one, ()) for one in partitions]
 
 
 class LivePieces(Sequence[Piece]):

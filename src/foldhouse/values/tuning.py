@@ -131,6 +131,11 @@ class Tuning:
     grouped_rows: int = 50_000
     """Small buckets are folded together up to so many signed rows: a call for a few rows costs more than
     folding them."""
+    together_buckets: int = 17
+    """Small buckets are read and written as a whole once so many of them are folded together: looking up the keys of
+    each, and writing deletes, takes five times as long."""
+    together_bytes: int = 48 * 1024
+    """A bucket is small if its data files have up to so many bytes; 0 for none."""
     combined_rows: int = 1_000_000
     """Signed rows that are combined at once with what buckets hold; of more, one part of the keys follows another."""
     pruning_keys: int = 2_000
@@ -226,6 +231,7 @@ _BOUNDS = {
     "patience_spread_share": (0, 2),
     "patience_least_share": (0, 2),
     "always_small_rows": (0, _MOST),
+    "together_bytes": (0, _MOST),
     "pruning_keys": (0, _MOST),
     "decisive_bytes": (0, _MOST),
     "one_task_rows": (0, _MOST),

@@ -36,12 +36,16 @@ from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
 from foldhouse.refresh.bucket.read import Part, StoredRows, framed
+from foldhouse.refresh.bucket.small import WholeBuckets, bytes_of, counted, small_buckets
 from foldhouse.refresh.bucket.write import write_bucket
-from foldhouse.storage.live import Partition, Slice
+from foldhouse.storage.live import Partition, Slice, slices_of
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.storage.uploads import uploads_of
 from foldhouse.values.tuning import Tuning
+
+_TOGETHER_BYTES = 64 * 1024 * 1024
+"""Small buckets that are read as a whole are folded at once if their files have up to so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -153,39 +157,86 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     if places.is_empty():
         return results
     names = sorted(buckets_in(places[BUCKET]))
-    stored = {name: _stored_rows(job, name, len(names)) for name in names}
+    slices = slices_of(job.slices, [partition_of(name) for name in names])
+    stored = {
+        name: StoredRows(job.plan.key_names, job.layout, found, job.tuning, len(names))
+        for name, found in zip(names, slices, strict=True)
+    }
+    small = small_buckets(stored, job.tuning)
+    if sum(map(bytes_of, small.values())) > _TOGETHER_BYTES:
+        return [*results, *_by_halves(job, rows, recomputed, names)]
     first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
-    combined = _combined(job, rows, recomputed, places, stored, first, sums)
+    whole = WholeBuckets.read(job.plan, job.layout, small, first) if small else None
+    combined = _combined(job, rows, recomputed, places, stored, first, sums, whole)
     if not combined.unresolved.is_empty():
         blocked = by_keys(combined.unresolved, places, job.plan.key_names, "left")
         return [*results, *_unresolved(blocked), *_others(job, rows, recomputed, blocked)]
     deleted_upto = newest_delete(job.plan, rows)
     nothing = combined.rows.clear()
     with uploads_of(job.layout.location):
-        left, done = _written_together(job, combined.rows, places, stored)
+        left, done = _written_together(job, combined, places, stored, whole)
         new = _by_bucket(job, left, places, list(stored))
         for bucket, one in stored.items():
-            gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
-            outcome = done.get(bucket) or _written(job, bucket, one, new.pop(bucket, nothing), gone)
+            if (outcome := done.get(bucket)) is None:
+                gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
+                outcome = _written(job, bucket, one, new.pop(bucket, nothing), gone)
             results.append(replace(outcome, deleted_upto=deleted_upto))
     assert not new, "a row belongs to no bucket"
     return results
 
 
+def _by_halves(
+    job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | None, names: Sequence[str]
+) -> list[BucketResult]:
+    """Fold the one half of some buckets after the other, because what they hold does not fit in memory at once."""
+    results = []
+    for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+        is_inside = pl.col(BUCKET).is_in(half)
+        again = None if recomputed is None else recomputed.filter(is_inside)
+        results += fold_buckets(job, rows.filter(is_inside), again)
+    return results
+
+
 def _written_together(
-    job: BucketJob, rows: pl.DataFrame, places: pl.DataFrame, stored: Mapping[str, StoredRows]
+    job: BucketJob,
+    combined: Combined,
+    places: pl.DataFrame,
+    stored: Mapping[str, StoredRows],
+    whole: WholeBuckets | None,
 ) -> tuple[pl.DataFrame, dict[str, BucketResult]]:
-    """Write the small buckets that have no files yet; return the rows of the other buckets, and the results."""
+    """Write the small buckets that have no files yet, and those that were read as a whole.
+
+    Returns:
+        The rows of the other buckets, and bucket -> the result.
+    """
+    rows = combined.rows
     fresh = [bucket for bucket, one in stored.items() if not one.slices]
-    if not are_small(len(fresh), rows.height):
+    fresh = fresh if are_small(len(fresh), rows.height) else []
+    if not fresh and whole is None:
         return rows, {}
     placed = by_keys(rows, places, job.plan.key_names, "left")
-    is_fresh = pl.col(BUCKET).is_in(fresh).fill_null(False)
-    written = write_fresh(job.plan, job.layout, placed.filter(is_fresh), job.tuning.written_file_bytes)
-    results = {
-        bucket: BucketResult(bucket, added=files, rows_written=count) for bucket, (count, files) in written.items()
-    }
-    return placed.filter(~is_fresh).drop(BUCKET), results
+    is_here = pl.col(BUCKET).is_in([*fresh, *(whole.stored if whole else ())]).fill_null(False)
+    new = placed.filter(is_here)
+    carried, deleted = {}, {}
+    if whole is not None:
+        deleted = whole.deleted(combined.replaced)
+        changed = {*deleted, *buckets_in(new[BUCKET])}
+        kept = whole.without(combined.replaced).filter(pl.col(BUCKET).is_in(changed))
+        carried = counted(kept)
+        new = pl.concat([new, kept.select(new.columns)])
+    written = write_fresh(job.plan, job.layout, new, job.tuning.written_file_bytes)
+    results = {bucket: BucketResult(bucket) for bucket in (whole.stored if whole else ())}
+    for bucket in {*written, *deleted}:
+        count, files = written.get(bucket, (0, ()))
+        results[bucket] = BucketResult(
+            bucket,
+            added=files,
+            removed=whole.paths(bucket) if whole and bucket in whole.stored else (),
+            rows_written=count - carried.get(bucket, 0),
+            rows_carried=carried.get(bucket, 0),
+            rows_deleted=deleted.get(bucket, 0),
+        )
+    return placed.filter(~is_here).drop(BUCKET), results
 
 
 def emptied_buckets(job: BucketJob, results: Sequence[BucketResult]) -> list[BucketResult]:
@@ -227,11 +278,14 @@ def _combined(
     stored: Mapping[str, StoredRows],
     first: Mapping[str, int],
     sums: pl.DataFrame | None,
+    whole: WholeBuckets | None,
 ) -> Combined:
     """Combine the signed rows of some buckets with their stored rows, in several pieces if there are very many.
 
-    All rows of a key are in one piece. `sums` is from `_sums_ahead`.
+    All rows of a key are in one piece. `sums` is from `_sums_ahead`, and the rows of `whole` are not read again.
     """
+    here = whole.rows.drop(BUCKET) if whole else None
+    stored = {bucket: one for bucket, one in stored.items() if whole is None or bucket not in whole.stored}
     pieces = -(-(rows.height + (0 if recomputed is None else recomputed.height)) // job.tuning.combined_rows)
     found = []
     for number in range(pieces):
@@ -246,12 +300,16 @@ def _combined(
         sums = _sums(job.plan, own) if sums is None or pieces > 1 else sums
         if job.is_full_recompute:
             state = _whole_state(job, stored, first)
+            state = state if here is None else pl.concat([state, here])
             state = state if pieces == 1 else state.filter(_piece(job.plan, pieces) == number)
             found.append(compare_summed(job.plan, state, sums))
             continue
-        keys = _by_name(kept)
+        keys = _by_name(kept if whole is None else kept.filter(~pl.col(BUCKET).is_in(list(whole.stored))))
         again = None if full is None else full.drop(BUCKET)
         state = _state_of(job, {b: one for b, one in stored.items() if b in keys}, first, keys, sums, again)
+        if here is not None:
+            names = job.plan.key_names
+            state = pl.concat([state, by_keys(here, kept.select(names), names, "semi")])
         found.append(combine_summed(job.plan, state, sums, again, job.deleted_upto))
     parts = [(one.rows, one.replaced, one.unresolved) for one in found]
     return found[0] if len(found) == 1 else Combined(*(pl.concat(part) for part in zip(*parts, strict=True)))
@@ -400,11 +458,6 @@ def _places_of(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | No
 def _places_in(job: BucketJob, sums: pl.DataFrame, bucket: str) -> pl.DataFrame:
     """Return the keys of aggregated rows, with their bucket."""
     return sums.select(*job.plan.key_names, pl.lit(bucket).alias(BUCKET))
-
-
-def _stored_rows(job: BucketJob, bucket: str, buckets: int) -> StoredRows:
-    """Return the stored rows of one of so many buckets that are folded together."""
-    return StoredRows(job.plan.key_names, job.layout, job.slices.get(partition_of(bucket), ()), job.tuning, buckets)
 
 
 def _written(job: BucketJob, bucket: str, stored: StoredRows, rows: pl.DataFrame, gone: pl.DataFrame) -> BucketResult:
