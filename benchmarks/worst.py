@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Shown
 
@@ -41,6 +42,7 @@ CHANGES = (PROCESS, "first", "few", "all", "delete", "rollback")
 removed; as many events as there were appended, refreshed and rolled back."""
 SIZES, QUICK_SIZES = (100, 10_000, 300_000, 2_000_000), (100, 300_000)
 _FEW = 100
+_FOLDER = "__folder"
 
 
 @dataclass
@@ -229,10 +231,14 @@ def _make(case: _Case, change: str) -> None:
 
 
 def _recompute(case: _Case, to: Path) -> None:
-    """Compute the table from all its events with Spark, as Parquet."""
+    """Compute the table from all its events with Spark, as Parquet: a file for each day, if the table has days."""
     definition = case.definition
-    sources = [case.lake.read(source) for source in definition.table.sources]
-    definition.recomputed(sources).write.mode("overwrite").parquet(str(to))
+    rows = definition.recomputed([case.lake.read(source) for source in definition.table.sources])
+    if definition.table.partition_by is None:
+        rows.write.mode("overwrite").parquet(str(to))
+        return
+    divided = rows.withColumn(_FOLDER, F.col(definition.table.partition_by)).repartition(_FOLDER)
+    divided.write.mode("overwrite").partitionBy(_FOLDER).parquet(str(to))
 
 
 def _check(case: _Case, place: Path) -> None:

@@ -82,17 +82,25 @@ def _definition(
     *,
     inexact: tuple[str, ...] = (),
     keys: tuple[str, ...] = ("key",),
+    partition_by: str | None = None,
     rows: Callable[..., DataFrame] | None = None,
     source: fh.Stream | list[fh.Stream | fh.Table] = readings,
 ) -> Definition:
     fold = fh.fold(**{column: one for column, (one, _) in columns.items()})
-    table = fh.table(f"bench.{name}", source=source, keys=keys, rows=rows, buckets=2, fold=fold)
+    buckets = 2 if partition_by is None else 1
+    table = fh.table(
+        f"bench.{name}", source=source, keys=keys, rows=rows, partition_by=partition_by, buckets=buckets, fold=fold
+    )
     exact = tuple(column for column in columns if column not in inexact)
     return Definition(table, {column: text for column, (_, text) in columns.items()}, exact)
 
 
 _COLLECTED = (fh.collect("units"), "sort_array(collect_list(units))")
 _TOTALS = {"units": (fh.total("units"), "sum(units)"), "events": (fh.count(), "count(1)")}
+
+
+def _many_days(readings: DataFrame) -> DataFrame:
+    return readings.selectExpr("date_add(DATE'2000-01-01', CAST(key % 3000 AS INT)) AS born", "key", "units")
 
 
 def _inner(readings: DataFrame, items: DataFrame) -> DataFrame:
@@ -234,6 +242,13 @@ _ALL = [
     ),
     _definition("three_keys", _TOTALS, keys=("key", "region", "day")),
     _definition("text_key", _TOTALS, keys=("label", "region")),
+    _definition(
+        "many_days",
+        {**_TOTALS, "most": (fh.maximum("units"), "max(units)")},
+        keys=("born", "key"),
+        partition_by="born",
+        rows=_many_days,
+    ),
     _definition("hashed", _TOTALS, keys=("who",), rows=_hashed),
     _definition(
         "computed",
