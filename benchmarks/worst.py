@@ -42,7 +42,7 @@ CHANGES = (PROCESS, "first", "few", "all", "delete", "rollback")
 removed; as many events as there were appended, refreshed and rolled back."""
 SIZES, QUICK_SIZES = (100, 10_000, 300_000, 2_000_000), (100, 300_000)
 _FEW = 100
-_FOLDER = "__folder"
+_FOLDER = "folder"
 
 
 @dataclass
