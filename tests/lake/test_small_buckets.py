@@ -13,7 +13,8 @@ import pytest
 
 import foldhouse as fh
 from foldhouse.refresh.bucket import fold, read
-from foldhouse.storage.live import live_of
+from foldhouse.refresh.rows import cancelled
+from foldhouse.storage.live import changed_pieces, live_of
 
 FIRST, DAYS, ITEMS = date(2024, 1, 1), 50, 6
 SCHEMA = {"line": "long", "day": "date", "item": "string", "paid": "long", "note": "string", "at": "timestamp"}
@@ -35,6 +36,15 @@ totals = fh.table(
 SQL = """SELECT day, item, CAST(sum(paid) AS BIGINT) AS paid, count(*) AS lines, min(paid) AS least,
     arg_max(note, {'first': "at", 'then': line}) AS note, list(note ORDER BY line) AS notes
     FROM events GROUP BY ALL ORDER BY day, item"""
+
+items = fh.table(
+    "shop.items",
+    source=totals,
+    keys="item",
+    fold=fh.fold(paid=fh.total("paid"), most=fh.maximum("paid")),
+)
+ITEMS_SQL = f"""SELECT item, CAST(sum(paid) AS BIGINT) AS paid, max(paid) AS most
+    FROM ({SQL.partition(" ORDER BY day, item")[0]}) GROUP BY item ORDER BY item"""
 
 
 def _lines(days: range, each: int, first: int = 0) -> pa.Table:
@@ -61,12 +71,18 @@ def _lines(days: range, each: int, first: int = 0) -> pa.Table:
 _ARROW = {"long": pa.int64(), "date": pa.date32(), "string": pa.string(), "timestamp": pa.timestamp("us")}
 
 
+def _wanted(lake: fh.Lake, query: str) -> list[dict[str, Any]]:
+    """Return what DuckDB makes of all events."""
+    with duckdb.connect() as connection:
+        connection.register("events", lake.to_arrow(lines))
+        found: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
+        return found
+
+
 def _check(lake: fh.Lake) -> None:
     """Compare the table with what DuckDB makes of all events."""
-    events = lake.to_arrow(lines)  # noqa: F841 - DuckDB reads it by its name
-    wanted = duckdb.sql(SQL).to_arrow_table().to_pylist()
-    found = lake.to_arrow(totals).sort_by([("day", "ascending"), ("item", "ascending")]).to_pylist()
-    assert found == wanted
+    found = lake.to_arrow(totals).sort_by([("day", "ascending"), ("item", "ascending")])
+    assert found.to_pylist() == _wanted(lake, SQL)
 
 
 def _files(lake: fh.Lake) -> dict[date, list[tuple[str, tuple[str, ...]]]]:
@@ -180,6 +196,44 @@ def test_days_that_are_computed_again_in_full_are_written_if_they_differ(loaded:
     after = _files(loaded)
     assert [day for day in after if after[day] == before[day]] == [FIRST + timedelta(days=DAYS - 1)]
     _check(loaded)
+
+
+def test_a_table_of_the_table_compares_the_rows_of_all_days_together(
+    loaded: fh.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded.tuning = fh.Tuning(together_buckets=4, cancelled_least_rows=0)
+    loaded.refresh(items)
+    loaded.append(lines, _lines(range(DAYS), 2, 10_000))
+    loaded.refresh(totals)
+    compared, group = list[int](), cancelled._of_group
+
+    def told(logic: Any, place: int, pieces: Any) -> Any:
+        compared.append(len(pieces))
+        return group(logic, place, pieces)
+
+    monkeypatch.setattr(cancelled, "_of_group", told)
+    run = loaded.refresh(items)
+    assert compared == [2 * DAYS]
+    assert not run.full_recompute
+    found = loaded.to_arrow(items).sort_by("item")
+    assert found.select(["item", "paid", "most"]).to_pylist() == _wanted(loaded, ITEMS_SQL)
+
+
+@pytest.mark.parametrize("most_rows", [0, 100, 10**9])
+def test_groups_of_small_partitions_are_whole_partitions(
+    loaded: fh.Lake, monkeypatch: pytest.MonkeyPatch, most_rows: int
+) -> None:
+    loaded.append(lines, _lines(range(DAYS), 2, 10_000))
+    loaded.refresh(totals)
+    monkeypatch.setattr(cancelled, "_TOGETHER_ROWS", most_rows)
+    iceberg = loaded.load(totals)
+    before, after = (live_of(iceberg, one.snapshot_id) for one in loaded.history(totals)[-2:])
+    pieces = changed_pieces(before, after)
+    groups = cancelled._groups(pieces)
+    assert sorted(piece.file.path for group in groups for piece in group) == sorted(one.file.path for one in pieces)
+    days = [{piece.file.partition for piece in group} for group in groups]
+    assert sum(map(len, days)) == len(set.union(*days)) == DAYS
+    assert len(groups) == (1 if most_rows == 10**9 else DAYS if most_rows == 0 else len(groups))
 
 
 def test_a_damaged_file_of_a_small_day_is_named_and_nothing_is_written(

@@ -1,7 +1,7 @@
 """The rows of a source that differ between two of its states.
 
 A file that a refresh or a compaction wrote again is one removed and one added file, and most of their rows are equal.
-Rows that are equal in all columns that can change the table cancel, partition by partition.
+Rows that are equal in all columns that can change the table cancel, some partitions at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from foldhouse.storage.live import Piece
 from foldhouse.storage.threads import in_threads
 
 _ZERO = "__is_negative_zero_"
+_TOGETHER_ROWS = 250_000
+"""Small partitions are compared together up to so many rows: a few calls for each of thousands would take seconds."""
 
 
 def rows_changed(logic: Logic, place: int, delta: Sequence[Piece]) -> int:
@@ -81,17 +83,32 @@ def _cancelled(logic: Logic, place: int, delta: Sequence[Piece]) -> pl.DataFrame
     """Return the rows of added and removed files, without those that are in both."""
     label = (place, tuple(map(id, delta)))
     if label not in logic.changed:
-        by_partition: dict[object, list[Piece]] = {}
-        for piece in _files(delta):
-            by_partition.setdefault(piece.file.partition, []).append(piece)
-        groups = list(by_partition.values())
+        groups = _groups(_files(delta))
         at_once = logic.layouts[place].files_at_once(sum(one.file.size_bytes for one in group) for group in groups)
-        parts = in_threads(lambda pieces: _of_partition(logic, place, pieces), groups, at_once)
+        parts = in_threads(lambda pieces: _of_group(logic, place, pieces), groups, at_once)
         logic.changed[label] = (list(delta), pl.concat(parts))
     return logic.changed[label][1]
 
 
-def _of_partition(logic: Logic, place: int, pieces: Sequence[Piece]) -> pl.DataFrame:
+def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Divide pieces into groups of whole partitions: a file that was written again is in the group of the new one."""
+    by_partition: dict[object, list[Piece]] = {}
+    for piece in pieces:
+        by_partition.setdefault(piece.file.partition, []).append(piece)
+    groups: list[list[Piece]] = []
+    held = 0
+    for partition in by_partition.values():
+        rows = sum(piece.file.rows for piece in partition)
+        if groups and held + rows <= _TOGETHER_ROWS:
+            groups[-1] += partition
+            held += rows
+        else:
+            groups.append(list(partition))
+            held = rows
+    return groups
+
+
+def _of_group(logic: Logic, place: int, pieces: Sequence[Piece]) -> pl.DataFrame:
     needed = list(logic.compiled.needed[place])
     sides = {
         weight: rows_of(logic, place, [one for one in pieces if one.weight == weight], ()).select(needed)
