@@ -142,6 +142,7 @@ def test_days_that_do_not_fit_in_memory_at_once_are_folded_in_parts(
     loaded: fh.Lake, monkeypatch: pytest.MonkeyPatch, most_bytes: int
 ) -> None:
     monkeypatch.setattr(fold, "_TOGETHER_BYTES", most_bytes)
+    loaded.tuning = fh.Tuning(together_buckets=1)
     for first in (10_000, 20_000):
         loaded.append(lines, _lines(range(DAYS), 2, first))
         loaded.refresh(totals)

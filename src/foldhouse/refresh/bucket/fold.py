@@ -163,7 +163,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         for name, found in zip(names, slices, strict=True)
     }
     small = small_buckets(stored, job.tuning)
-    if sum(map(bytes_of, small.values())) > _TOGETHER_BYTES:
+    if len(names) > 1 and sum(map(bytes_of, small.values())) > _TOGETHER_BYTES:
         return [*results, *_by_halves(job, rows, recomputed, names)]
     first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
     whole = WholeBuckets.read(job.plan, job.layout, small, first) if small else None
@@ -175,7 +175,7 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
     nothing = combined.rows.clear()
     with uploads_of(job.layout.location):
         left, done = _written_together(job, combined, places, stored, whole)
-        new = _by_bucket(job, left, places, list(stored))
+        new = _by_bucket(job, left, places, [bucket for bucket in stored if bucket not in done])
         for bucket, one in stored.items():
             if (outcome := done.get(bucket)) is None:
                 gone = _replaced_in(combined.replaced, first[bucket], len(one.slices))
