@@ -103,7 +103,7 @@ def portions(tables: Iterable[pa.Table], sizes: Iterable[int]) -> Iterator[pa.Ta
         held, waiting = [rows.slice(size)], waiting - size
 
 
-_SMALL_BYTES = 48 * 1024
+SMALL_BYTES = 48 * 1024
 """A file of at most this size is read as a whole, if all of its rows are wanted."""
 
 _TINY_ROWS = 100
@@ -176,7 +176,7 @@ def group_pieces(layout: Layout, pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _is_small(piece: Piece) -> bool:
-    return piece.is_whole and piece.file.size_bytes <= _SMALL_BYTES
+    return piece.is_whole and piece.file.size_bytes <= SMALL_BYTES
 
 
 def _read_group(

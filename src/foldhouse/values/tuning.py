@@ -55,6 +55,9 @@ class Tuning:
     joined_least_rows: int = 2_000_000
     """If Spark has to evaluate what stands above joins, this process joins all rows of the sources, if all but the
     largest source have so many: Spark sorts these, and sends fewer to each task as they are."""
+    picked_files: int = 17
+    """Rows are picked by their keys from so many small files of a source at once: opening each takes longer than
+    reading all of its columns."""
     kept_column_bytes: int = 512 * _MIB
     """Decoded columns of sources that this process keeps in memory, if it picks rows of the same files by their keys
     more than once: most of such a refresh is decoding. The bound holds for all lakes of the process. With 0, none are

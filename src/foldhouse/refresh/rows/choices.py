@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from foldhouse.kernel.keyed import by_keys
 from foldhouse.kernel.number_set import NumberSet
@@ -16,9 +18,13 @@ from foldhouse.storage.file_ref import FileRef
 from foldhouse.storage.live import Piece
 from foldhouse.storage.opened_file import open_ref
 from foldhouse.storage.parquet import check_rows
+from foldhouse.storage.pieces import SMALL_BYTES, read_pieces
+from foldhouse.storage.places import is_on_disk
 from foldhouse.storage.schema import Layout
 
 _ROW = "__row"
+_TOGETHER = 1_000
+"""Small files that are read at once: they have up to 48 MB, and some times as much in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +113,46 @@ def picked(
         return Picked(positions, rows), Picked(further, rows.clear())
     chosen_rows, further_rows = (Picked(some, rows[np.searchsorted(both, some)]) for some in (positions, further))
     return chosen_rows, further_rows
+
+
+def is_small(file: FileRef) -> bool:
+    """Whether a file is so small that it is read as a whole with others, if there are many."""
+    return file.size_bytes <= SMALL_BYTES
+
+
+def small_among(layout: Layout, files: Iterable[FileRef], least: int) -> list[FileRef]:
+    """Return the files to give to `picked_together`: the small ones, if there are so many; else none.
+
+    In a store there are none: the compared columns of its files are kept in memory, and need no request.
+    """
+    small = [one for one in files if is_small(one)] if is_on_disk(layout.location) else []
+    return small if len(small) >= least else []
+
+
+def picked_together(
+    layout: Layout, files: Sequence[FileRef], columns: Sequence[str], choices: Choices
+) -> Iterator[Picked]:
+    """Read many small files as a whole; yield the rows of each that choices select, in the order of the files.
+
+    Args:
+        layout: of the source.
+        files: from `small_among`.
+        columns: the columns to return.
+        choices: one or more.
+    """
+    needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
+    nothing = pa.schema([layout.arrow.field(name).remove_metadata() for name in needed]).empty_table()
+    for first in range(0, len(files), _TOGETHER):
+        some = files[first : first + _TOGETHER]
+        read = read_pieces(layout, [Piece(one) for one in some], needed)
+        rows = pl.from_arrow(pa.concat_tables([nothing, *read]))
+        assert isinstance(rows, pl.DataFrame)
+        starts = np.cumsum([0, *(one.rows for one in some)])
+        assert rows.height == starts[-1], "small files have other rows than their manifests say"
+        places = _selected(rows, choices)
+        found, ends = rows.select(columns)[places], np.searchsorted(places, starts)
+        for start, (begin, end) in zip(starts, pairwise(ends.tolist()), strict=False):
+            yield Picked(places[begin:end] - start, found[begin:end])
 
 
 def chosen(rows: pl.DataFrame, choices: Choices) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from foldhouse.kernel.plan import FoldPlan
 from foldhouse.logic.compiled import Compiled
-from foldhouse.refresh.rows.choices import Choice, Choices, Picked, picked
+from foldhouse.refresh.rows.choices import Choice, Choices, Picked, picked, picked_together, small_among
 from foldhouse.storage.deleted import selected_positions
 from foldhouse.storage.live import Piece
 from foldhouse.storage.pieces import group_pieces, read_together
@@ -155,6 +155,22 @@ class Logic:
         """Return the needed columns of an expected piece if they were read along with picked rows."""
         beside = self._read_beside.get((place, piece.file.path)) if (place, piece) in self._expected else None
         return None if beside is None else beside.of_piece(self.layouts[place], piece)
+
+    def pick_together(self, place: int, pieces: Sequence[Piece], choices: Choices) -> None:
+        """Pick the rows of many small files at once: `pick` then reads nothing of them.
+
+        Files with removed rows that are going to be read are left to `pick`.
+        """
+        layout, columns = self.layouts[place], list(self.compiled.needed[place])
+        files = {
+            path: one.file
+            for one in pieces
+            for path in [one.file.path]
+            if (place, path, choices) not in self._known and (place, path) not in self._removed
+        }
+        small = small_among(layout, files.values(), self.tuning.picked_files)
+        found = picked_together(layout, small, columns, choices)
+        self._known.update({(place, file.path, choices): one for file, one in zip(small, found, strict=True)})
 
     def pick(self, place: int, piece: Piece, choices: Choices) -> pl.DataFrame:
         """Return the rows of a piece that choices select; a file of the earlier and the present state is read once."""

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.shape import Origin
-from foldhouse.refresh.rows.choices import Choice, Choices, chosen, not_chosen
+from foldhouse.refresh.rows.choices import Choice, Choices, chosen, is_small, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.window.pruning import compared_values, pieces_in_span, pieces_with_keys
@@ -22,6 +22,7 @@ from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 
 _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
+_SMALL_AT_ONCE = 1_000  # the same, of files that are read together
 _SAMPLED = 8  # of so many files, one is looked at first, if there are at least twice as many
 _SAMPLED_ROWS = 50_000
 _COMPARED_ROWS = 50_000
@@ -174,13 +175,21 @@ def _share_selected(logic: Logic, place: int, pieces: Sequence[Piece], choices: 
 
 def _picked(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices) -> list[pl.DataFrame]:
     """Return the rows of each piece that choices select."""
+    logic.pick_together(place, pieces, choices)
     at_once = logic.layouts[place].files_at_once(one.file.size_bytes for one in pieces)
     return in_threads(lambda piece: logic.pick(place, piece, choices), pieces, at_once)
 
 
 def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    for first in range(0, len(pieces), _PICKED_AT_ONCE):
-        yield pieces[first : first + _PICKED_AT_ONCE]
+    """Divide pieces into runs, after each of which the selected rows are counted: a few files, or many small ones."""
+    begin, held = 0, 0.0
+    for end, piece in enumerate(pieces, 1):
+        held += 1 / (_SMALL_AT_ONCE if is_small(piece.file) else _PICKED_AT_ONCE)
+        if held >= 1:
+            yield pieces[begin:end]
+            begin, held = end, 0.0
+    if begin < len(pieces):
+        yield pieces[begin:]
 
 
 def picked_rows(logic: Logic, place: int, pieces: Sequence[Piece], choices: Choices, most: int) -> pl.DataFrame | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from foldhouse.kernel.plan import polars_type
-from foldhouse.refresh.rows.choices import Choices, chosen, picked
+from foldhouse.refresh.rows.choices import Choices, chosen, is_small, picked, picked_together, small_among
 from foldhouse.refresh.rows.logic import Logic
 from foldhouse.refresh.rows.read import admitted
 from foldhouse.storage.file_ref import FileRef
@@ -48,13 +48,17 @@ def values_in_files(
     layout = logic.layouts[place]
     pieces = [piece for state in states for piece in admitted(logic, place, state[place], choices)]
     files = list({piece.file.path: piece.file for piece in pieces}.values())
+    small = small_among(layout, files, logic.tuning.picked_files)
+    found = [one.rows for one in picked_together(layout, small, list(columns), choices)]
+    others = [file for file in files if not (small and is_small(file))]
 
     def values(file: FileRef) -> pl.DataFrame:
         chosen_rows, _ = picked(layout, file, list(columns), choices, keep_bytes=logic.tuning.kept_column_bytes)
         return chosen_rows.rows.unique()
 
-    at_once = layout.files_at_once(one.size_bytes for one in files)
-    return together([_no_values(logic, place, columns), *in_threads(values, files, at_once)])
+    at_once = layout.files_at_once(one.size_bytes for one in others)
+    read = in_threads(values, others, at_once)
+    return together([_no_values(logic, place, columns), *([pl.concat(found).unique()] if found else []), *read])
 
 
 def together(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
