@@ -93,7 +93,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("picked_files", [1, 17, 10**9])
-@pytest.mark.parametrize("at_once", [1_000, 7])
+@pytest.mark.parametrize("at_once", [256, 7])
 def test_rows_are_picked_from_all_days_of_both_sides(
     spark_lake: Callable[..., fh.Lake],
     opened: list[str],
@@ -101,7 +101,7 @@ def test_rows_are_picked_from_all_days_of_both_sides(
     picked_files: int,
     at_once: int,
 ) -> None:
-    monkeypatch.setattr(choices, "_TOGETHER", at_once)
+    monkeypatch.setattr(choices, "TOGETHER", at_once)
     lake = spark_lake(tuning=fh.Tuning(picked_files=picked_files))
     lake.append(orders, _orders(600))
     lake.append(payments, _payments(600))
@@ -111,6 +111,12 @@ def test_rows_are_picked_from_all_days_of_both_sides(
     assert not lake.refresh(paid).full_recompute
     assert bool(opened) == (picked_files == 10**9)
     _check(lake)
+    monkeypatch.setattr(choices, "_SMALL_ROWS", 1)  # now no file is small
+    opened.clear()
+    lake.append(payments, _payments(5, 15_000))
+    lake.refresh(paid)
+    assert opened
+    monkeypatch.undo()
     lake.append(orders, _orders(3, 600))
     lake.append(payments, _payments(9, 20_000, of=603))
     lake.refresh(paid)

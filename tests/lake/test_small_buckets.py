@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import foldhouse as fh
-from foldhouse.refresh.bucket import fold, read
+from foldhouse.refresh.bucket import read, small
 from foldhouse.refresh.rows import cancelled
 from foldhouse.storage.live import changed_pieces, live_of
 
@@ -137,16 +137,32 @@ def test_a_few_days_that_change_are_looked_up(loaded: fh.Lake, looked_up: list[A
     _check(loaded)
 
 
-@pytest.mark.parametrize("most_bytes", [fold._TOGETHER_BYTES, 20_000, 1])
+@pytest.mark.parametrize("most_bytes", [small._MOST_BYTES, 20_000, 1])
 def test_days_that_do_not_fit_in_memory_at_once_are_folded_in_parts(
     loaded: fh.Lake, monkeypatch: pytest.MonkeyPatch, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(fold, "_TOGETHER_BYTES", most_bytes)
+    monkeypatch.setattr(small, "_MOST_BYTES", most_bytes)
     loaded.tuning = fh.Tuning(together_buckets=1)
     for first in (10_000, 20_000):
         loaded.append(lines, _lines(range(DAYS), 2, first))
         loaded.refresh(totals)
         _check(loaded)
+
+
+@pytest.mark.parametrize("most_rows", [60, 5, 1])
+def test_days_of_many_rows_are_folded_in_parts_or_one_by_one(
+    loaded: fh.Lake, monkeypatch: pytest.MonkeyPatch, looked_up: list[Any], most_rows: int
+) -> None:
+    monkeypatch.setattr(small, "_MOST_ROWS", most_rows)
+    loaded.append(lines, _lines(range(DAYS), 2, 10_000))
+    loaded.refresh(totals)
+    _check(loaded)
+    monkeypatch.setattr(small, "_SMALL_ROWS", most_rows)  # numbers in order have few bytes, however many they are
+    looked_up.clear()
+    loaded.append(lines, _lines(range(DAYS), 2, 20_000))
+    loaded.refresh(totals)
+    assert len(looked_up) == (0 if most_rows > ITEMS else DAYS)
+    _check(loaded)
 
 
 def test_days_with_deletes_before_have_none_afterwards(loaded: fh.Lake) -> None:

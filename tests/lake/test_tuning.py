@@ -16,7 +16,7 @@ import pytest
 import foldhouse as fh
 from foldhouse.values import tuning as module
 
-UNITS = ("rows", "bytes", "share", "files", "factor", "keys", "snapshots")
+UNITS = ("rows", "bytes", "buckets", "share", "files", "factor", "keys", "snapshots")
 events = fh.stream("t.events", schema={"key": "long", "n": "long"}, keys="key", sequence_by="n")
 newest = fh.table("t.newest", source=events, fold=fh.latest())
 

@@ -64,7 +64,7 @@ class Tuning:
     kept."""
     compared_rows: int = 2_000_000
     """With more changed rows than this, everything is evaluated: finding the affected rows costs as much."""
-    cancelled_least_rows: int = 100_000
+    cancelled_least_rows: int = 1_000
     """So many added and removed rows of a source are compared with one another: fewer are looked up as they are."""
     full_recompute_share: float = 0.7
     """The table is computed again from all rows of its sources if a window reads more than this share of the rows which

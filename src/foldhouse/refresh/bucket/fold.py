@@ -36,16 +36,13 @@ from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
 from foldhouse.refresh.bucket.read import Part, StoredRows, framed
-from foldhouse.refresh.bucket.small import WholeBuckets, bytes_of, counted, small_buckets
+from foldhouse.refresh.bucket.small import WholeBuckets, counted, fit_in_memory, small_buckets
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice, slices_of
 from foldhouse.storage.schema import Layout
 from foldhouse.storage.threads import in_threads
 from foldhouse.storage.uploads import uploads_of
 from foldhouse.values.tuning import Tuning
-
-_TOGETHER_BYTES = 64 * 1024 * 1024
-"""Small buckets that are read as a whole are folded at once if their files have up to so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +160,10 @@ def fold_buckets(job: BucketJob, rows: pl.DataFrame, recomputed: pl.DataFrame | 
         for name, found in zip(names, slices, strict=True)
     }
     small = small_buckets(stored, job.tuning)
-    if len(names) > 1 and sum(map(bytes_of, small.values())) > _TOGETHER_BYTES:
-        return [*results, *_by_halves(job, rows, recomputed, names)]
+    if not fit_in_memory(small):
+        if len(names) > 1:
+            return [*results, *_by_halves(job, rows, recomputed, names)]
+        small = {}
     first = dict(zip(stored, accumulate((len(one.slices) for one in stored.values()), initial=0), strict=False))
     whole = WholeBuckets.read(job.plan, job.layout, small, first) if small else None
     combined = _combined(job, rows, recomputed, places, stored, first, sums, whole)

@@ -23,17 +23,33 @@ from foldhouse.storage.schema import Layout
 from foldhouse.values.tuning import Tuning
 
 _PLACE = [FILE, ROW_POSITION]
+_SMALL_ROWS = 4_096
+"""A bucket with more rows is not small, however few bytes they have: numbers in order take next to none."""
+_MOST_BYTES, _MOST_ROWS = 64 * 1024 * 1024, 1_000_000
+"""So many bytes of files, and rows, of small buckets are in memory at once."""
 
 
 def small_buckets(stored: Mapping[str, StoredRows], tuning: Tuning) -> dict[str, StoredRows]:
     """Choose the stored buckets to read as a whole: the small ones, if there are many."""
-    small = {bucket: one for bucket, one in stored.items() if one.slices and bytes_of(one) <= tuning.together_bytes}
+    small = {
+        bucket: one
+        for bucket, one in stored.items()
+        if one.slices and _bytes_of(one) <= tuning.together_bytes and _rows_of(one) <= _SMALL_ROWS
+    }
     return small if len(small) >= tuning.together_buckets else {}
 
 
-def bytes_of(stored: StoredRows) -> int:
-    """Return the bytes of a bucket's data files."""
+def fit_in_memory(stored: Mapping[str, StoredRows]) -> bool:
+    """Whether all rows of some buckets may be in memory at once."""
+    return sum(map(_bytes_of, stored.values())) <= _MOST_BYTES and sum(map(_rows_of, stored.values())) <= _MOST_ROWS
+
+
+def _bytes_of(stored: StoredRows) -> int:
     return sum(one.file.size_bytes for one in stored.slices)
+
+
+def _rows_of(stored: StoredRows) -> int:
+    return sum(one.file.rows for one in stored.slices)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from foldhouse.kernel.plan import polars_type
 from foldhouse.logic.shape import Origin
-from foldhouse.refresh.rows.choices import Choice, Choices, chosen, is_small, not_chosen
+from foldhouse.refresh.rows.choices import TOGETHER, Choice, Choices, chosen, is_small, not_chosen
 from foldhouse.refresh.rows.deliveries import last_deliveries, order_of
 from foldhouse.refresh.rows.logic import Evaluation, Logic
 from foldhouse.refresh.window.pruning import compared_values, pieces_in_span, pieces_with_keys
@@ -22,7 +22,6 @@ from foldhouse.storage.threads import in_threads
 from foldhouse.values.definition import Stream
 
 _PICKED_AT_ONCE = 16  # files; after each so many, the rows are counted
-_SMALL_AT_ONCE = 1_000  # the same, of files that are read together
 _SAMPLED = 8  # of so many files, one is looked at first, if there are at least twice as many
 _SAMPLED_ROWS = 50_000
 _COMPARED_ROWS = 50_000
@@ -184,7 +183,7 @@ def _at_once(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     """Divide pieces into runs, after each of which the selected rows are counted: a few files, or many small ones."""
     begin, held = 0, 0.0
     for end, piece in enumerate(pieces, 1):
-        held += 1 / (_SMALL_AT_ONCE if is_small(piece.file) else _PICKED_AT_ONCE)
+        held += 1 / (TOGETHER if is_small(piece.file) else _PICKED_AT_ONCE)
         if held >= 1:
             yield pieces[begin:end]
             begin, held = end, 0.0
