@@ -62,9 +62,9 @@ def some(keys: range) -> pa.Table:
     return pa.table({"key": pa.array(keys, pa.int64()), "n": pa.array([one % 7 for one in keys], pa.int64())})
 
 
-def most(proxies: Proxies, call: Callable[[], Any]) -> int:
+def most(proxies: Proxies, call: Callable[[], Any], wait_seconds: float = WAIT_SECONDS) -> int:
     """Return how many requests to the store were under way at once, while each of them waited."""
-    proxies.store.most_at_once, proxies.store.wait_seconds = 0, WAIT_SECONDS
+    proxies.store.most_at_once, proxies.store.wait_seconds = 0, wait_seconds
     try:
         call()
     finally:
@@ -99,7 +99,8 @@ def test_files_of_many_days_are_written_and_read_at_once(lake: fh.Lake, proxies:
     forget()
     assert most(proxies, lambda: lake.to_arrow(daily)) >= SEVERAL
     days = [a_day(number) for number in range(12)]
-    assert most(proxies, lambda: lake.replace(lines, batch(12, 5_000), partitions=days)) >= SEVERAL
+    # Few files: on a busy machine, four of them have to be encoded while the first is under way.
+    assert most(proxies, lambda: lake.replace(lines, batch(12, 5_000), partitions=days), 4 * WAIT_SECONDS) >= SEVERAL
     forget()
     assert most(proxies, lambda: lake.refresh(daily)) >= SEVERAL
     assert right_days(lake)
