@@ -24,12 +24,15 @@ class _Files:
         self.picked += 1
         return pl.DataFrame({"k": range(int(piece.file.rows * piece.share))})
 
+    def pick_together(self, place: int, pieces: list[Any], choices: Any) -> None:
+        pass
+
     def forget_picked(self) -> None:
         pass
 
 
 def a_piece(rows: int, share: float) -> Any:
-    return SimpleNamespace(file=SimpleNamespace(rows=rows, size_bytes=rows), share=share)
+    return SimpleNamespace(file=SimpleNamespace(rows=rows, size_bytes=1_000 * rows), share=share)
 
 
 @pytest.fixture(autouse=True)

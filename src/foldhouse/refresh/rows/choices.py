@@ -20,6 +20,7 @@ from foldhouse.storage.opened_file import open_ref
 from foldhouse.storage.parquet import check_rows
 from foldhouse.storage.pieces import SMALL_BYTES, read_pieces
 from foldhouse.storage.places import is_on_disk
+from foldhouse.storage.project import empty_rows
 from foldhouse.storage.schema import Layout
 
 _ROW = "__row"
@@ -143,7 +144,7 @@ def picked_together(
         choices: one or more.
     """
     needed = list(dict.fromkeys([*columns, *(name for choice in choices for name in choice.columns)]))
-    nothing = pa.schema([layout.arrow.field(name).remove_metadata() for name in needed]).empty_table()
+    nothing = empty_rows(pa.schema([layout.arrow.field(name).remove_metadata() for name in needed]))
     for first in range(0, len(files), TOGETHER):
         some = files[first : first + TOGETHER]
         read = read_pieces(layout, [Piece(one) for one in some], needed)
