@@ -36,7 +36,7 @@ from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
 from foldhouse.refresh.bucket.read import Part, StoredRows, framed
-from foldhouse.refresh.bucket.small import WholeBuckets, counted, fit_in_memory, small_buckets
+from foldhouse.refresh.bucket.small import WholeBuckets, fit_in_memory, rows_by_bucket, small_buckets
 from foldhouse.refresh.bucket.write import write_bucket
 from foldhouse.storage.live import Partition, Slice, slices_of
 from foldhouse.storage.schema import Layout
@@ -221,7 +221,7 @@ def _written_together(
         deleted = whole.deleted(combined.replaced)
         changed = {*deleted, *buckets_in(new[BUCKET])}
         kept = whole.without(combined.replaced).filter(pl.col(BUCKET).is_in(changed))
-        carried = counted(kept)
+        carried = rows_by_bucket(kept)
         new = pl.concat([new, kept.select(new.columns)])
     written = write_fresh(job.plan, job.layout, new, job.tuning.written_file_bytes)
     results = {bucket: BucketResult(bucket) for bucket in (whole.stored if whole else ())}
@@ -230,7 +230,7 @@ def _written_together(
         results[bucket] = BucketResult(
             bucket,
             added=files,
-            removed=whole.paths(bucket) if whole and bucket in whole.stored else (),
+            removed=stored[bucket].paths,
             rows_written=count - carried.get(bucket, 0),
             rows_carried=carried.get(bucket, 0),
             rows_deleted=deleted.get(bucket, 0),
@@ -245,9 +245,8 @@ def emptied_buckets(job: BucketJob, results: Sequence[BucketResult]) -> list[Buc
     for partition, slices in job.slices.items():
         if partition not in folded:
             stored = StoredRows(job.plan.key_names, job.layout, slices, job.tuning)
-            paths = dict.fromkeys(path for one in slices for path in (one.file.path, *one.deletes))
             bucket = json.dumps(list(partition.values))
-            emptied.append(BucketResult(bucket, removed=tuple(paths), rows_deleted=stored.rows))
+            emptied.append(BucketResult(bucket, removed=stored.paths, rows_deleted=stored.rows))
     return emptied
 
 

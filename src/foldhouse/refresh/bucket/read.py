@@ -64,12 +64,16 @@ class StoredRows:
         """The number of live rows."""
         return sum(one.file.rows - len(self._gone(one)) for one in self.slices)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its data files and delete files, each once."""
+        return tuple(dict.fromkeys(path for one in self.slices for path in (one.file.path, *one.deletes)))
+
     def are_waited_for(self) -> bool:
         """Whether the rows are in a store, and not all of them in memory."""
         if is_on_disk(self.layout.location):
             return False
-        paths = (path for one in self.slices for path in (one.file.path, *one.deletes))
-        return not all(is_in_memory(self.layout.io, path) for path in paths)
+        return not all(is_in_memory(self.layout.io, path) for path in self.paths)
 
     def gone(self, number: int) -> np.ndarray:
         """Return the deleted positions of a file, sorted."""

@@ -108,14 +108,9 @@ class WholeBuckets:
 
     def deleted(self, replaced: pl.DataFrame) -> dict[str, int]:
         """Return bucket -> how many of its rows are at some places; buckets without one are left out."""
-        return counted(self.rows.join(replaced, on=_PLACE, how="semi"))
-
-    def paths(self, bucket: str) -> tuple[str, ...]:
-        """Return the paths of a bucket's data files and delete files."""
-        slices = self.stored[bucket].slices
-        return tuple(dict.fromkeys(path for one in slices for path in (one.file.path, *one.deletes)))
+        return rows_by_bucket(self.rows.join(replaced, on=_PLACE, how="semi"))
 
 
-def counted(rows: pl.DataFrame) -> dict[str, int]:
+def rows_by_bucket(rows: pl.DataFrame) -> dict[str, int]:
     """Return `__bucket` -> the number of its rows."""
     return dict(rows.group_by(BUCKET).len().iter_rows())
