@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foldhouse as fh
@@ -51,3 +52,20 @@ def test_deletes_of_several_files_come_together_and_a_piece_means_those_of_some_
             selected = selected_positions(layout, Piece(file, only=only, without=others))
             wanted = sorted(candidates - left_out)
             assert (list(range(ROWS)) if selected is None else selected.tolist()) == wanted
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 1), (2, 0), (70_000, 3, 70_000)])
+def test_a_delete_file_says_the_paths_and_positions_also_to_other_readers(
+    layout: Layout, sizes: tuple[int, ...]
+) -> None:
+    positions = [np.arange(size, dtype=np.int64)[::-1] for size in sizes]
+    written = write_position_deletes(
+        layout, Partition(()), [(f"file-{place}", of_file) for place, of_file in enumerate(positions)]
+    )
+    rows = pq.read_table(written.file_path.removeprefix("file://"))
+    assert [field.type for field in rows.schema] == [pa.string(), pa.int64()]
+    assert [field.metadata[b"PARQUET:field_id"] for field in rows.schema] == [b"2147483546", b"2147483545"]
+    assert not any(field.nullable for field in rows.schema)
+    wanted = [(f"file-{place}", position) for place, size in enumerate(sizes) for position in range(size)]
+    assert list(zip(rows["file_path"].to_pylist(), rows["pos"].to_pylist(), strict=True)) == wanted
+    assert written.record_count == len(wanted)

@@ -28,5 +28,11 @@ def test_the_buckets_are_those_of_pyiceberg(kind: IcebergType, width: int, bucke
     assert bucket_numbers(values.astype(np.int64), buckets).tolist() == theirs.to_pylist()
 
 
+def test_more_numbers_than_are_hashed_at_once_keep_their_order() -> None:
+    values = np.random.default_rng(1).integers(-(2**62), 2**62, 100_003)
+    theirs = BucketTransform(16).pyarrow_transform(LongType())(pa.array(values))
+    assert bucket_numbers(values, 16).tolist() == theirs.to_pylist()
+
+
 def test_no_numbers_have_no_buckets() -> None:
     assert bucket_numbers(np.zeros(0, np.int64), 16).tolist() == []

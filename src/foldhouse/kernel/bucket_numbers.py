@@ -15,6 +15,8 @@ _FIVE, _ADDED = np.uint32(5), np.uint32(0xE6546B64)
 _BYTES = np.uint32(8)
 _LAST = ((np.uint32(16), np.uint32(0x85EBCA6B)), (np.uint32(13), np.uint32(0xC2B2AE35)))
 _NOT_NEGATIVE = np.uint32(0x7FFFFFFF)
+_AT_ONCE = 32 * 1024
+"""So many numbers are hashed at once: what is computed of them stays in the processor's cache."""
 
 
 def bucket_numbers(values: np.ndarray, buckets: int) -> np.ndarray:
@@ -24,6 +26,13 @@ def bucket_numbers(values: np.ndarray, buckets: int) -> np.ndarray:
         values: int64; narrower whole numbers are hashed as such, as Iceberg requires.
         buckets: how many there are.
     """
+    found = np.empty(len(values), np.uint32)
+    for start in range(0, len(values), _AT_ONCE):
+        found[start : start + _AT_ONCE] = _of_some(values[start : start + _AT_ONCE], buckets)
+    return found
+
+
+def _of_some(values: np.ndarray, buckets: int) -> np.ndarray:
     bits = values.view(np.uint64)
     low = bits.astype(np.uint32)
     high = (bits >> np.uint64(32)).astype(np.uint32)

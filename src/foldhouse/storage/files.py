@@ -119,21 +119,24 @@ def write_position_deletes(layout: Layout, partition: Partition, deleted: Iterab
         deleted: (path of a data file, exactly as in the manifest; int64 row positions in it).
     """
     pieces = sorted(((path, np.sort(positions)) for path, positions in deleted), key=lambda piece: piece[0])
-    paths = pa.chunked_array(
-        [pa.repeat(pa.scalar(path, pa.string()), len(positions)) for path, positions in pieces], pa.string()
-    )
-    places = pa.chunked_array([pa.array(positions, pa.int64()) for _, positions in pieces], pa.int64())
+    sizes = [len(positions) for _, positions in pieces]
+    # The writer takes over a dictionary, where it would look up each of as many texts.
+    numbers = pa.array(np.repeat(np.arange(len(pieces), dtype=np.int32), sizes))
+    paths = pa.DictionaryArray.from_arrays(numbers, pa.array([path for path, _ in pieces], pa.string()))
+    places = pa.array(np.concatenate([np.empty(0, np.int64), *(positions for _, positions in pieces)]))
     fields = [
         # Arrow's Parquet writer takes the field id from this key of the metadata.
         pa.field(f.name, kind, nullable=False, metadata={"PARQUET:field_id": str(f.field_id)})
-        for f, kind in ((_PATH, pa.string()), (_POS, pa.int64()))
+        for f, kind in ((_PATH, paths.type), (_POS, places.type))
     ]
+    repeating = (_PATH.name,) if 2 * len(pieces) <= len(places) else ()
     written = _write(
         layout,
         _DELETE_SCHEMA_JSON,
         [pa.table([paths, places], schema=pa.schema(fields))],
         partition,
         DataFileContent.POSITION_DELETES,
+        Encodings(repeating, (_POS.name,)),
     )
     # Whole paths as bounds, although text is usually cut at 16 characters: readers match them with data files.
     written.lower_bounds[_PATH.field_id] = to_bytes(StringType(), pieces[0][0])

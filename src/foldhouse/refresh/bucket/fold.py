@@ -32,6 +32,7 @@ from foldhouse.kernel.combine import (
 )
 from foldhouse.kernel.deltas import SUMMED
 from foldhouse.kernel.keyed import by_keys
+from foldhouse.kernel.ordered import is_sorted_by_numpy, ordered
 from foldhouse.kernel.plan import WEIGHT, FoldPlan, polars_type
 from foldhouse.refresh.bucket.fresh import are_small, write_fresh
 from foldhouse.refresh.bucket.names import BUCKET, NULL_KEY, NULL_SEQUENCE, Placed, buckets_in, partition_of
@@ -328,10 +329,15 @@ def _sums_ahead(job: BucketJob, rows: pl.DataFrame) -> pl.DataFrame | None:
 def _sums(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the deltas of signed rows, of partial sums of them, or deltas as they are; see `read_sums`."""
     if SIGNED in rows.columns:
-        return added_up(plan, rows)
+        return _by_key(plan, added_up(plan, rows))
     if WEIGHT in rows.columns:
-        return summed(plan, rows.select(plan.delta_schema.names))
-    return as_summed(plan, rows.drop(BUCKET))
+        return _by_key(plan, summed(plan, rows.select(plan.delta_schema.names)))
+    return _by_key(plan, as_summed(plan, rows.drop(BUCKET)))
+
+
+def _by_key(plan: FoldPlan, rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows by their key where that is fast: keys in order take less time to look up, to join and to write."""
+    return ordered(rows, plan.key_names) if is_sorted_by_numpy(rows.schema, plan.key_names) else rows
 
 
 def _by_name(places: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -400,7 +406,7 @@ def _state_of(
     plan, seldom = job.plan, job.plan.seldom_needed
     often = [name for name in plan.table_schema.names if name not in seldom]
     found = _of_each(stored, first, lambda bucket, one: one.of_keys(keys[bucket], often))
-    state = framed(plan, job.layout, found, often)
+    state = _by_key(plan, framed(plan, job.layout, found, often))
     columns = [*plan.table_schema.names, FILE, ROW_POSITION]
     unread = [pl.lit(None, polars_type(plan.table_schema.field(name).type)).alias(name) for name in seldom]
     if not seldom or state.is_empty():

@@ -97,10 +97,15 @@ class Placed:
         # Narrow numbers are sorted by their digits, in linear time.
         groups = of_texts.astype(np.min_scalar_type(int(of_texts.max(initial=0))))[self.buckets.numbers]
         order = np.argsort(groups, kind="stable")
-        texts = self.buckets.texts.gather(self.buckets.numbers[order])
-        rows = self.rows[order].with_columns(texts.alias(BUCKET))
+        rows = self.rows[order]
         ends = np.cumsum(np.bincount(groups)).tolist()
-        return {group: rows[start:end] for group, (start, end) in enumerate(pairwise([0, *ends])) if start < end}
+        named = {group: text for text, group in group_of.items()}
+        if len(named) < len(group_of):  # a text for each row; else one for all rows of a group
+            rows = rows.with_columns(self.buckets.texts.gather(self.buckets.numbers[order]).alias(BUCKET))
+        parts = {group: rows[start:end] for group, (start, end) in enumerate(pairwise([0, *ends])) if start < end}
+        if BUCKET in rows.columns:
+            return parts
+        return {group: part.with_columns(pl.lit(named[group]).alias(BUCKET)) for group, part in parts.items()}
 
 
 def buckets_of(layout: Layout, plan: FoldPlan, rows: pl.DataFrame) -> Buckets:

@@ -81,11 +81,7 @@ def write_bucket(
     layout = stored.layout
     if not stored.slices:
         return Written(_data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes))
-    by_file = {
-        number: places[ROW_POSITION].sort().to_numpy()
-        for (number,), places in gone.partition_by(FILE, as_dict=True).items()
-    }
-    bucket = _Bucket(stored, tuple(by_file.get(place, np.empty(0, np.int64)) for place in range(len(stored.slices))))
+    bucket = _Bucket(stored, _positions_by_file(gone, len(stored.slices)))
     files = [
         Stored(one.file.rows, len(stored.gone(place)) + len(bucket.gone[place]), patience_of(one.file.path))
         for place, one in enumerate(stored.slices)
@@ -101,6 +97,15 @@ def write_bucket(
     added = _data_files(layout, plan, partition, rows, stored.tuning.written_file_bytes)
     removed = (*(stored.slices[place].file.path for place in rewritten), *sorted(replaced))
     return Written((*added, *deletes), removed, rows.height - before)
+
+
+def _positions_by_file(places: pl.DataFrame, files: int) -> tuple[np.ndarray, ...]:
+    """Return the sorted positions of each of some files, from `__file` and `__position` of rows."""
+    numbers, positions = places[FILE].to_numpy(), places[ROW_POSITION].to_numpy()
+    # Narrow numbers are sorted by their digits, in linear time.
+    order = np.argsort(numbers.astype(np.min_scalar_type(files)), kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=files))
+    return tuple(np.sort(of_file) for of_file in np.split(positions[order], ends[:-1]))
 
 
 def _deletes(
