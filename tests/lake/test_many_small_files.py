@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
     found: Decoded = []
     whole = pieces.decoded_together
 
-    def told(layout: Any, files: Sequence[Any], rows: int, wanted: Any) -> Any:
+    def told(layout: Any, files: Sequence[Any], rows: Sequence[int], wanted: Any) -> Any:
         read = whole(layout, files, rows, wanted)
         found.append((len(files), read is not None))
         return read
@@ -212,15 +213,18 @@ def test_a_damaged_file_among_them_is_named(lake: fh.Lake, decoded: Decoded, dam
         lake.to_arrow(stream)
 
 
+@pytest.mark.parametrize("wrong", [{70: 1}, {70: -1, 71: 1}, {70: 2, 99: -2}], ids=str)
 def test_a_file_whose_manifest_counts_other_rows_is_named(
-    lake: fh.Lake, decoded: Decoded, monkeypatch: pytest.MonkeyPatch
+    lake: fh.Lake, decoded: Decoded, wrong: dict[int, int]
 ) -> None:
     stream = _stream("i")
     lake.append(stream, _rows("i"))
-    whole = pieces.decoded_together
-    monkeypatch.setattr(pieces, "decoded_together", lambda at, files, rows, wanted: whole(at, files, rows + 1, wanted))
-    assert lake.to_arrow(stream).num_rows == FILES * EACH  # each is compared with its own manifest
-    assert {is_decoded for _, is_decoded in decoded} == {False}
+    given = _pieces(lake, stream)
+    for place, by in wrong.items():  # together, the files may have as many rows as the manifests say
+        file = given[place].file
+        given[place] = replace(given[place], file=replace(file, rows=file.rows + by))
+    with pytest.raises(fh.CorruptFile, match=rf"{Path(given[70].file.path).name} has 4 rows, but"):
+        read_pieces(Layout.of(lake.load(stream)), given, ["i"])
 
 
 def test_a_text_that_looks_like_what_a_footer_says_takes_nobody_in(

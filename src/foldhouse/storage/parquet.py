@@ -94,6 +94,13 @@ class SmallFile:
     contents: bytes
     columns: str | None
 
+    @property
+    def footer(self) -> memoryview:
+        """The footer, with its length and the magic."""
+        footer = footer_of(self.path, memoryview(self.contents))
+        assert footer is not None
+        return footer
+
     def opened(self, *, of_all_columns: bool = False) -> pq.ParquetFile:
         """Open the file.
 

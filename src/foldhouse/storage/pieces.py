@@ -189,7 +189,7 @@ def _read_group(
     runs: list[_Run] = []
     for near in _neighbours(layout, pieces):
         files = [file for _, file in near if file is not None] if many else []
-        if files and (found := decoded_together(layout, files, sum(one.file.rows for one, _ in near), wanted)):
+        if files and (found := decoded_together(layout, files, [one.file.rows for one, _ in near], wanted)):
             runs.append(_Run(found[0], found[1].schema, [found[1]]))
             continue
         for piece, file in near:

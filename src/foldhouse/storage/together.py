@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 
 from foldhouse.storage.opened_file import schema_in
 from foldhouse.storage.parquet import SmallFile, reading
+from foldhouse.storage.row_counts import row_counts
 from foldhouse.storage.schema import Layout
 
 _AT_LEAST = 8
@@ -28,14 +29,14 @@ def is_worth_it(files: int) -> bool:
 
 
 def decoded_together(
-    layout: Layout, files: Sequence[SmallFile], rows: int, wanted: Schema
+    layout: Layout, files: Sequence[SmallFile], rows: Sequence[int], wanted: Schema
 ) -> tuple[Schema, pa.Table] | None:
     """Return the schema that some files share, and the rows of all, in their order.
 
     Args:
         layout: of the table.
         files: of which each says that it has the same columns.
-        rows: that they have together, by their manifests.
+        rows: how many each of them has, by its manifest.
         wanted: top-level columns; those that the files have are returned, as they are in the files.
 
     Returns:
@@ -47,6 +48,8 @@ def decoded_together(
     """
     first = files[0]
     if first.columns is None or len(files) < _AT_LEAST:
+        return None
+    if row_counts([one.footer for one in files]) != list(rows):
         return None
     with reading(first.path):
         parquet = first.opened()
@@ -62,7 +65,7 @@ def decoded_together(
         found = pl.read_parquet([one.contents for one in files], columns=target.names, glob=False)
     except pl.exceptions.PolarsError:
         return None
-    return (held, found.rechunk().to_arrow().cast(target)) if found.height == rows else None
+    return (held, found.rechunk().to_arrow().cast(target)) if found.height == sum(rows) else None
 
 
 _PLAIN: tuple[Callable[[pa.DataType], bool], ...] = (
