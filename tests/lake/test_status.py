@@ -156,6 +156,26 @@ def test_a_damaged_table_is_unreadable_and_hides_no_other(house: fh.Lake, tmp_pa
     assert call(tmp_path, "h.events").exit_code == 0
 
 
+def test_a_damaged_table_is_listed_with_the_others(house: fh.Lake, tmp_path: Path) -> None:
+    damaged = Path(unquote(urlsplit(house.load(sums).metadata_location).path))
+    house.close()
+    damaged.write_bytes(b"no such thing")
+    forget()
+    words = ["tables", "--lake", str(tmp_path / "lake")]
+    done, shown = CliRunner().invoke(main, [*words, "--json"]), CliRunner().invoke(main, words)
+    listed = {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert (done.exit_code, shown.exit_code) == (1, 1)
+    assert {name: one["kind"] for name, one in listed.items()} == {
+        "h.above": "table",
+        "h.events": "stream",
+        "h.sums": "unreadable",
+    }
+    assert (listed["h.events"]["unreadable"], listed["h.sums"]["rows"]) == (None, None)
+    assert damaged.name in listed["h.sums"]["unreadable"]
+    assert listed["h.above"]["unreadable"].startswith("how far it is behind is not known: ")
+    assert f"h.sums: {listed['h.sums']['unreadable']}" in shown.stderr
+
+
 def test_a_source_that_was_dropped_is_named(house: fh.Lake) -> None:
     house.catalog.drop_table("h.sums")
     assert of(house, "h.above").to_do.startswith("its source h.sums is not in the lake")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from foldhouse.cli.codes import FOUND_WRONG
 from foldhouse.cli.declared import declared_option, declared_source
 from foldhouse.cli.lakes import known, lake_option, opened
 from foldhouse.cli.output import (
     Column,
     checked_text,
     fits,
+    harmless,
     json_option,
     print_rows,
     rows_text,
@@ -26,9 +28,11 @@ from foldhouse.cli.output import (
 )
 from foldhouse.cli.records import print_records
 from foldhouse.cli.status import plain_lag, shortened
+from foldhouse.errors import FoldhouseError
 from foldhouse.values.metadata_names import COVERAGE, RUN_ID
 from foldhouse.values.moment_text import utc_text
 from foldhouse.values.proofs import SourceLag, TracedChange, in_short
+from foldhouse.values.status import UNREADABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,27 +47,55 @@ _MOMENT = "A snapshot id, a past time such as 2024-03-18T09:00:00Z (UTC where no
 @click.command()
 @lake_option
 @json_option
-def tables(folder: Path, as_json: bool) -> None:
+@click.pass_context
+def tables(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """List the tables and streams of the lake.
 
     The last column says how many commits of each of its sources a table has not folded yet, and how far a source that
     is a table is behind its own sources, up to the streams. What a table needs done, such as an expiry that is overdue,
-    is said below.
+    is said below. A table that cannot be read does not hide the others; the command then ends with 1.
     """
     with opened(folder) as lake, stderr().status("reading metadata"):
         names = lake.tables()
-        lags = lake.lags()
-        listed = [_described(lake, name, lags.get(name, ())) for name in names]
+        lags, unknown = _lags(lake, names)
+        listed = [_listed(lake, name, lags.get(name, ())) for name in names]
+    for row in listed:
+        row["unreadable"] = row["unreadable"] or unknown.get(row["name"])
     if as_json:
         print_rows([], listed, as_json=True)
-        return
-    columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
-    columns.append(Column("position", is_folded=True))
-    rows = [{**row, "position": in_short(lags.get(row["name"], ()))} for row in listed]
-    print_rows(columns, shortened(columns, rows, "position"), as_json=False)
-    for row in listed:
-        for said in row["upkeep"]:
-            click.echo(f"{row['name']}: {said}", err=True)
+    else:
+        columns = [Column("name"), Column("kind"), Column("rows", is_number=True), Column("last_commit")]
+        columns.append(Column("position", is_folded=True))
+        rows = [{**row, "position": in_short(lags.get(row["name"], ()))} for row in listed]
+        print_rows(columns, shortened(columns, rows, "position"), as_json=False)
+        for row in listed:
+            for said in (*row["upkeep"], *([row["unreadable"]] if row["unreadable"] else [])):
+                click.echo(harmless(f"{row['name']}: {said}"), err=True)
+    if any(row["unreadable"] for row in listed):
+        ctx.exit(FOUND_WRONG)
+
+
+def _lags(lake: Lake, names: Sequence[str]) -> tuple[dict[str, tuple[SourceLag, ...]], dict[str, str]]:
+    """Return the lag of each table, and why it is not known: it or one of its sources cannot be read."""
+    try:
+        return lake.lags(), {}
+    except FoldhouseError:
+        lags, unknown = {}, {}
+        for name in names:
+            try:
+                lags[name] = lake.lag(name)
+            except FoldhouseError as failure:
+                unknown[name] = f"how far it is behind is not known: {failure}"
+        return lags, unknown
+
+
+def _listed(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[str, Any]:
+    try:
+        return {**_described(lake, name, sources), "unreadable": None}
+    except FoldhouseError as failure:
+        unknown = dict.fromkeys(("rows", "last_commit", "snapshot_id", "is_behind", "coverage"))
+        lists: dict[str, Any] = {"sources": [], "upkeep": []}
+        return {"name": name, "kind": UNREADABLE, **unknown, **lists, "unreadable": str(failure)}
 
 
 def _described(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[str, Any]:
