@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 
 from foldhouse.errors import CannotStart
 from foldhouse.spark.class_archive import archive_file, archive_options
+from foldhouse.spark.session import _sockets_in
 
 pytestmark = pytest.mark.spark
 
@@ -100,6 +104,56 @@ def test_what_spark_refused_to_start_with_is_in_the_error() -> None:
     assert "Spark did not start with the master spark://nohost: SparkException:" in done.stderr
     assert "Invalid master URL" in done.stderr
     assert "Java 17" not in done.stderr
+
+
+SOCKETS = """
+import json, os, sys, time
+from pathlib import Path
+import foldhouse as fh
+events = fh.stream("s.events", schema={"k": "long"})
+counts = fh.table("s.counts", source=events, keys="k", fold=fh.fold(n=fh.count()))
+lake = fh.Lake.local("lake", in_process_rows=0)
+lake.append(events, [{"k": k % 7} for k in range(100)])
+lake.refresh(counts)
+sockets = list(Path(os.environ["TMPDIR"]).glob("foldhouse-run-*/.*.sock"))
+for one in sockets:
+    os.utime(one, (0, 0))
+lake.append(events, [{"k": k % 7} for k in range(100)])
+lake.refresh(counts)
+print(json.dumps({"sockets": len(sockets), "old": sum(one.stat().st_mtime < time.time() - 600 for one in sockets),
+    "rows": sum(row["n"] for row in lake.to_arrow(counts).to_pylist()),
+    "set": lake.spark.conf.get("spark.python.unix.domain.socket.enabled", "false")}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_room", [True, False], ids=["a short name", "too long a name"])
+def test_tasks_are_reached_by_sockets_in_the_private_folder_if_its_name_is_short(
+    tmp_path: Path, has_room: bool
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="fh-", dir="/tmp") as short:
+        temporary = Path(short) if has_room else Path(short) / ("x" * 90)
+        temporary.mkdir(exist_ok=True)
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        done = subprocess.run(
+            [sys.executable, "-c", SOCKETS], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["rows"] == 200
+        assert (said["set"], said["old"]) == ("true" if has_room else "false", 0)
+        assert (said["sockets"] > 0) is has_room
+        assert list(temporary.iterdir()) == []
+
+
+def test_a_file_system_without_sockets_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", no_socket)
+    assert _sockets_in(tmp_path) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def no_socket(kind: int) -> socket.socket:
+    raise OSError(errno.EPERM, f"no socket of kind {kind}")
 
 
 CLEANED = """

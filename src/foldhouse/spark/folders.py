@@ -1,7 +1,7 @@
 """Makes folders of Spark again that a cleaner of the temporary directory removed while they were empty.
 
 Between two refreshes most of them are. Spark does not look whether they still exist, so that every later refresh of the
-process would fail.
+process would fail. Its sockets have no contents that grow old: their times are set, so that they are not old either.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from foldhouse.spark.process import folder_of_spark
 
+SOCKETS = ".*.sock"
+"""The names of the sockets by which Java and Python reach one another."""
 _BLOCKS = "blockmgr-"
 _PARTS = 64
 """The default of `spark.diskStore.subDirectories`."""
@@ -36,6 +38,8 @@ def make_folders_again(session: SparkSession) -> None:
                 for number in range(_PARTS):
                     (path / f"{number:02x}").mkdir(exist_ok=True)
         seen |= set(_folders_in(folder, _DEPTH))
+        for one in folder.glob(SOCKETS):
+            os.utime(one)
 
 
 def _folders_in(folder: Path, depth: int) -> Iterator[Path]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -132,7 +134,25 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
     }
     if sys.platform == "linux":  # elsewhere, libraries of the system may not survive a fork
         ours["spark.python.daemon.module"] = "foldhouse.refresh.run.daemon"
+        ours |= _sockets_in(folder_of_spark())
     return _started(master, ours, settings)
+
+
+def _sockets_in(folder: Path) -> dict[str, str]:
+    """Return the settings with which Java reaches the Python of tasks by sockets in a folder.
+
+    Over TCP, Java sends a task in several small parts, and waits 40 ms before the last one: Linux acknowledges the part
+    before it so late. There is no such setting if the folder has too long a name, or its file system has no sockets.
+    """
+    named_alike = folder / f".{uuid4()}.sock"
+    try:
+        with socket.socket(socket.AF_UNIX) as tried:
+            tried.bind(str(named_alike))
+    except OSError:
+        return {}
+    finally:
+        named_alike.unlink(missing_ok=True)
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _started(master: str, ours: Mapping[str, str], settings: Mapping[str, str]) -> SparkSession:
