@@ -11,7 +11,7 @@ import foldhouse as fh
 from foldhouse.dagster import run_in_foreground
 from foldhouse.dagster.code_location import CodeLocation
 from foldhouse.dagster.dev import serve
-from foldhouse.dagster.foreground import instance_of
+from foldhouse.dagster.foreground import _empty_if_unused, instance_of
 from tests.location.fakes import days
 
 CODE = """
@@ -109,6 +109,20 @@ def test_the_console_stays_quiet_whatever_steps_print(location, capfd):
 
 
 @pytest.mark.slow
+def test_runs_at_once_do_not_empty_the_log_of_one_another_and_a_later_run_does(tmp_path):
+    log = tmp_path / "foreground.log"
+    log.write_bytes(b"of an earlier run\n")
+    with log.open("ab", buffering=0) as one, log.open("ab", buffering=0) as other:
+        _empty_if_unused(one)
+        one.write(b"of one run\n")
+        _empty_if_unused(other)
+        other.write(b"of another run\n")
+        assert log.read_bytes() == b"of one run\nof another run\n"
+    with log.open("ab", buffering=0) as later:
+        _empty_if_unused(later)
+        assert log.read_bytes() == b""
+
+
 def test_what_the_run_failed_with_is_raised_and_the_run_is_on_record_as_failed(location):
     (location / "landing" / "2024-03-05.csv").write_text("Id\nx\ny\n")
     with pytest.raises(fh.DaysNotLanded, match=r"2024-03-05\.csv"):

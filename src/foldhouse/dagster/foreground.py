@@ -5,12 +5,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import date
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 from uuid import uuid4
 
 import dagster as dg
@@ -211,10 +211,11 @@ def _output_into(path: Path) -> Iterator[None]:
     # File descriptors, because child processes inherit them and ignore `sys.stdout`.
     kept = {number: os.dup(number) for number in (1, 2)}
     with (
-        path.open("wb") as file,
+        path.open("ab") as file,
         open(1, "w", buffering=1, closefd=False) as out,
         open(2, "w", buffering=1, closefd=False) as err,
     ):
+        _empty_if_unused(file)
         try:
             for number in kept:
                 os.dup2(file.fileno(), number)
@@ -224,6 +225,17 @@ def _output_into(path: Path) -> Iterator[None]:
             for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)
+
+
+def _empty_if_unused(log: BinaryIO) -> None:
+    """Empty a log unless another run writes to it, and hold it for as long as this one does."""
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        log.truncate(0)
+    except OSError:  # it is held, or the file system has no locks: the runs write one after the other
+        pass
+    with suppress(OSError):
+        fcntl.flock(log, fcntl.LOCK_SH)
 
 
 def _job(definitions: dg.Definitions, name: str) -> dg.JobDefinition:
