@@ -206,6 +206,14 @@ def test_a_source_that_is_nowhere_is_named_with_what_can_be_written(shop):
     assert "revenue/defs.yaml: source: there is no folder and no value 'orders.of.nobody'" in _whole(failure.value)
 
 
+@pytest.mark.parametrize("written", ["''", "' '"])
+def test_an_empty_folder_is_not_the_projects(shop, written):
+    shop.write("orders", ORDERS.replace("folder: landing", f"folder: {written}"))
+    with pytest.raises(Exception) as failure:
+        shop.load()
+    assert "orders/defs.yaml: shop.orders: folder is " in _whole(failure.value)
+
+
 @pytest.mark.parametrize(
     ("written", "said"),
     [

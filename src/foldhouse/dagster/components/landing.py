@@ -15,6 +15,7 @@ from foldhouse.dagster.days_sensor import days_sensor
 from foldhouse.dagster.found_days import found_days
 from foldhouse.dagster.landing import landing_asset
 from foldhouse.dagster.sensor import landing_sensor
+from foldhouse.errors import DefinitionError
 from foldhouse.landing import QUARANTINE_TYPES, CsvColumn, CsvFormat, Landing
 from foldhouse.storage.configuration import is_address
 from foldhouse.values.definition import Stream
@@ -131,4 +132,8 @@ class LandingComponent(dg.Component, dg.Model, dg.Resolvable):
         return dg.Definitions(assets=[asset], jobs=[land], sensors=sensors, resources={key: folder})
 
     def _folder(self, context: dg.ComponentLoadContext) -> _Folder:
+        if not self.folder.strip():  # else it would be the project's folder
+            raise DefinitionError(
+                f"{self.stream}: folder is {self.folder!r}; give the one with its files, such as landing/orders"
+            )
         return _Folder(self.folder if is_address(self.folder) else context.project_root / self.folder)
