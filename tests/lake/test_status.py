@@ -176,6 +176,18 @@ def test_a_damaged_table_is_listed_with_the_others(house: fh.Lake, tmp_path: Pat
     assert f"h.sums: {listed['h.sums']['unreadable']}" in shown.stderr
 
 
+def test_a_table_that_is_dropped_meanwhile_is_not_listed(
+    house: fh.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = house.tables()
+    house.close()
+    answers = iter([[*there, "h.gone"]])  # the first time, it is still there
+    monkeypatch.setattr(fh.Lake, "tables", lambda lake: next(answers, there))
+    done = CliRunner().invoke(main, ["tables", "--lake", str(tmp_path / "lake"), "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert [one["name"] for one in map(json.loads, done.stdout.splitlines())] == there
+
+
 def test_a_source_that_was_dropped_is_named(house: fh.Lake) -> None:
     house.catalog.drop_table("h.sums")
     assert of(house, "h.above").to_do.startswith("its source h.sums is not in the lake")

@@ -28,7 +28,7 @@ from foldhouse.cli.output import (
 )
 from foldhouse.cli.records import print_records
 from foldhouse.cli.status import plain_lag, shortened
-from foldhouse.errors import FoldhouseError
+from foldhouse.errors import FoldhouseError, UnknownTable
 from foldhouse.values.metadata_names import COVERAGE, RUN_ID
 from foldhouse.values.moment_text import utc_text
 from foldhouse.values.proofs import SourceLag, TracedChange, in_short
@@ -58,7 +58,8 @@ def tables(ctx: click.Context, folder: Path, as_json: bool) -> None:
     with opened(folder) as lake, stderr().status("reading metadata"):
         names = lake.tables()
         lags, unknown = _lags(lake, names)
-        listed = [_listed(lake, name, lags.get(name, ())) for name in names]
+        found = [_listed(lake, name, lags.get(name, ())) for name in names]
+    listed = [row for row in found if row is not None]
     for row in listed:
         row["unreadable"] = row["unreadable"] or unknown.get(row["name"])
     if as_json:
@@ -89,9 +90,12 @@ def _lags(lake: Lake, names: Sequence[str]) -> tuple[dict[str, tuple[SourceLag, 
         return lags, unknown
 
 
-def _listed(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[str, Any]:
+def _listed(lake: Lake, name: str, sources: tuple[SourceLag, ...]) -> dict[str, Any] | None:
+    """Describe a table, or say why it cannot be read; `None` if it was dropped since it was listed."""
     try:
         return {**_described(lake, name, sources), "unreadable": None}
+    except UnknownTable:
+        return None
     except FoldhouseError as failure:
         unknown = dict.fromkeys(("rows", "last_commit", "snapshot_id", "is_behind", "coverage"))
         lists: dict[str, Any] = {"sources": [], "upkeep": []}

@@ -1,7 +1,7 @@
-"""Makes folders of Spark again that a cleaner of the temporary directory removed while they were empty.
+"""Keeps what Spark has in the temporary directory from a cleaner: empty folders are made again, sockets stay new.
 
-Between two refreshes most of them are. Spark does not look whether they still exist, so that every later refresh of the
-process would fail. Its sockets have no contents that grow old: their times are set, so that they are not old either.
+Between two refreshes most folders are empty. Spark does not look whether they still exist, so that every later refresh
+of the process would fail. Its sockets are as old as its session, and a cleaner may remove what is old.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from foldhouse.spark.process import folder_of_spark
 
-SOCKETS = ".*.sock"
+_SOCKETS = ".*.sock"
 """The names of the sockets by which Java and Python reach one another."""
 _BLOCKS = "blockmgr-"
 _PARTS = 64
@@ -25,7 +25,11 @@ _SEEN: dict[Path, set[Path]] = {}
 
 
 def make_folders_again(session: SparkSession) -> None:
-    """Make what is missing of the folders that Spark had when this was called before; of a session of foldhouse."""
+    """Make what is missing of the folders that Spark had when this was called before, and set the times of its sockets.
+
+    Args:
+        session: of foldhouse; nothing is done for another one.
+    """
     context = getattr(session, "sparkContext", None) if hasattr(session, "_jsparkSession") else None
     folder = folder_of_spark()
     if context is None or not str(getattr(context, "_temp_dir", "")).startswith(f"{folder}{os.sep}"):
@@ -38,7 +42,7 @@ def make_folders_again(session: SparkSession) -> None:
                 for number in range(_PARTS):
                     (path / f"{number:02x}").mkdir(exist_ok=True)
         seen |= set(_folders_in(folder, _DEPTH))
-        for one in folder.glob(SOCKETS):
+        for one in folder.glob(_SOCKETS):
             os.utime(one)
 
 
